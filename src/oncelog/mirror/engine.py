@@ -18,6 +18,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import MIB
 from oncelog.client.aio.client import AsyncClient, loop_ms, wall_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
@@ -50,7 +51,7 @@ from oncelog.mirror.topic_sync import TopicSync
 LOG: Final = logging.getLogger("oncelog.mirror")
 _POLL_MS: Final = 500
 _PRUNE_MS: Final = 60_000
-_FETCH: Final = FetchSettings(max_wait_ms=500, max_bytes=16 * 1024 * 1024, partition_max_bytes=4 * 1024 * 1024)
+_FETCH: Final = FetchSettings(max_wait_ms=500, max_bytes=16 * MIB, partition_max_bytes=4 * MIB, old_formats=True)
 
 
 class Engine:

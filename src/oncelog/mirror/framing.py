@@ -9,7 +9,8 @@ Rules:
    follows the two deltas of a record is copied as bytes.
 3. Batches of aborted transactions and control batches are left out; so are batches that compaction has emptied.
 4. The checksum of the source is verified before another is written.
-5. Each frame says which source offsets its records have, as runs without holes: translation of offsets lives on that.
+5. Messages of formats 0 and 1 become records of format 2.
+6. Each frame says which source offsets its records have, as runs without holes: translation of offsets lives on that.
 """
 
 from __future__ import annotations
@@ -22,10 +23,21 @@ from typing import Final, NamedTuple
 from oncelog.base.units import KIB, MIB
 from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES, UnreadableRecords, visible_batches
 from oncelog.client.machine.positions import Fetched
-from oncelog.records.batch import CODEC_MASK, DELETE_HORIZON, BatchHeader, crc_matches, set_base_offset_and_leader_epoch
+from oncelog.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    LENGTH_PREFIX,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    crc_matches,
+    set_base_offset_and_leader_epoch,
+)
 from oncelog.records.builder import assemble
 from oncelog.records.compression import Codec, compress
 from oncelog.records.errors import CorruptBatch
+from oncelog.records.message_set.deep import messages_of
+from oncelog.records.message_set.entry import shallow
 from oncelog.records.record import MIN_RECORD_BYTES, records_data
 from oncelog.records.varint import append_varint, read_varint, read_varlong
 
@@ -34,6 +46,7 @@ SMALL_BYTES: Final = 8 * KIB
 JOINED_BYTES: Final = 256 * KIB
 _NO_EPOCH: Final = -1
 _ATTRIBUTES: Final = struct.Struct(">h")
+_SIZE: Final = struct.Struct(">i")
 _ATTRIBUTES_AT: Final = 21
 
 
@@ -63,6 +76,11 @@ class FrameLimits:
     max_batch_bytes: int = MIB
     zstd: bool = True
     read_committed: bool = True
+
+    @property
+    def rebuilt_bytes(self) -> int:
+        """The size of batches that are made anew, uncompressed."""
+        return min(JOINED_BYTES, self.max_batch_bytes) * 9 // 10
 
 
 class RawRecord(NamedTuple):
@@ -100,6 +118,69 @@ class _Joining:
 
 def frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
     """The frames of one answer, in order. Raises UnreadableRecords for what is damaged, naming the place."""
+    for stretch, is_old in _stretches(fetched):
+        yield from _old_frames(stretch, limits) if is_old else _frames(stretch, limits)
+
+
+def visible_records(fetched: Fetched) -> Iterator[RawRecord]:
+    """The records of one answer that a reader at read_committed sees. Raises UnreadableRecords."""
+    for stretch, is_old in _stretches(fetched):
+        if is_old:
+            yield from (record for _, record in _old_records(stretch))
+        else:
+            for at, header in visible_batches(stretch, read_committed=True):
+                yield from raw_records(stretch, at, header)
+
+
+def _stretches(fetched: Fetched) -> Iterator[tuple[Fetched, bool]]:
+    """The answer in parts that are all of format 2, or all older (True); mostly one part."""
+    data, start, at = fetched.records, 0, 0
+    is_old = False
+    while at < len(data):
+        old = data[at + MAGIC_POSITION] != MAGIC
+        if old != is_old and at > start:
+            yield fetched._replace(records=data[start:at]), is_old
+            start = at
+        is_old = old
+        at += LENGTH_PREFIX + _SIZE.unpack_from(data, at + 8)[0]
+    if at > start:
+        yield fetched._replace(records=data[start:at]), is_old
+
+
+def _old_frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
+    """The frames of messages in formats 0 and 1, which have the codec that they had."""
+    waiting: list[RawRecord] = []
+    size, codec = 0, Codec.NONE
+    for its_codec, record in _old_records(fetched):
+        if waiting and (its_codec is not codec or size + len(record.rest) > limits.rebuilt_bytes):
+            yield _built(waiting, codec)
+            waiting, size = [], 0
+        codec = its_codec
+        waiting.append(record)
+        size += len(record.rest) + MIN_RECORD_BYTES
+    if waiting:
+        yield _built(waiting, codec)
+
+
+def _old_records(fetched: Fetched) -> Iterator[tuple[Codec, RawRecord]]:
+    """The messages of formats 0 and 1 from the position asked for on, as records without headers."""
+    place = fetched.position
+    try:
+        for entry in shallow(fetched.records):
+            for message in messages_of(fetched.records, entry):
+                place = message.offset
+                if place >= fetched.position:
+                    rest = bytearray()
+                    for part in (message.key, message.value):
+                        append_varint(rest, -1 if part is None else len(part))
+                        rest += part or b""
+                    rest.append(0)
+                    yield entry.codec, RawRecord(place, message.timestamp, bytes(rest))
+    except CorruptBatch as error:
+        raise UnreadableRecords(f"the message at offset {place} of {fetched.partition} is damaged: {error}") from error
+
+
+def _frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
     joining = _Joining(fetched, limits)
     at_offset = fetched.position
     try:
@@ -151,7 +232,7 @@ def _rebuilt(fetched: Fetched, members: list[tuple[int, BatchHeader]], limits: F
     codec = members[0][1].codec
     if codec is Codec.ZSTD and not limits.zstd:
         codec = Codec.LZ4
-    most = min(max(JOINED_BYTES, 4 * SMALL_BYTES), limits.max_batch_bytes) * 9 // 10
+    most = limits.rebuilt_bytes
     waiting: list[RawRecord] = []
     size = 0
     for at, header in members:

@@ -20,17 +20,18 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.machine.consumed_records import visible_batches
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.mirror.administration import EARLIEST, topic_configs
-from oncelog.mirror.framing import raw_records
+from oncelog.mirror.framing import visible_records
 from oncelog.mirror.offset_map import MappedRun
 from oncelog.mirror.positions import CopiedPartition
 from oncelog.mirror.settings import Cluster
 from oncelog.mirror.stored_positions import stored_positions
 
 _TIME: Final = struct.Struct(">q")
-_FETCH: Final = FetchSettings(max_bytes=8 * 1024 * 1024, partition_max_bytes=4 * 1024 * 1024, read_committed=True)
+_FETCH: Final = FetchSettings(
+    max_bytes=8 * 1024 * 1024, partition_max_bytes=4 * 1024 * 1024, read_committed=True, old_formats=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,8 @@ class _Reader:
             for fetched in await self._consumer.poll():
                 if fetched.error_code:
                     raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at {fetched.position}")
-                for at, header in visible_batches(fetched, read_committed=True):
-                    for raw in raw_records(fetched, at, header):
-                        self._ahead[raw.offset] = blake2b(_TIME.pack(raw.timestamp) + raw.rest, digest_size=8).digest()
+                for raw in visible_records(fetched):
+                    self._ahead[raw.offset] = blake2b(_TIME.pack(raw.timestamp) + raw.rest, digest_size=8).digest()
                 self._next = fetched.next_offset
         taken = {offset: found for offset, found in self._ahead.items() if first <= offset < end}
         self._ahead = {offset: found for offset, found in self._ahead.items() if offset >= end}

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.machine.consumed_records import UnreadableRecords, read_fetched
-from oncelog.client.machine.positions import Fetched
-from oncelog.mirror.framing import JOINED_BYTES, SMALL_BYTES, Frame, FrameLimits, frames
+from oncelog.client.machine.positions import Fetched, whole_batches
+from oncelog.mirror.framing import JOINED_BYTES, SMALL_BYTES, Frame, FrameLimits, frames, visible_records
 from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
+from oncelog.records.message_set.message import Message, TimestampType
+from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record, read_records
 
 AT = TopicPartition(TopicName("t"), 0)
@@ -149,3 +151,20 @@ def test_a_reframed_batch_becomes_the_producers() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (11, 2, 30)
     assert header.is_transactional
     assert crc_matches(batch, 0, header)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_become_records_between_batches(magic: int, codec: Codec) -> None:
+    kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
+    messages = [Message(n, 100 + n if magic else -1, kind, b"k", b"v" if n % 2 else None, magic) for n in range(5)]
+    old = write(messages, magic, codec)
+    new = bytes(build_batch([Record(5, 7, None, b"new")], base_offset=5))
+    assert whole_batches(memoryview(old + new), 0, old_formats=True) == (len(old + new), 6)
+    log = Log(old + new, [], 6)
+    made = list(frames(fetched(log, 1), LIMITS))
+    found = [record for frame in made for record in records_of(frame)]
+    assert [(one.offset, one.value) for one in found] == [(1, b"v"), (2, None), (3, b"v"), (4, None), (5, b"new")]
+    assert [one.timestamp for one in found] == ([101, 102, 103, 104, 7] if magic else [-1, -1, -1, -1, 7])
+    assert read_header(made[0].batch).codec is codec
+    assert [one.offset for one in visible_records(fetched(log, 1))] == [1, 2, 3, 4, 5]
