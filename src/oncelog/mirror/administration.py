@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.machine.positions import FetchSettings
@@ -125,7 +125,7 @@ async def delete_topic(client: AsyncClient, name: str) -> None:
 
 
 async def topic_configs(client: AsyncClient, names: Iterable[str]) -> dict[str, dict[str, ConfigValue]]:
-    """Configurations by topic; topics that are gone or may not be described are left out."""
+    """Configurations by topic; topics that are gone or may not be described are left out, all of brokers before 1.1."""
     wanted = [
         DescribeConfigsResource(resource_type=_TOPIC, resource_name=one, configuration_keys=None) for one in names
     ]
@@ -140,7 +140,10 @@ async def topic_configs(client: AsyncClient, names: Iterable[str]) -> dict[str, 
             if not result.error_code
         }
 
-    return await client.retrying(attempt)
+    try:
+        return await client.retrying(attempt)
+    except UnsupportedRequest:
+        return {}
 
 
 async def alter_topic_configs(
@@ -223,7 +226,6 @@ async def read_to_end(
 
 
 async def _has_members_of_the_new_protocol(client: AsyncClient, group: str) -> bool:
-    from oncelog.client.errors import UnsupportedRequest
     from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     try:

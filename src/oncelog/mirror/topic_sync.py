@@ -14,7 +14,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.mirror.acl_sync import sync_acls
 from oncelog.mirror.administration import (
@@ -174,7 +174,7 @@ class TopicSync:
         """Change a topic's keys. If the target refuses, the configuration stays, and the log has a line."""
         try:
             await alter_topic_configs(self._target, target, change, delete)
-        except BrokerRefused as error:
+        except (BrokerRefused, UnsupportedRequest) as error:
             if self._refused.get(target) != str(error):
                 LOG.warning("%s; the topic is copied with the configuration it has", error)
             self._refused[target] = str(error)
