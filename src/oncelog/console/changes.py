@@ -1,4 +1,4 @@
-"""Everything that changes a cluster from the console; nothing else here may import what does (a test sees to it).
+"""Everything that changes a cluster from the console; with ``topic_changes``; nothing else here may import what does.
 
 The rule: each function takes the :class:`Permit` that the gate gave to the request. The line that something is about
 to be done is on disk before it is done, with who and from where; a second one says what came of it. What was typed to
@@ -47,19 +47,19 @@ class Changes:
         result."""
         one = find_one(client, where, start_offset)
         name = one.transactional_id or str(one.producer.producer_id)
-        _confirmed(typed, name, "transaction")
+        confirmed(typed, name, "transaction")
         return abort(client, one, min_age_ms=min_age_ms, audit=self._of(permit))
 
     def terminate(self, client: Client, permit: Permit, transactional_id: str, typed: str) -> Terminated:
         """Have the coordinator abort the open transaction of an id."""
-        _confirmed(typed, transactional_id, "transactional id")
+        confirmed(typed, transactional_id, "transactional id")
         return force_terminate(client, transactional_id, audit=self._of(permit))
 
     def reset_offsets(
         self, client: Client, permit: Permit, group: str, plan: list[ResetRow], typed: str
     ) -> list[ResetRow]:
         """Carry out a reset exactly as it was shown; refused where the group has committed something else by now."""
-        _confirmed(typed, group, "group")
+        confirmed(typed, group, "group")
         committed = committed_offsets(client, group)
         for row in plan:
             found = committed.get(partition_of(row.topic, row.partition))
@@ -69,10 +69,10 @@ class Changes:
                     "Nothing was done"
                 )
         details = {"group": group, "plan": [[f"{one.topic}-{one.partition}", one.current, one.target] for one in plan]}
-        self._noted(permit, "reset-offsets", details, lambda: execute_reset(client, group, plan))
+        self.noted(permit, "reset-offsets", details, lambda: execute_reset(client, group, plan))
         return plan
 
-    def _noted(self, permit: Permit, action: str, details: Mapping[str, Any], work: Callable[[], T]) -> T:
+    def noted(self, permit: Permit, action: str, details: Mapping[str, Any], work: Callable[[], T]) -> T:
         """Do something between two lines of the audit."""
         audit = self._of(permit)
         audit(entry_of(action, "sending", **details))
@@ -91,7 +91,7 @@ class Changes:
         return write
 
 
-def _confirmed(typed: str, name: str, what: str) -> None:
+def confirmed(typed: str, name: str, what: str) -> None:
     """Refuse what was not confirmed by its name, or by the text that stands for a name that cannot be typed."""
     if typed not in (name, shown(name)):
         raise NotConfirmed(f"{typed!r} was typed; the {what} is {name!r}. Nothing was done")

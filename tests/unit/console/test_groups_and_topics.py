@@ -104,6 +104,44 @@ def test_a_topic_and_its_producers(broker: Broker, reader: TestClient) -> None:
     assert "boxes" in reader.get("/topics?internal=1").text
 
 
+def own_configs(visitor: TestClient) -> list[tuple[str, str]]:
+    configs = visitor.get("/topics/one.json?name=made.json").json()["configs"]
+    return [(one["name"], one["value"]) for one in configs if one["source"] == "topic"]
+
+
+def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestClient, tmp_path: Path) -> None:
+    token = token_of(changer, "/topics/change")
+    name = {"token": token, "name": "made.json"}
+    assert changer.post("/topics/create", data=name | {"partitions": "2"}).status_code == 200
+    assert changer.post("/topics/create", data=name | {"name": "no/topic"}).status_code in (404, 502)
+    assert changer.post("/topics/create", data=name | {"partitions": "-3"}).status_code == 400
+    path = "/topics/change?name=made.json&key=retention.ms&value=1234"
+    page = changer.get(path)
+    assert "604800000 (default)" in page.text
+    assert changer.get(path.replace("1234", "soon")).status_code == 502, "the broker has checked it"
+    assert changer.get(path.replace("retention.ms", "no.key")).status_code in (409, 502)
+    form = name | {"key": "retention.ms", "value": "1234", "was": "604800000 (default)"}
+    for wrong in ({"typed": "made"}, {"typed": "made.json", "was": "7 (topic)"}):
+        assert changer.post("/topics/alter", data=form | wrong).status_code == 409
+    typed = {"typed": "made.json"}
+    assert changer.post("/topics/alter", data=form | typed).status_code == 200
+    assert own_configs(changer) == [("retention.ms", "1234")]
+    back = form | typed | {"was": "1234 (topic)", "default": "1"}
+    assert changer.post("/topics/alter", data=back).status_code == 200
+    assert own_configs(changer) == []
+    assert changer.post("/topics/extend", data=name | typed | {"total": "3"}).status_code == 200
+    assert changer.post("/topics/extend", data=name | typed | {"total": "1"}).status_code == 502
+    assert changer.post("/topics/shorten", data=name | typed | {"partition": "2", "before": "0"}).status_code == 200
+    assert changer.post("/topics/shorten", data=name | {"typed": "", "before": "0"}).status_code == 409
+    assert changer.post("/topics/delete", data=name | {"typed": "made"}).status_code == 409
+    assert changer.post("/topics/delete", data=name | typed).status_code == 200
+    assert changer.get("/topics/one?name=made.json").status_code == 404
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    done = [one["action"] for one in lines if one["outcome"] == "done"]
+    assert done == ["create-topic", "alter-config", "alter-config", "add-partitions", "delete-records", "delete-topic"]
+    assert {one["outcome"] for one in lines} == {"sending", "done", "failed"}
+
+
 class ManyTopics(Client):
     """A cluster of ten thousand topics as its metadata has them."""
 

@@ -10,6 +10,7 @@ from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
 from oncelog.console.pages.messages import MESSAGE, MESSAGES, SEARCH, TAIL
 from oncelog.console.pages.overview import OVERVIEW
 from oncelog.console.pages.producers import PRODUCERS
+from oncelog.console.pages.topic_changes import CHANGE, TOPIC_ACTIONS
 from oncelog.console.pages.topics import TOPIC, TOPICS
 from oncelog.console.pages.transactions import ABORT, TERMINATE, TRANSACTION, TRANSACTIONAL_ID, TRANSACTIONS
 
@@ -26,9 +27,10 @@ PAGES: Final[tuple[Page, ...]] = (
     GROUP,
     RESET,
     TOPIC,
+    CHANGE,
     MESSAGE,
     SEARCH,
     TAIL,
 )
 """Those with a path of one part are in the navigation."""
-ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE, APPLY)
+ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE, APPLY, *TOPIC_ACTIONS)

@@ -1,0 +1,81 @@
+"""Changes of topics: made, altered, extended, shortened, deleted. Part of ``changes``, and by its rule."""
+
+from __future__ import annotations
+
+from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
+from oncelog.admin.topics import NewTopic, TopicRow, add_partitions, create_topic, delete_records, delete_topics
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
+from oncelog.console.changes import Changes, NotConfirmed, confirmed, partition_of
+from oncelog.console.gate import Permit
+
+
+def create(client: Client, permit: Permit, changes: Changes, new: NewTopic) -> TopicRow:
+    """Make a topic. Raises BrokerRefused."""
+    details = {"topic": new.name, "partitions": new.partitions, "replication_factor": new.replication_factor}
+    return changes.noted(permit, "create-topic", details, lambda: create_topic(client, new))
+
+
+def check_config(client: Client, topic: str, key: str, value: str | None) -> None:
+    """Have the broker check a value, None for the default, without setting it. Raises BrokerRefused."""
+    _alter(client, topic, key, value, validate_only=True)
+
+
+def alter_config(
+    client: Client, permit: Permit, changes: Changes, topic: str, key: str, was: str, value: str | None, typed: str
+) -> None:
+    """Set a key from the value that was shown to another, None for its default."""
+    confirmed(typed, topic, "topic")
+    now = config_text(client, topic, key)
+    if now != was:
+        raise NotConfirmed(f"{key} is {now!r} by now, and was {was!r} when the change was shown. Nothing was done")
+    details = {"topic": topic, "key": key, "from": was, "to": value}
+    changes.noted(permit, "alter-config", details, lambda: _alter(client, topic, key, value))
+
+
+def config_text(client: Client, topic: str, key: str) -> str:
+    """The value of a key as it is now, with where it comes from. Raises BrokerRefused for one that is not there."""
+    for one in describe_configs(client, ResourceType.TOPIC, topic, [key]):
+        if one.name == key:
+            return f"{one.value} ({one.source})"
+    raise NotConfirmed(f"topics have no key {key!r}")
+
+
+def extend(client: Client, permit: Permit, changes: Changes, topic: str, total: int, typed: str) -> None:
+    """Bring a topic to a number of partitions."""
+    confirmed(typed, topic, "topic")
+    details = {"topic": topic, "from": len(client.topic(topic).partitions), "to": total}
+    changes.noted(permit, "add-partitions", details, lambda: add_partitions(client, topic, total))
+
+
+def shorten(
+    client: Client, permit: Permit, changes: Changes, topic: str, partition: int, before: int, typed: str
+) -> int:
+    """Delete the records before an offset; the first offset that is left."""
+    confirmed(typed, topic, "topic")
+    where = partition_of(topic, partition)
+    details = {"topic": topic, "partition": partition, "before": before}
+    return changes.noted(permit, "delete-records", details, lambda: delete_records(client, {where: before}))[where]
+
+
+def delete(client: Client, permit: Permit, changes: Changes, topic: str, typed: str) -> None:
+    """Delete a topic."""
+    confirmed(typed, topic, "topic")
+
+    def work() -> None:
+        for outcome in delete_topics(client, [topic]):
+            if outcome.error:
+                raise BrokerRefused(outcome.error_code, f"topic {topic!r}", outcome.error)
+
+    changes.noted(permit, "delete-topic", {"topic": topic}, work)
+
+
+def _alter(client: Client, topic: str, key: str, value: str | None, *, validate_only: bool = False) -> None:
+    alter_configs(
+        client,
+        ResourceType.TOPIC,
+        topic,
+        change={} if value is None else {key: value},
+        delete=[key] if value is None else [],
+        validate_only=validate_only,
+    )

@@ -1,0 +1,63 @@
+"""The console beside oncelog and Apache Kafka: states of records, a group's two lags, and the end of a hang."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client, Committed, FetchSettings
+from oncelog.client.blocking.offsets import commit_offsets
+from oncelog.client.machine.consumed_records import read_fetched
+from tests.interop.admin.lab import ByHand, at
+from tests.unit.console.visits import token_of, visiting
+
+pytestmark = pytest.mark.slow
+
+
+def test_from_what_a_group_can_read_to_the_end_of_what_holds_it(client: Client, servers: str, tmp_path: Path) -> None:
+    topic = "console"
+    create_topic(client, NewTopic(topic, partitions=1, replication_factor=1))
+    client.topic(topic)
+    late, other = ByHand(client, "console-late"), ByHand(client, "console-other")
+    for commit in (True, False):
+        other.begin(at(topic))
+        other.end(commit=commit)
+        other.restart()
+    late.begin(at(topic))
+    late.end()
+    late.write(at(topic))
+    other.begin(at(topic))
+    other.end()
+    commit_offsets(client, "console-group", {at(topic): Committed(0)})
+    with visiting(servers, audit_log=tmp_path / "audit") as visitor:
+        assert visitor.get("/overview").status_code == 200
+        found = visitor.get(f"/messages.json?topic={topic}&from=first").json()["slice"]
+        states = [one["state"] for one in found["records"]]
+        expected = "committed marker aborted marker committed marker open committed marker"
+        assert states == expected.split()
+        (row,) = visitor.get("/groups/one.json?name=console-group").json()["partitions"]["rows"]
+        assert (row["last_stable_offset"], row["log_end"], row["readable"], row["lag"]) == (6, 9, 6, 9)
+        told = visitor.get("/explain.json?kind=group&name=console-group").json()["report"]["findings"]
+        assert "held-by-transaction" in {one["cause"] for one in told}
+        assert visitor.get(f"/topics/one?name={topic}&all_configs=1").status_code == 200
+        assert visitor.get(f"/producers?topic={topic}").status_code == 200
+
+        path = f"/transactions/one?topic={topic}&partition=0&start_offset=6&min_age_ms=0"
+        one = visitor.get(path.replace("/one", "/one.json")).json()
+        assert (one["transaction"]["verdict"], one["dry_run"]["would_abort"]) == ("hanging", True)
+        form = {"token": token_of(visitor, path), "typed": one["typed"]}
+        done = visitor.post(path.replace("/one", "/abort"), data=form)
+        assert "The abort marker is written" in done.text, done.text
+        assert [json.loads(line)["outcome"] for line in (tmp_path / "audit").read_text().splitlines()] == [
+            "sending",
+            "aborted",
+        ]
+        (row,) = visitor.get("/groups/one.json?name=console-group").json()["partitions"]["rows"]
+        assert (row["readable"], row["lag"], row["held_by"]) == (10, 10, None)
+        found = visitor.get(f"/messages.json?topic={topic}&from=first").json()["slice"]
+    fetched = client.fetch({at(topic): 0}, until={at(topic): 10}, settings=FetchSettings(read_committed=True))
+    read = [one.offset for each in fetched for one in read_fetched(each, read_committed=True)]
+    assert read == [one["offset"] for one in found["records"] if one["state"] == "committed"] == [0, 4, 7]
