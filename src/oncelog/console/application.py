@@ -27,7 +27,7 @@ from oncelog.console.gate import Gate, Visitor
 from oncelog.console.page import Action, Asked, Page
 from oncelog.console.pages import ACTIONS, PAGES
 from oncelog.console.query import BadQuery, Query
-from oncelog.console.refusals import Refusals
+from oncelog.console.refusals import Refusals, own_address
 from oncelog.console.rendering import environment
 from oncelog.console.settings import Settings
 from oncelog.console.streams import Streams, searching, tailing
@@ -129,7 +129,7 @@ class Console:
             "title": title,
             "live": live,
             "path": request.url.path,
-            "own_address": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            "own_address": own_address(request),
             "query": dict(request.query_params),
             "visitor": visitor,
         }

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
+from oncelog.console.query import BadQuery
 
 T = TypeVar("T")
 MOST_WAITING: Final = 64
@@ -77,7 +78,7 @@ class ClusterAccess:
             client = self._connect()
         try:
             result = work(client)
-        except ClientError:
+        except (ClientError, BadQuery):
             self._idle.put(client)
             raise
         except BaseException:

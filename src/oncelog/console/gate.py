@@ -61,7 +61,8 @@ class Gate:
         self._app = app
         self._settings = settings
         self._refusals = refusals
-        self._cookie = "__Host-oncelog-console" if settings.has_tls else "oncelog-console"
+        # Browsers send cookies to every port of a host: with its port in the name two consoles leave each other alone.
+        self._cookie = f"{'__Host-' if settings.has_tls else ''}oncelog-console-{settings.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""

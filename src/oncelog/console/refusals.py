@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
+
+MOST_NOTED_A_MINUTE: Final = 100
 
 
 class Refusals:
@@ -18,6 +21,8 @@ class Refusals:
     def __init__(self, templates: Environment, audit: Audit) -> None:
         self._templates = templates
         self._audit = audit
+        self._minute = 0
+        self._noted = 0
 
     def of(self, request: Request, status: int, reason: str, **shown: Any) -> Response:
         """An answer with a status and a sentence."""
@@ -25,7 +30,8 @@ class Refusals:
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason, "status": status}, status)
         template = self._templates.get_template("refused.html")
-        page = {"title": title, "reason": reason, "live": False, "path": request.url.path} | shown
+        own = {"path": request.url.path, "own_address": own_address(request)}
+        page = {"title": title, "reason": reason, "live": False} | own | shown
         return HTMLResponse(template.render(**page), status)
 
     def login(self, request: Request, wrong: str) -> Response:
@@ -35,7 +41,19 @@ class Refusals:
         return HTMLResponse(self._templates.get_template("login.html").render(title="Log in", wrong=wrong), 401)
 
     def note(self, request: Request, user: str, reason: str) -> None:
-        """A line about a change that was refused."""
+        """A line about a change or login that was refused; of a flood of them, so many a minute."""
+        minute = int(time.monotonic()) // 60
+        self._noted = self._noted + 1 if minute == self._minute else 1
+        self._minute = minute
+        if self._noted > MOST_NOTED_A_MINUTE:
+            return
         client = request.client
         where = "" if client is None else f"{client.host}:{client.port}"
-        self._audit(entry_of("console", "refused", by=user, address=where, path=request.url.path[:200], error=reason))
+        more = {"more_this_minute": "not written"} if self._noted == MOST_NOTED_A_MINUTE else {}
+        path = request.url.path[:200]
+        self._audit(entry_of("console", "refused", by=user, address=where, path=path, error=reason, **more))
+
+
+def own_address(request: Request) -> str:
+    """The address of a request, without this console's name."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")

@@ -60,8 +60,9 @@ def size(value: int | None) -> str:
 
 
 def address(path: str, **parameters: object) -> str:
-    """An address in this console; parameters that are None or empty are left out."""
-    given = {name.rstrip("_"): str(value) for name, value in parameters.items() if value not in (None, "", False)}
+    """An address in this console; parameters that are None or empty are left out, zero is not."""
+    texts = {name.rstrip("_"): "" if value is None else str(value) for name, value in parameters.items()}
+    given = {name: text for name, text in texts.items() if text}
     return f"{path}?{urlencode(given)}" if given else path
 
 

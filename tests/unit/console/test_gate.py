@@ -66,6 +66,7 @@ def test_no_route_takes_a_change_without_the_token_of_its_session(tmp_path: Path
                 assert answer.status_code in (403, 405), (method, path)
         lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert {one["outcome"] for one in lines} == {"refused"}
+    assert len(lines) == 100, "a flood is cut"
 
 
 def test_reading_routes_take_no_form_and_actions_answer_no_reader() -> None:
@@ -99,7 +100,7 @@ def test_a_foreign_pages_form_is_refused_even_with_the_token(tmp_path: Path) -> 
     settings = Settings(NOWHERE, allow_changes=True, audit_log=tmp_path / "audit")
     with TestClient(application(settings), base_url=ORIGIN) as visitor:
         visitor.get("/health.json")
-        session = session_of(visitor.cookies["oncelog-console"], settings.secret, int(time.time()))
+        session = session_of(visitor.cookies["oncelog-console-8080"], settings.secret, int(time.time()))
         assert session is not None
         form = {"token": form_token(session, settings.secret)}
         for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
@@ -178,7 +179,7 @@ def test_a_token_is_typed_once() -> None:
         assert visitor.post("/login", data={"secret": token}, headers={"Origin": "http://evil"}).status_code == 401
         assert visitor.post("/login", data={"secret": token}, follow_redirects=False).status_code == 303
         assert visitor.get("/health.json").status_code == 200
-        assert visitor.get("/health.json", headers={"Cookie": "oncelog-console=W10=.00"}).status_code == 401
+        assert visitor.get("/health.json", headers={"Cookie": "oncelog-console-8080=W10=.00"}).status_code == 401
     with visiting(NOWHERE, login=Token(token.encode())) as visitor:
         assert visitor.get("/health.json", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 

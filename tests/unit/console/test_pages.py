@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import threading
@@ -39,7 +40,10 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     hang(broker, "orders", "orders-late")
     overview = changer.get("/overview.json").json()
     assert {"group": "orders-group", "topic": "orders", "partition": 0, "lag": 1} in overview["held_groups"]
-    assert "orders-group" in changer.get("/overview").text
+    page = changer.get("/overview").text
+    assert "orders-group" in page
+    for link in set(re.findall(r'href="(/[^"]+)"', page)):
+        assert changer.get(html.unescape(link)).status_code == 200, link
 
     young = changer.get("/transactions.json?topic=orders").json()
     assert [one["verdict"] for one in young["open"]["rows"]] == ["suspected"], "too young to be sure"
@@ -128,6 +132,9 @@ def test_a_dead_cluster_is_said_and_asked_again() -> None:
         answer = visitor.get("/overview")
         assert answer.status_code == 503
         assert 'hx-trigger="every 5s"' in answer.text
+        asked_again = re.search(r'hx-get="([^"]+)"', visitor.get("/topics?filter=a").text)
+        assert asked_again is not None
+        assert asked_again[1] == "/topics?filter=a"
         assert "connect" in visitor.get("/overview.json").json()["error"]
         assert visitor.get("/health.json").status_code == 200
 
