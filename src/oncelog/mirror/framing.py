@@ -23,12 +23,10 @@ from typing import Final, NamedTuple
 from oncelog.base.units import KIB, MIB
 from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES, UnreadableRecords, visible_batches
 from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.whole_batches import formats
 from oncelog.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
-    LENGTH_PREFIX,
-    MAGIC,
-    MAGIC_POSITION,
     BatchHeader,
     crc_matches,
     set_base_offset_and_leader_epoch,
@@ -46,7 +44,6 @@ SMALL_BYTES: Final = 8 * KIB
 JOINED_BYTES: Final = 256 * KIB
 _NO_EPOCH: Final = -1
 _ATTRIBUTES: Final = struct.Struct(">h")
-_SIZE: Final = struct.Struct(">i")
 _ATTRIBUTES_AT: Final = 21
 
 
@@ -134,17 +131,8 @@ def visible_records(fetched: Fetched) -> Iterator[RawRecord]:
 
 def _stretches(fetched: Fetched) -> Iterator[tuple[Fetched, bool]]:
     """The answer in parts that are all of format 2, or all older (True); mostly one part."""
-    data, start, at = fetched.records, 0, 0
-    is_old = False
-    while at < len(data):
-        old = data[at + MAGIC_POSITION] != MAGIC
-        if old != is_old and at > start:
-            yield fetched._replace(records=data[start:at]), is_old
-            start = at
-        is_old = old
-        at += LENGTH_PREFIX + _SIZE.unpack_from(data, at + 8)[0]
-    if at > start:
-        yield fetched._replace(records=data[start:at]), is_old
+    for start, end, is_old in formats(fetched.records):
+        yield fetched._replace(records=fetched.records[start:end]), is_old
 
 
 def _old_frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
