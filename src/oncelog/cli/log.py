@@ -14,7 +14,7 @@ from oncelog.cli.log_import import import_
 from oncelog.cli.options import AsJson, new_app
 
 if TYPE_CHECKING:
-    from oncelog.cli.dump.segment import Wanted
+    from oncelog.cli.dump.wanted import Wanted
 
 app = new_app("Look into data directories, offline; import those of Kafka 0.7.")
 app.command("import")(import_)
@@ -52,7 +52,7 @@ def dump(
       oncelog log dump --only snapshot --json /var/lib/kafka/flights-0
       oncelog log dump -r /var/kafka-0.7/logs/clicks-0/00000000000000000000.kafka
     """
-    from oncelog.cli.dump.segment import Wanted
+    from oncelog.cli.dump.wanted import Wanted
     from oncelog.client.errors import ClientError
 
     wanted = Wanted(records, not no_values, not raw, from_offset, to_offset, not no_check)

@@ -162,7 +162,7 @@ def test_nothing_in_an_internal_record_breaks_the_dump(topic: str, key: bytes | 
 def test_no_file_breaks_the_dump(kind: str, data: bytes) -> None:
     import tempfile
 
-    from oncelog.cli.dump.segment import Wanted
+    from oncelog.cli.dump.wanted import Wanted
     from oncelog.cli.log import _rows
 
     with tempfile.TemporaryDirectory() as directory:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from oncelog.cli.dump.files import Row
-from oncelog.cli.dump.segment import Wanted
+from oncelog.cli.dump.wanted import Wanted
 from oncelog.legacy.directories import file_start
 from oncelog.legacy.entries import (
     DEFAULT_LIMITS,

@@ -9,29 +9,22 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from oncelog.base.ids import partition_of_directory
 from oncelog.base.units import MIB
 from oncelog.cli.dump.files import Row, error
 from oncelog.cli.dump.internal import decode_internal
-from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
+from oncelog.cli.dump.message_sets import message_rows
+from oncelog.cli.dump.wanted import Wanted
+from oncelog.records.batch import BatchHeader, crc_matches, iter_headers, magic_at
 from oncelog.records.control import ControlType, control_type, end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch
+from oncelog.records.message_set.entry import read_entry
+from oncelog.records.message_set.message import MAGIC_V0, MAGIC_V1
 from oncelog.records.record import Record, read_records
 
 MAX_BATCH_BYTES: Final = 512 * MIB
-
-
-class Wanted(NamedTuple):
-    """The part of a segment to show; offsets are of whole batches."""
-
-    records: bool = False
-    values: bool = True
-    decode_internal: bool = True
-    from_offset: int = 0
-    to_offset: int | None = None
-    check: bool = True
 
 
 def segment_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
@@ -51,18 +44,28 @@ def segment_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
 def _batches(view: memoryview, topic: str, wanted: Wanted) -> Iterator[Row]:
     end = 0
     try:
-        for position, header in iter_headers(view):
-            end = position + header.size_bytes
-            if header.last_offset < wanted.from_offset:
-                continue
-            if wanted.to_offset is not None and header.base_offset >= wanted.to_offset:
+        while end < len(view):
+            if magic_at(view, end) in (MAGIC_V0, MAGIC_V1):
+                message = read_entry(view, end)
+                end, first, last = message.end, message.offset, message.offset
+                rows = message_rows(view, message, wanted)
+            else:
+                position, header = next(iter_headers(view, end))
+                end, first, last = position + header.size_bytes, header.base_offset, header.last_offset
+                rows = _batch_rows(view, position, header, topic, wanted)
+            if wanted.to_offset is not None and first >= wanted.to_offset:
                 return
-            sound = not wanted.check or crc_matches(view, position, header)
-            yield _batch(position, header, sound if wanted.check else None)
-            if wanted.records and sound:
-                yield from _records(view, position, header, topic, wanted)
+            if last >= wanted.from_offset:
+                yield from rows
     except CorruptBatch as problem:
         yield error(f"at position {end}: {problem}; the {len(view) - end} bytes from there on are not read")
+
+
+def _batch_rows(view: memoryview, position: int, header: BatchHeader, topic: str, wanted: Wanted) -> Iterator[Row]:
+    sound = not wanted.check or crc_matches(view, position, header)
+    yield _batch(position, header, sound if wanted.check else None)
+    if wanted.records and sound:
+        yield from _records(view, position, header, topic, wanted)
 
 
 def _batch(position: int, header: BatchHeader, sound: bool | None) -> Row:
