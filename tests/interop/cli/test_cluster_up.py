@@ -200,3 +200,24 @@ def test_a_secured_cluster(start: Start, run_at: Callable[[str], Run], tmp_path:
     assert {
         path.stat().st_mode & 0o077 for path in (directory, *directory.glob("*.properties"), *directory.glob("*.db"))
     } == {0}
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (None, "it is for a cluster in ZooKeeper"),
+        ("zookeeper.set.acl=true", "nothing says who the broker is in ZooKeeper"),
+        (
+            "zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/nowhere.pem",
+            "cannot read /nowhere.pem",
+        ),
+    ],
+)
+def test_a_broker_is_not_adopted_by_a_zookeeper_that_it_could_not_use(
+    config: str | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(config or "")
+    where = [] if config is None else ["--zookeeper", "localhost:1/x"]
+    assert invoke(["cluster", "adopt", str(tmp_path), *where, "--config", str(path)]) == 2
+    assert says in capsys.readouterr().err

@@ -65,9 +65,10 @@ def adopt(
         if data_dir is not None:
             raise typer.BadParameter("the cluster is either on this machine or in ZooKeeper", param_hint="--data-dir")
         count = move_to_zookeeper(directory.absolute(), zookeeper, config)
+        more = "" if config is None else f" --config {config}"
         typer.echo(
             f"{count:,} nodes are in ZooKeeper, and the topics of {directory} are those of the cluster in ZooKeeper: "
-            f"oncelog serve --data-dir {directory} -o zookeeper.connect={zookeeper}"
+            f"oncelog serve --data-dir {directory}{more} -o zookeeper.connect={zookeeper}"
         )
         return
     if config is not None:
