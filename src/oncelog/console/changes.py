@@ -8,11 +8,12 @@ confirm is compared with the cluster as it is now, not as the page had it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from oncelog.admin.groups import ResetRow, ResetTo, execute_reset, plan_reset
 from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
+from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.admin.transactions.termination import Terminated, force_terminate
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
@@ -26,6 +27,14 @@ T = TypeVar("T")
 
 class NotConfirmed(ClientError):
     """What was typed is not what is to be changed, or that has become another one since."""
+
+
+class Listed(NamedTuple):
+    """A transaction of a list as it was shown."""
+
+    where: TopicPartition
+    start_offset: int
+    producer_id: int
 
 
 class Changes:
@@ -49,6 +58,21 @@ class Changes:
         name = one.transactional_id or str(one.producer.producer_id)
         confirmed(typed, name, "transaction")
         return abort(client, one, min_age_ms=min_age_ms, audit=self._of(permit))
+
+    def abort_listed(
+        self, client: Client, permit: Permit, listed: list[Listed], typed: str, min_age_ms: int | None
+    ) -> list[Aborted | Listed]:
+        """End the hanging transactions of a list that was shown, each after one more look at it; a Listed in the result
+        has ended meanwhile. Nothing that was not in the list is touched."""
+        confirmed(typed, f"abort {len(listed)}", "phrase")
+        found = scan(client, Scope(partitions=tuple({one.where for one in listed})), min_age_ms=min_age_ms)
+        there = {Listed(one.where, one.start_offset, one.producer.producer_id): one for one in found.transactions}
+        if found.unanswered:
+            raise ClientError(f"not all of it could be looked at again: {found.unanswered[0]}. Nothing was done")
+        return [
+            abort(client, there[one], min_age_ms=min_age_ms, audit=self._of(permit)) if one in there else one
+            for one in listed
+        ]
 
     def terminate(self, client: Client, permit: Permit, transactional_id: str, typed: str) -> Terminated:
         """Have the coordinator abort the open transaction of an id."""

@@ -76,6 +76,30 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     assert all(one["address"] for one in lines)
 
 
+def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
+    hang(broker, "bulk", "bulk-late")
+    with Client(broker.bootstrap_servers) as client:
+        other = ByHand(client, "bulk-other")
+        other.begin(at("bulk"))
+        other.end()
+        other.write(at("bulk"))
+    assert changer.get("/transactions/bulk.json?topic=bulk").json()["rows"] == [], "too young to be sure"
+    path = "/transactions/bulk?topic=bulk&min_age_ms=0"
+    shown = changer.get(path.replace("/bulk", "/bulk.json")).json()
+    assert [one["transactional_id"] for one in shown["rows"]] == ["bulk-late", "bulk-other"]
+    assert "Abort all that hang" in changer.get("/transactions?topic=bulk&min_age_ms=0").text
+    form = {"token": token_of(changer, path), "typed": "abort 2", "list": shown["sent"], "min_age_ms": "0"}
+    target = "/transactions/abort-listed"
+    for wrong in ({"typed": "abort 1"}, {"list": "[]"}, {"list": "x"}, {"list": '[["bulk", 0]]'}, {"list": "[1]"}):
+        assert changer.post(target, data=form | wrong).status_code in (400, 409), wrong
+    assert changer.post(target, data=form | {"min_age_ms": ""}).text.count("not ended") == 3, "too young again"
+    done = changer.post(target, data=form).text
+    assert done.count("aborted; stable") == 2
+    assert changer.post(target, data=form).text.count("had ended meanwhile") == 2
+    outcomes = [json.loads(line)["outcome"] for line in (tmp_path / "audit").read_text().splitlines()]
+    assert outcomes == ["refused", "refused", "sending", "aborted", "sending", "aborted"]
+
+
 def test_a_live_transaction_is_terminated_and_never_aborted(
     broker: Broker, changer: TestClient, tmp_path: Path
 ) -> None:

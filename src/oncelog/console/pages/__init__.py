@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.console.page import Action, Page
+from oncelog.console.pages.bulk_abort import BULK, BULK_ABORT
 from oncelog.console.pages.explain import EXPLAIN
 from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
 from oncelog.console.pages.messages import MESSAGE, MESSAGES, SEARCH, TAIL
@@ -24,6 +25,7 @@ PAGES: Final[tuple[Page, ...]] = (
     PRODUCERS,
     TRANSACTION,
     TRANSACTIONAL_ID,
+    BULK,
     GROUP,
     RESET,
     TOPIC,
@@ -33,4 +35,4 @@ PAGES: Final[tuple[Page, ...]] = (
     TAIL,
 )
 """Those with a path of one part are in the navigation."""
-ACTIONS: Final[tuple[Action, ...]] = (ABORT, TERMINATE, APPLY, *TOPIC_ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (ABORT, BULK_ABORT, TERMINATE, APPLY, *TOPIC_ACTIONS)
