@@ -53,6 +53,8 @@ ATTEMPTS: Final = 1_000
 LOOK_S: Final = 5.0
 """Between two looks at the journal although no watch has fired."""
 _HIDDEN: Final = (ROOT, "/zookeeper")
+_CONSUMERS: Final = "/consumers"
+"""The nodes of consumers that balance through ZooKeeper: theirs, perhaps very many, and no metadata of the cluster."""
 _UNSETTLED: Final = 1_000
 """Commits of unknown outcome that are remembered."""
 
@@ -254,7 +256,7 @@ class ZooKeeperLink:
         return sorted(name for name in self.client.children(path) if f"{prefix}/{name}" not in _HIDDEN)
 
     def nodes_below(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path``, in path order; not of one moment."""
+        """All nodes below ``path``, in path order, of the root without those of consumers; not of one moment."""
         found: list[TreeNode] = []
         parents = [path]
         while parents:
@@ -262,7 +264,7 @@ class ZooKeeperLink:
                 f"{parent.rstrip('/')}/{name}" for parent, names in self.client.children_of(parents) for name in names
             ]
             parents = []
-            for below, node in self.client.get_all(path for path in paths if path not in _HIDDEN):
+            for below, node in self.client.get_all(path for path in paths if path not in (*_HIDDEN, _CONSUMERS)):
                 if node is not None:
                     found.append(TreeNode(below, node[0], node[1].version))
                     if node[1].children:

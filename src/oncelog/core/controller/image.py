@@ -191,7 +191,7 @@ class _Replay:
                 self._config(path, value, change.version)
             elif (pattern := acl_nodes.pattern_of(path)) is not None:
                 self._acls(pattern, change)
-            else:
+            elif not path.startswith("/consumers"):  # offsets and owners of old consumers are no metadata
                 self._single_node(path, value, change.version)
         return self._finish()
 

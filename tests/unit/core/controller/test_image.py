@@ -132,6 +132,10 @@ def test_a_topic_of_ours_over_which_an_old_tool_has_written_is_named() -> None:
         image.apply([written, state])
 
 
+def test_nodes_of_consumers_are_no_metadata() -> None:
+    assert not load_image([TreeNode("/consumers/g/offsets/t/0", b"5", 3)]).versions
+
+
 def test_names_of_entities_survive_the_path() -> None:
     for name in ("", "g", "a/b", "<default>", "ü %", ".", "..", "...", "%2E"):
         node = layout.entity_name(name)
