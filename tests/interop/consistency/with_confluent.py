@@ -141,8 +141,9 @@ class ConfluentCopier:
         self._consumer.close()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._wrote((message.value() or b"").decode(), message.offset() or 0)
+        offset = message.offset()
+        if error is None and offset is not None:  # it may be told only that the record is stored
+            self._wrote((message.value() or b"").decode(), offset)
 
 
 def _retried(call: Callable[[], Any]) -> Any:

@@ -206,8 +206,9 @@ class ConfluentWriter(TransactionalWriter):
             raise Fatal from None
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.offsets[(message.value() or b"").decode()] = message.offset() or 0
+        offset = message.offset()
+        if error is None and offset is not None:  # it may be told only that the record is stored
+            self.offsets[(message.value() or b"").decode()] = offset
 
     def _retried(self, call: Callable[[], Any]) -> None:
         while True:
