@@ -192,7 +192,11 @@ def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
 
 
 def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Operation]:
-    """Operations that delete topics of the image, with their configs."""
+    """Operations that delete topics of the image, with their configs.
+
+    Where a topic has none, its config node is made and taken away again: the commit is refused if somebody has set
+    configs meanwhile, which would be left behind for the next topic of that name.
+    """
     operations: list[Operation] = []
     deletions = image.versions.get(layout.DELETED_TOPICS)
     if topics and deletions is not None:
@@ -204,8 +208,10 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
                 operations.append(Delete(layout.partition_path(topic.name, index), 0))
         operations.append(Delete(layout.partitions_path(topic.name), 0))
         operations.append(Delete(layout.topic_path(topic.name), topic.version))
-        if topic.config_version != ABSENT:
-            operations.append(Delete(layout.topic_config_path(topic.name), topic.config_version))
+        configs = layout.topic_config_path(topic.name)
+        if topic.config_version == ABSENT:
+            operations.append(Create(configs, layout.config_value({})))
+        operations.append(Delete(configs, max(topic.config_version, 0)))
     return operations
 
 

@@ -68,6 +68,18 @@ def test_nothing_to_change_is_no_commit() -> None:
     assert EMPTY_IMAGE.topics == {}
 
 
+def test_a_deletion_decided_before_the_topic_got_configs_is_refused() -> None:
+    """They would be left behind, and be those of the next topic of that name (found by the simulator)."""
+    session, image = tree_with(NewTopic("a", 1, 3))
+    deletion = delete_topics(image, list(image.topics.values()))
+    change = Alteration(Resource(ConfigResourceType.TOPIC, "a"), [ConfigChange("index.interval.bytes", "100")])
+    session.commit(alter_configs(image, CONFIG, BrokerId(1), [change]).operations)
+    with pytest.raises(Conflict):
+        session.commit(deletion)
+    session.commit(delete_topics(after := load_image(session.subtree("/")), list(after.topics.values())))
+    assert session.subtree("/config/topics") == []
+
+
 def test_a_commit_decided_before_a_topic_was_made_anew_is_refused() -> None:
     session, image = tree_with(NewTopic("a", 1, 3))
     commits = commits_of(image, led_by_three(image), [*controller_check(image), *topics_check(image)])
