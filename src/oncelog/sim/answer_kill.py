@@ -20,10 +20,12 @@ class KilledAtAnswer(ProcessKilled):
 
 
 class AnswerKill:
-    """Armed for one answer to ``api_key``; ``killed`` is called when it has struck."""
+    """Armed for one answer to ``api_key``; ``killed`` is called when it has struck. ``spares``: nobody is killed, and
+    ``killed`` is called all the same."""
 
-    def __init__(self, api_key: int, killed: Callable[[], object]) -> None:
+    def __init__(self, api_key: int, killed: Callable[[], object], *, spares: bool = False) -> None:
         self.api_key = api_key
+        self.spares = spares
         self.killed = killed
         self._asked: set[tuple[int, int]] = set()
         """(connection, correlation id) of requests of this kind."""

@@ -218,6 +218,10 @@ class BrokerHost:
         """End the process when its next answer to a request of this kind leaves, and call ``killed``."""
         self.records.answer_kill = AnswerKill(api_key, killed)
 
+    def tell_of_answer(self, api_key: int, answered: Callable[[], object]) -> None:
+        """Call ``answered`` when the next answer to a request of this kind leaves."""
+        self.records.answer_kill = AnswerKill(api_key, answered, spares=True)
+
     def lose_power(self) -> None:
         """End the machine: what was not synced may be lost, or torn."""
         self.kernel.trace(f"broker {self.broker_id} lost power")

@@ -210,7 +210,8 @@ class BrokerProcess:
     def _kill_at_answer(self, kill: AnswerKill, connection: Connection, data: bytes) -> None:
         if kill.strikes(connection.number, data):
             self.records.answer_kill = None
-            self._ended(KilledAtAnswer("at an answer"))
+            if not kill.spares:
+                self._ended(KilledAtAnswer("at an answer"))
             kill.killed()
 
     def _close(self, effect: Close) -> None:

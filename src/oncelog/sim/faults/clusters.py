@@ -131,7 +131,7 @@ async def _lose_disk(world: World, fault: Fault) -> None:
 
 async def _lose_disk_unheard(world: World, fault: Fault) -> None:
     """The same at once, while what the process has asked for is still on its way: the fetches of a replica that has
-    nothing any more arrive after its return."""
+    nothing any more arrive after its return, and before it has copied anything."""
     broker = broker_of(world, fault)
     late = NetworkConditions(500_000, 3_000_000)
     others = [other.name for other in world.brokers if other is not broker]
@@ -140,7 +140,11 @@ async def _lose_disk_unheard(world: World, fault: Fault) -> None:
     await asyncio.sleep((500 + fault.choice % 2_000) / 1_000)
     for other in others:
         world.network.set_conditions(broker.name, other, None)
+        world.network.set_conditions(other, broker.name, late)
     await _lose_disk(world, Fault(fault.at_ms, fault.kind, 1, fault.choice))
+    await span(fault)
+    for other in others:
+        world.network.set_conditions(other, broker.name, None)
 
 
 ALL_BROKERS: Final[Mapping[str, Kind]] = {

@@ -15,6 +15,7 @@ from oncelog.ports import CommittedChange
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
 from oncelog.sim.network.conditions import NetworkConditions
+from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.tree_session import HEARTBEATS, TREE
 from oncelog.sim.world import World
 
@@ -92,12 +93,15 @@ async def _returns_ahead(world: World, fault: Fault) -> None:
 
 
 async def _cut_and_ended(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> BrokerHost | None:
-    """Cut a broker off from the others, end it, and end the cut; None if another fault has it."""
+    """Cut a broker off from the others, end it, and end the cut; None if another fault has it. In half the cases what
+    the others send arrives, and only the broker's answers do not."""
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return None
     others = [other.name for other in world.brokers if other is not broker]
-    pairs = [pair for other in others for pair in ((broker.name, other), (other, broker.name))]
+    pairs = [(broker.name, other) for other in others]
+    if fault.choice & 2:
+        pairs += [(other, broker.name) for other in others]
     for pair in pairs:
         world.network.cut(*pair)
     await asyncio.sleep((100 + fault.choice % 900) / 1_000)
@@ -142,6 +146,26 @@ async def _join_unheard(world: World, fault: Fault) -> None:
     world.network.set_conditions(leader, broker.name, None)
 
 
+async def _killed_before_marker(world: World, fault: Fault) -> None:
+    """A broker is killed while another, which has just answered EndTxn, sends the markers: those for the partitions
+    that it leads arrive, or do not, or are not replicated."""
+    broker = broker_of(world, fault)
+    answered = asyncio.Event()
+    others = [other for other in world.brokers if other is not broker and other.records.answer_kill is None]
+    for other in others:
+        other.tell_of_answer(END_TXN, answered.set)
+    try:
+        async with asyncio.timeout(LONGEST_WAIT_S):
+            await answered.wait()
+    except TimeoutError:
+        return
+    finally:
+        for other in others:
+            other.records.answer_kill = None
+    await asyncio.sleep(fault.choice % 5_000 / 1_000_000)
+    await _killed(world, fault)
+
+
 async def _killed(world: World, fault: Fault) -> BrokerHost | None:
     """Kill a broker for the span; None if another fault has it."""
     broker = broker_of(world, fault)
@@ -160,6 +184,7 @@ def _come_back(broker: BrokerHost) -> None:
 
 
 REPLICAS: Final[Mapping[str, Kind]] = {
+    "killed-before-marker": _killed_before_marker,
     "join-unheard": _join_unheard,
     "joiner-frozen": _joiner_frozen,
     "killed-ahead": _killed_ahead,

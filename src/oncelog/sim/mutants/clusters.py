@@ -8,7 +8,6 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.controller import fencing, layout
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.fetch import reads
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
@@ -142,13 +141,6 @@ def _same_epoch_again(right: Any) -> Any:
     return leads
 
 
-def _zombie(right: Any) -> Any:
-    def standing(image: Any, path: str) -> Any:
-        return [] if path == layout.CONTROLLER_EPOCH else right(image, path)
-
-    return standing
-
-
 def _half_resignation(right: Any) -> Any:
     def resign(self: PartitionManager, partition: TopicPartition) -> None:
         self._in_sync_sets.resign(partition)
@@ -274,14 +266,6 @@ CLUSTERS: Final = (
         ("power-cut", "power-cut-at-sync"),
     ),
     Mutant(
-        "zombie-controller",
-        "a controller's commits do not name its epoch (KAFKA-6082)",
-        fencing,
-        "_standing",
-        _zombie,
-        ("tree-slow", "kill", "session-expires"),
-    ),
-    Mutant(
         "half-resignation",
         "a broker that does not lead a partition any more goes on answering for it (KAFKA-9307)",
         PartitionManager,
@@ -294,7 +278,7 @@ CLUSTERS: Final = (
         MarkerRequests,
         "_answered",
         _unanswered_is_written,
-        ("killed-ahead",),
+        ("killed-before-marker",),
     ),
 )
 """Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""
