@@ -9,11 +9,11 @@ from tests.simulation.mirroring import run
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_both_sides_are_equal_in_the_end(seed: int) -> None:
-    told = run(seed)
+    told = run(seed, length_ms=15_000)
     assert told.records > 0
-    assert told.lives >= 2
+    assert told.transactions > 0
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -81,5 +81,5 @@ def at(topic: str) -> object:
 def test_a_drill_with_apache_kafka_as_the_target(tmp_path: Path) -> None:
     from tests.interop.mirror.drill import run
 
-    outcome = run(3, 4, 1, tmp_path, target=ApacheKafka(tmp_path / "kafka", heap_mb=512))
+    outcome = run(3, 2, 1, tmp_path, target=ApacheKafka(tmp_path / "kafka", heap_mb=512))
     assert not outcome.wrong

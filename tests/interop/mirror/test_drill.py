@@ -12,6 +12,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_nothing_is_lost_or_doubled_whoever_is_killed(tmp_path: Path) -> None:
-    outcome = run(8, 3, 2, tmp_path)
+    outcome = run(8, 2, 2, tmp_path)
     assert not outcome.wrong, (outcome, tmp_path)
     assert outcome.exits == [0, 0], "SIGTERM ends a mirror after its transaction"
