@@ -88,7 +88,7 @@ class Gate:
         if not may_be_addressed_as(self._settings, host):
             text = f"{host!r} is not a name of this console; if it should be one, start it with --name"
             return self._refusals.of(request, 421, text), None, False
-        if request.url.path.startswith(STATIC_PREFIX) and request.method in READING:
+        if request.scope["path"].startswith(STATIC_PREFIX) and request.method in READING:
             return None, None, False
         now_s = int(time.time())
         login = self._settings.login
@@ -138,7 +138,7 @@ class Gate:
         if not login.by_form:
             return self._refusals.of(request, 401, "the proxy in front has not said who you are"), None, False
         wrong = ""
-        if request.method == "POST" and request.url.path == LOGIN_PATH and from_own_page(request.headers):
+        if request.method == "POST" and request.scope["path"] == LOGIN_PATH and from_own_page(request.headers):
             form = await _form(request) or {}
             user = login.user_by_token(form.get("secret", ("",))[0])
             if user is not None:

@@ -161,6 +161,8 @@ def test_beyond_loopback_needs_tls_and_a_login(tmp_path: Path) -> None:
 def test_logins() -> None:
     with visiting(NOWHERE, login=Basic({"ann": b"secret"})) as visitor:
         assert "Basic" in visitor.get("/health.json").headers["www-authenticate"]
+        assert NOWHERE not in visitor.get("/overview").text, "strangers are not told where the cluster is"
+        assert visitor.get("/static/../overview").status_code in (401, 404)
         assert visitor.get("/health.json", auth=("ann", "wrong")).status_code == 401
         assert visitor.get("/health.json", auth=("bob", "secret")).status_code == 401
         assert visitor.get("/health.json", headers={"Authorization": "Basic %%%"}).status_code == 401
