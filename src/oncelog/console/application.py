@@ -27,6 +27,7 @@ from oncelog.console.gate import Gate, Visitor
 from oncelog.console.page import Action, Asked, Page
 from oncelog.console.pages import ACTIONS, PAGES
 from oncelog.console.query import BadQuery, Query
+from oncelog.console.recent import Recent
 from oncelog.console.refusals import Refusals, own_address
 from oncelog.console.rendering import environment
 from oncelog.console.settings import Settings
@@ -70,6 +71,7 @@ class Console:
             bootstrap=settings.bootstrap,
             command_options=settings.command_options,
         )
+        self.recent = Recent()
         self.streams = Streams(self.cluster, self.templates)
         self.refusals = Refusals(self.templates, audit)
         self.changes = Changes(audit)
@@ -78,7 +80,7 @@ class Console:
         """The endpoint of a page, for both of its paths."""
 
         async def endpoint(request: Request) -> Response:
-            asked = Asked(Query(request.query_params), self.settings, request.url.path.endswith(".json"))
+            asked = Asked(Query(request.query_params), self.settings, request.url.path.endswith(".json"), self.recent)
             return await self._answered(
                 request, page.template, page.title, page.live, lambda client: page.read(client, asked), None
             )
@@ -95,14 +97,14 @@ class Console:
                 raise HTTPException(405)
             typed = {name: values[-1] for name, values in (visitor.form or {}).items()}
             asked = Asked(Query({**request.query_params, **typed}), self.settings)
-            return await self._answered(
-                request,
-                action.template,
-                action.title,
-                False,
-                lambda client: action.act(client, asked, permit, self.changes),
-                CHANGE_PATIENCE_S,
-            )
+
+            def work(client: Client) -> Mapping[str, Any]:
+                try:
+                    return action.act(client, asked, permit, self.changes)
+                finally:
+                    self.recent.forget()
+
+            return await self._answered(request, action.template, action.title, False, work, CHANGE_PATIENCE_S)
 
         return endpoint
 

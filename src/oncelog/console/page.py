@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.client.blocking.client import Client
 from oncelog.console.changes import Changes
 from oncelog.console.gate import Permit
 from oncelog.console.query import Query
+from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
 
 
@@ -20,6 +21,7 @@ class Asked:
     query: Query
     settings: Settings
     as_json: bool = False
+    recent: Recent = field(default_factory=Recent)
 
 
 Read = Callable[[Client, Asked], Mapping[str, Any]]

@@ -19,6 +19,7 @@ from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
 from oncelog.console.page import Asked
 from oncelog.console.pages.topics import read_all
 from oncelog.console.query import Query
+from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
@@ -160,6 +161,16 @@ def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> N
     assert (len(found["rows"]), found["pages"], found["rows"][0]["name"]) == (100, 100, "topic-00200")
     last = read_all(client, Asked(Query({"page": "999999"}), Settings("x")))["topics"]
     assert last["page"] == 100
+
+
+def test_what_was_asked_a_moment_ago_is_not_asked_again() -> None:
+    now, made = 0.0, iter(range(10))
+    recent = Recent(lambda: now)
+    assert [recent.get("a", lambda: next(made)) for _ in range(3)] == [0, 0, 0]
+    now = 2.5
+    assert recent.get("a", lambda: next(made)) == 1
+    recent.forget()
+    assert recent.get("a", lambda: next(made)) == 2
 
 
 def test_pages_link_to_themselves_as_json(broker: Broker, reader: TestClient) -> None:

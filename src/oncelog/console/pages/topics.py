@@ -21,7 +21,8 @@ def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
     """Topics by name, those whose name contains the filter; sizes are asked for what is on the page."""
     query = asked.query
     wanted, internal = query.text("filter"), query.flag("internal")
-    rows = [one for one in list_topics(client, internal=internal) if wanted.lower() in one.name.lower()]
+    every = asked.recent.get("topics", lambda: list_topics(client))
+    rows = [one for one in every if wanted.lower() in one.name.lower() and (internal or not one.is_internal)]
     found = one_page(rows, query.number("page", 1, 1))
     sizes, unanswered = _sizes(client, [one.name for one in found["rows"]])
     by_topic: Counter[str] = Counter()
@@ -39,6 +40,7 @@ def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]
     if not names:
         return [], []
     try:
+        client.metadata(names)  # At once: this client may not have seen them yet.
         return describe_log_dirs(client, names), []
     except BrokerRefused as error:
         return [], [str(error)]
