@@ -91,6 +91,8 @@ class Copier:
     async def take(self, fetched: Fetched, copied: CopiedPartition, limits: FrameLimits) -> int:
         """Copy what was fetched of a partition, in the open transaction or a new one; the number of records."""
         target = TopicPartition(TopicName(copied.target), copied.partition.partition)
+        stable = fetched.last_stable_offset
+        copied.source_end = stable if stable >= 0 else fetched.high_watermark
         count = 0
         for frame in frames(fetched, limits):
             self._begin()
@@ -139,6 +141,7 @@ class Copier:
         records = [*self._others]
         for copied in touched:
             slot = slot_of(copied.partition, self._slots)
+            copied.written_ms = self._now_ms()
             records += [(slot, key, value) for key, value in copied.records()]
         for slot, key, value in records:
             await producer.send(self._topic, value, key=key, partition=slot)

@@ -5,9 +5,10 @@ falls into one by its name, the slots are shared by the instances of a mirror as
 owner of a slot copies its partitions, reads the slot from its beginning, and is the only one to write into it.
 
 A record's key is ``["map", topic, partition, topic id, first source offset]``, its value the runs from that offset on
-(JSON). The last map record of a partition also has its position. It is written again with every transaction until it
-has ``CHUNK_RUNS`` runs; then a new one is begun, so that compaction leaves each run once. A partition that was made
-anew at the source (another topic id) begins a map of its own: the last that was written is the present one.
+(JSON). The last map record of a partition has its position, where the source ended, and the time, too. It is written
+again with every transaction until it has ``CHUNK_RUNS`` runs; then a new one is begun, so that compaction leaves each
+run once. A partition that was made anew at the source (another topic id) begins a map of its own: the last that was
+written is the present one.
 A gap that was accepted has a record ``["gap", topic, partition, topic id, first missing offset]``, an offset that a
 group was given at the target ``["group", topic, partition, topic id, group]``.
 """
@@ -75,6 +76,10 @@ class CopiedPartition:
     gaps: list[Gap] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=dict)
     """The offsets at the target that the mirror committed last, by group."""
+    source_end: int = -1
+    """The offset up to which the source could be read when it last answered; −1 where that is not known."""
+    written_ms: int = -1
+    """The time at which the position was written, in milliseconds by the mirror's clock."""
     target_id: str = ""
     """The topic id at the target in hexadecimal digits, empty where it has none."""
     chunk_firsts: list[int] = field(default_factory=list)
@@ -139,7 +144,7 @@ class CopiedPartition:
         value: dict[str, Any] = {"v": _FORMAT, "target": self.target, "cluster": self.cluster, "runs": flat}
         value["id"] = self.target_id
         if is_last:
-            value["position"] = self.offsets.position
+            value |= {"position": self.offsets.position, "end": self.source_end, "at": self.written_ms}
         return _key("map", self.partition, self.topic_id, first), _json(value)
 
 
@@ -210,6 +215,7 @@ class Positions:
         copied.gaps = [Gap(partition, first, end) for first, end in self._gaps.get((partition, topic_id), {}).items()]
         copied.groups = self._groups.get((partition, topic_id), {})
         copied.target_id = last.get("id", "")
+        copied.source_end, copied.written_ms = last.get("end", -1), last.get("at", -1)
         copied.chunk_firsts = ordered
         return copied
 

@@ -17,6 +17,8 @@ from oncelog.client.errors import ConfigError
 
 SEPARATOR: Final = "."
 T = TypeVar("T", bound=StrEnum)
+RESERVED_ALIAS: Final = "topics"
+"""The positions topic of a source of this name would be the topic of ``provenance``."""
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_TOPIC: Final = 249
 
@@ -82,6 +84,10 @@ class MirrorSettings:
         if not _ALIAS.fullmatch(self.source.alias):
             raise ConfigError(
                 f"--source {self.source.alias!r}: a name for a source has letters, digits, '_' and '-', at most 64"
+            )
+        if self.source.alias == RESERVED_ALIAS:
+            raise ConfigError(
+                f"--source {RESERVED_ALIAS!r}: mirrors keep something else under that name; give the source another"
             )
         if self.source.alias == self.target.alias:
             raise ConfigError(f"--source and --target are both named {self.source.alias!r}; give them different names")

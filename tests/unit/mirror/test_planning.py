@@ -93,7 +93,7 @@ def test_partitions_fall_to_the_owners_of_their_slots() -> None:
     assert sorted(halves[0] + halves[1]) == [TopicPartition(TopicName("t"), n) for n in range(2)]
 
 
-@pytest.mark.parametrize("alias", ["", "a.b", "a b"])
+@pytest.mark.parametrize("alias", ["", "a.b", "a b", "topics"])
 def test_aliases_that_would_not_do_are_refused(alias: str) -> None:
     with pytest.raises(ConfigError, match="--source"):
         MirrorSettings(Cluster(alias, "h:1"), Cluster("", "h:2"), re.compile("."))

@@ -9,6 +9,7 @@ from oncelog.console.pages.bulk_abort import BULK, BULK_ABORT
 from oncelog.console.pages.explain import EXPLAIN
 from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
 from oncelog.console.pages.messages import MESSAGE, MESSAGES, SEARCH, TAIL
+from oncelog.console.pages.mirrors import MIRRORS
 from oncelog.console.pages.overview import OVERVIEW
 from oncelog.console.pages.producers import PRODUCERS
 from oncelog.console.pages.topic_changes import CHANGE, TOPIC_ACTIONS
@@ -23,6 +24,7 @@ PAGES: Final[tuple[Page, ...]] = (
     TOPICS,
     MESSAGES,
     PRODUCERS,
+    MIRRORS,
     TRANSACTION,
     TRANSACTIONAL_ID,
     BULK,

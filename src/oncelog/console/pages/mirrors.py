@@ -1,0 +1,36 @@
+"""Mirrors that copy other clusters into this one: positions, and how far they were behind when they last wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.client.blocking.client import Client
+from oncelog.console.page import Asked, Page
+from oncelog.console.rendering import one_page
+from oncelog.mirror.overview import mirrored_partitions
+
+
+def read(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """Mirrored partitions, of all sources or of one; the furthest behind first."""
+    source = asked.query.text("source")
+    found = mirrored_partitions(client)
+    rows = [one for one in found if source in ("", one.source)]
+    rows.sort(key=lambda one: (-(one.lag or 0), one.source, one.topic, one.partition))
+    sources = {
+        name: {
+            "partitions": sum(one.source == name for one in found),
+            "lag": sum(one.lag or 0 for one in found if one.source == name),
+            "records": sum(one.records for one in found if one.source == name),
+            "last_ms": max((one.at_ms or 0 for one in found if one.source == name), default=0) or None,
+        }
+        for name in sorted({one.source for one in found})
+    }
+    return {
+        "sources": sources,
+        "mirrored": one_page(rows, asked.query.number("page", 1, 1)),
+        "filter": {"source": source},
+    }
+
+
+MIRRORS: Final = Page("/mirrors", "Mirrors", read, live=True)
