@@ -481,5 +481,5 @@ def test_what_is_decompressed_is_held_for_one_client_at_a_time(driver, monkeypat
         assert peer.responses[0].topics[0].partitions[0].offset == 20_000
     assert max(most) == 1
     assert not open_now
-    assert driver.node._offloaded._running is None
+    assert not driver.node._offloaded._running
     assert driver.fatal is None

@@ -91,9 +91,10 @@ def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
 
 
 def documented() -> dict[str, set[str]]:
-    """Names in the documentation's tables, with their labels."""
+    """Names in the documentation's tables of a broker, with their labels."""
     found = {}
-    for line in DOCUMENTATION.read_text("utf-8").splitlines():
+    of_broker, _, _of_mirror = DOCUMENTATION.read_text("utf-8").partition("\n## A mirror\n")
+    for line in of_broker.splitlines():
         row = re.match(r"\| (`oncelog_[^|]*) \| ([^|]*)\|", line)
         if row:
             labels = {label for label in row[2].replace(",", " ").split() if label}

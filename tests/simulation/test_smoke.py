@@ -50,7 +50,8 @@ SEEDS: Final = chosen()
 
 
 def test_every_workload_and_every_fault_is_among_them() -> None:
-    workloads = {type(kind.draw("name", random.Random(1), 2)).__name__ for kind in WORKLOADS.values()}
+    alone = [kind for name, kind in WORKLOADS.items() if name != "reassign"]  # which takes several brokers
+    workloads = {type(kind.draw("name", random.Random(1), 2)).__name__ for kind in alone}
     beside = {HangingTransactions.__name__, OldCopiers.__name__, *AT_ANSWERS}
     assert frozenset().union(*map(drawn, SEEDS)) == {*workloads, *beside, *KINDS}
 
