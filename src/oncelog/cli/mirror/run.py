@@ -96,9 +96,10 @@ def _cells(row: Any) -> tuple[object, ...]:
 def _line(engine: Engine) -> str:
     progress = engine.progress
     records, size = progress.rates()
+    pace = f"{records:,.0f} records/s, {size / 1e6:,.1f} MB/s, " if records else ""
     text = (
-        f"{progress.alias}: {progress.records:,} records in {progress.transactions:,} transactions, "
-        f"{records:,.0f} records/s, {size / 1e6:,.1f} MB/s, lag {progress.lag:,}"
+        f"{progress.alias}: {progress.records:,} record{'' if progress.records == 1 else 's'} in "
+        f"{progress.transactions:,} transaction{'' if progress.transactions == 1 else 's'}, {pace}lag {progress.lag:,}"
     )
     return text + (f", {progress.failures} failures passed" if progress.failures else "")
 
