@@ -5,6 +5,7 @@ The coordinator's part is a real request; the late write is appended past the ve
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _TRANSACTION_KEY: Final = 1
 _TIMEOUT_MS: Final = 60_000
 _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort"})
+_BEING_ENDED: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+_MARKERS_S: Final = 30.0
+_PAUSE_S: Final = 0.002
 
 
 class _Host(Protocol):
@@ -66,10 +70,8 @@ def leave_hanging(
 ) -> None:
     """See ``Faults.hang_transaction``."""
     fault.partition = partition
-    identities: list[tuple[int, int]] = []
-    if not host.on_loop(lambda server: identities.extend(_known(server.node, transactional_id))):
-        raise RuntimeError("the broker is not running")
-    fault.producer_id, fault.producer_epoch = identities[0] if identities else _initialised(host, transactional_id)
+    identity = _identity_at_rest(host, transactional_id)
+    fault.producer_id, fault.producer_epoch = identity or _initialised(host, transactional_id)
 
     def write(server: Server) -> None:
         if _leader(server.node, partition) is None:
@@ -85,14 +87,33 @@ def _leader(node: Node, partition: TopicPartition) -> LeaderLog | None:
     return None if isinstance(found, ErrorCode) else found
 
 
-def _known(node: Node, transactional_id: str) -> list[tuple[int, int]]:
-    """Producer id and epoch that the coordinator knows; nothing when it does not know the id."""
+def _identity_at_rest(host: _Host, transactional_id: str) -> tuple[int, int] | None:
+    """Producer id and epoch that the coordinator knows, None when it does not know the id.
+
+    A transaction whose end has been answered is waited for: its markers may still be on their way. Raises RuntimeError
+    for one that is open, and without a broker.
+    """
+    deadline_s = time.monotonic() + _MARKERS_S
+    while True:
+        found: list[tuple[str, int, int]] = []
+        if not host.on_loop(lambda server: found.extend(_described(server.node, transactional_id))):  # noqa: B023
+            raise RuntimeError("the broker is not running")
+        if not found:
+            return None
+        state, producer_id, epoch = found[0]
+        if state in _AT_REST:
+            return producer_id, epoch
+        if state not in _BEING_ENDED or time.monotonic() > deadline_s:
+            raise RuntimeError(f"{transactional_id} has a transaction open ({state}); end it first")
+        time.sleep(_PAUSE_S)
+
+
+def _described(node: Node, transactional_id: str) -> list[tuple[str, int, int]]:
+    """State, producer id and epoch of an id; nothing when no coordinator here knows it."""
     for shard in node.transactions.shards():
         found = shard.describe(TransactionalId(transactional_id))
         if found is not None:
-            if found.state not in _AT_REST:
-                raise RuntimeError(f"{transactional_id} has a transaction open ({found.state}); end it first")
-            return [(found.identity.producer_id, found.identity.producer_epoch)]
+            return [(found.state, found.identity.producer_id, found.identity.producer_epoch)]
     return []
 
 
