@@ -25,7 +25,7 @@ FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {
 def group(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     window: Annotated[
-        float, typer.Option("--window", metavar="MINUTES", min=0.1, help="So far back its commits are looked at.")
+        float, typer.Option("--window", metavar="MINUTES", min=0.1, help="So far back its commits are read.")
     ] = 15,
     principal: Annotated[
         str | None,

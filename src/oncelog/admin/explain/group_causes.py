@@ -1,6 +1,6 @@
 """The causes for which a group does not advance, seen from its coordinator and its offsets. Pure.
 
-A group is looked at as a whole first (no members, rebalancing, permissions), then each of its partitions, and at last
+A group is judged as a whole first (no members, rebalancing, permissions), then each of its partitions, and at last
 the partitions that have records to read and stand still, together with the member that owns them: what all of a
 member's partitions do says more than one of them.
 """
@@ -23,7 +23,7 @@ from oncelog.records.internal.group_records import MemberMetadata
 
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 MANY_REBALANCES: Final = 4
-"""In the time looked at; a deployment of one member makes two."""
+"""Within the window; a deployment of one member makes two."""
 CONSTANT_REBALANCES: Final = 8
 """So many keep a group from its work."""
 

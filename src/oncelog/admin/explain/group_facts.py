@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from oncelog.admin import acls
@@ -28,7 +29,9 @@ from oncelog.records.record import read_records
 from oncelog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 MOST_LOOKED_INTO: Final = 20
-"""Partitions whose next batch is looked at: the ones with the most to read."""
+"""Partitions whose next batch is read: those with the most to read."""
+MOST_CLIENT_IDS: Final = 20
+"""Client ids whose quotas are asked for, two requests each."""
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 _CLIENT_ID: Final = "client-id"
 _EXACT, _DEFAULT = 0, 1
@@ -77,7 +80,7 @@ class GroupFacts:
     """consumer_byte_rate in bytes a second by client id, of members that have one."""
     denied: Sequence[Denied] = ()
     no_permissions: str = ""
-    """The reason why permissions could not be looked at."""
+    """The reason why permissions could not be checked."""
 
     @property
     def owners(self) -> dict[TopicPartition, MemberRow]:
@@ -110,7 +113,7 @@ def group_facts(
     facts.only_markers = frozenset(one for one in looked_into if not _has_data(client, facts, one))
     batches = {one: _next_batch(client, one, committed[one]) for one in looked_into if one not in facts.only_markers}
     facts.next_batches = {where: batch for where, batch in batches.items() if batch is not None}
-    facts.quotas = _quotas(client, {one.client_id for one in described.members})
+    facts.quotas = _quotas(client, sorted({one.client_id for one in described.members}))
     if principal is not None:
         try:
             facts.denied = _denied(client, facts, principal)
@@ -149,7 +152,7 @@ def _quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
         components=[ComponentData(entity_type=_CLIENT_ID, match_type=_EXACT, match=None)], strict=True
     )
     found: dict[str, float] = {}
-    for client_id in client_ids:
+    for client_id in islice(client_ids, MOST_CLIENT_IDS):
         for match_type, match in ((_EXACT, client_id), (_DEFAULT, None)):
             message.components = [ComponentData(entity_type=_CLIENT_ID, match_type=match_type, match=match)]
             try:

@@ -66,7 +66,7 @@ class Generation:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """What a group did since ``since_ms``."""
+    """Commits and generations of a group since ``since_ms``."""
 
     since_ms: int
     commits: dict[TopicPartition, list[Commit]] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
 
 WINDOW_MS: Final = 15 * MINUTE_MS
-"""The part of a group's history that is looked at."""
+"""The part of a group's history that is read."""
 _NO_COORDINATOR: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -85,7 +85,7 @@ def explain_topic(client: Client, topic: str, partition: int | None = None, *, o
     if stopped:
         summary = f"{counted(stopped, 'partition')} of {len(wanted)} cannot be written, or read to the end."
     elif unanswered or explained.unanswered:
-        summary = "Nothing is stuck in what could be looked at; not everything could."
+        summary = "Nothing is stuck among the partitions that answered; not all did."
     else:
         all_of_it = "It" if len(wanted) == 1 else f"All {len(wanted)} partitions"
         summary = f"{all_of_it} can be written, and read to the end."
@@ -206,7 +206,7 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
 
 
 def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
-    """What this report could not look at, with what would let it."""
+    """Questions that this report leaves open, each with the means to answer it."""
     unknown = []
     if facts.history is None:
         unknown.append(

@@ -33,4 +33,5 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     }
 
 
-MIRRORS: Final = Page("/mirrors", "Mirrors", read, live=True)
+MIRRORS: Final = Page("/mirrors", "Mirrors", read)
+"""Not live: each look reads the positions topics from their beginning."""
