@@ -43,30 +43,34 @@ class SubCommand(NamedTuple):
 
 COMMANDS: Final[dict[str, SubCommand]] = {
     "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
-    "topic": SubCommand("oncelog.cli.topic:app", "Create, list, describe, alter, move and delete topics."),
+    "topic": SubCommand("oncelog.cli.topic.commands:app", "Create, list, describe, alter, move and delete topics."),
     "cluster": SubCommand("oncelog.cli.cluster:app", "Run a cluster here, look at one, take brokers out of it."),
-    "produce": SubCommand("oncelog.cli.produce:produce", "Write records from stdin or files to a topic."),
-    "consume": SubCommand("oncelog.cli.consume:consume", "Print the records of a topic."),
-    "group": SubCommand("oncelog.cli.group:app", "List, describe, reset and delete consumer groups."),
+    "produce": SubCommand("oncelog.cli.records.produce:produce", "Write records from stdin or files to a topic."),
+    "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
+    "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
     "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
     "console": SubCommand("oncelog.cli.console:console", "Serve a web console (needs oncelog[console])."),
     "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
-    "acl": SubCommand("oncelog.cli.acl:app", "List, allow, deny, remove and explain access control lists."),
+    "acl": SubCommand("oncelog.cli.acl.commands:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
-        "oncelog.cli.security:app",
+        "oncelog.cli.security.commands:app",
         "Make the files of a secured broker (needs oncelog[security]); add and delete users.",
     ),
     "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
-    "log": SubCommand("oncelog.cli.log:app", "Look into data directories, offline; import those of Kafka 0.7."),
+    "log": SubCommand(
+        "oncelog.cli.log.commands:app", "Look into data directories, offline; import those of Kafka 0.7."
+    ),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
-    "load": SubCommand("oncelog.cli.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
+    "load": SubCommand("oncelog.cli.table.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
     "audit": SubCommand("oncelog.cli.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
-    "stream": SubCommand("oncelog.cli.stream:stream", "Load topics into tables continuously (needs oncelog[spark])."),
+    "stream": SubCommand(
+        "oncelog.cli.table.stream:stream", "Load topics into tables continuously (needs oncelog[spark])."
+    ),
     "export": SubCommand(
-        "oncelog.cli.export:export", "Write a table into a topic, exactly once (needs oncelog[spark])."
+        "oncelog.cli.table.export:export", "Write a table into a topic, exactly once (needs oncelog[spark])."
     ),
     "compact": SubCommand(
-        "oncelog.cli.compact:compact", "Make larger files of a table's small ones (needs oncelog[spark])."
+        "oncelog.cli.table.compact:compact", "Make larger files of a table's small ones (needs oncelog[spark])."
     ),
 }
 

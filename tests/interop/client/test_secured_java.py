@@ -162,7 +162,7 @@ def test_the_same_over_asyncio(kafka: SecuredKafka) -> None:
 
 
 def test_the_command_line_with_a_file_of_settings(kafka: SecuredKafka, tmp_path: Path) -> None:
-    from oncelog.cli.topic import app
+    from oncelog.cli.topic.commands import app
 
     escaped = PASSWORD.replace('"', '\\\\"')
     module = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{escaped}";'

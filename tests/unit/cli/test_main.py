@@ -41,7 +41,7 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
 @pytest.mark.slow
 def test_a_sub_command_imports_no_other() -> None:
     loaded = modules_after("topic", "list", "--help")
-    assert not loaded & {f"oncelog.cli.{name}" for name in ("serve", "load", "consume", "produce", "group")}
+    assert not loaded & {f"oncelog.cli.{name}" for name in ("serve", "table", "records", "group")}
     assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
 
 
@@ -84,7 +84,7 @@ def test_ctrl_c_ends_with_130_and_nothing_printed(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oncelog.cli.topic.open_client", interrupted)
+    monkeypatch.setattr("oncelog.cli.topic.commands.open_client", interrupted)
     assert invoke(["topic", "list"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -193,7 +193,7 @@ def producers(
     """
     from oncelog.admin.transactions.durations import moment_text
     from oncelog.admin.transactions.producers import describe_producers
-    from oncelog.cli.topic_partitions import partitions_named
+    from oncelog.cli.topic.partition_arguments import partitions_named
 
     with open_client(bootstrap, properties, command_config) as client:
         found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.cli.main import invoke
-from oncelog.cli.stream import _stopped_by_signals
+from oncelog.cli.table.stream import _stopped_by_signals
 from oncelog.spark.errors import OptionError
 from oncelog.spark.export import merge_spans, subtract_spans
 from oncelog.spark.jobs.shape import Shape

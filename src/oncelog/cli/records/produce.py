@@ -237,7 +237,7 @@ def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
 
 
 def _unescaped(text: str) -> bytes:
-    from oncelog.cli.format import FormatError, unescape
+    from oncelog.cli.records.format import FormatError, unescape
 
     try:
         return unescape(text)
@@ -263,7 +263,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 def _pieces(files: list[Path], delimiter: bytes, whole: bool) -> Iterator[bytes | None]:
     """The input cut into records; None where it pauses."""
-    from oncelog.cli.delimited_input import split_stream
+    from oncelog.cli.records.delimited_input import split_stream
 
     if whole:
         yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])

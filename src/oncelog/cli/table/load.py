@@ -12,7 +12,7 @@ import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json, print_table, progress
-from oncelog.cli.table_options import (
+from oncelog.cli.table.options import (
     AllowDataLoss,
     Backfill,
     Compact,

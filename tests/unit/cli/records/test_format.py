@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.cli.delimited_input import split_stream
-from oncelog.cli.format import FormatError, compile_format, json_envelope, unescape
 from oncelog.cli.moments import MomentError, Start, parse_start, parse_time_ms
-from oncelog.cli.produce import InputError, Parsing, parse
+from oncelog.cli.records.delimited_input import split_stream
+from oncelog.cli.records.format import FormatError, compile_format, json_envelope, unescape
+from oncelog.cli.records.produce import InputError, Parsing, parse
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
 RECORD = ConsumedRecord("t", 3, 42, 1000, "create", b"k", b"val", (("h", b"1"), ("n", None)), 0)

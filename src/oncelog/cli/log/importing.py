@@ -13,7 +13,7 @@ import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json_line, progress
-from oncelog.cli.produce import Compression
+from oncelog.cli.records.produce import Compression
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.cli.dump.internal import decode_internal
+from oncelog.cli.log.dump.internal import decode_internal
 from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
@@ -162,8 +162,8 @@ def test_nothing_in_an_internal_record_breaks_the_dump(topic: str, key: bytes | 
 def test_no_file_breaks_the_dump(kind: str, data: bytes) -> None:
     import tempfile
 
-    from oncelog.cli.dump.wanted import Wanted
-    from oncelog.cli.log import _rows
+    from oncelog.cli.log.commands import _rows
+    from oncelog.cli.log.dump.wanted import Wanted
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / f"{BASE}.{kind}"

@@ -12,7 +12,7 @@ import typer
 from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json, print_table
-from oncelog.cli.topic_throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
+from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
 
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import PartitionOutcome, Replicas
@@ -135,7 +135,7 @@ def _from_file(file: Path) -> Plan:
 def _spread(client: Client, topics: list[str] | None, brokers: str, replication_factor: int | None) -> Plan:
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
-    from oncelog.cli.topic_partitions import partitions_named
+    from oncelog.cli.topic.partition_arguments import partitions_named
 
     try:
         wanted = {int(one) for one in brokers.split(",")}
@@ -169,7 +169,7 @@ def _show(plan: Plan, as_json: bool) -> None:
 
 def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
     """Throttle what is under way, or (None) take all throttles away."""
-    from oncelog.cli.topic_throttles import throttle_under_way, unthrottle_all
+    from oncelog.cli.topic.throttles import throttle_under_way, unthrottle_all
 
     if rate is None:
         told = unthrottle_all(client)
@@ -222,7 +222,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
     from oncelog.admin.reassignments import list_reassignments, reassign
     from oncelog.base.ids import TopicName, TopicPartition
     from oncelog.cli.commands import EXIT_FAILED
-    from oncelog.cli.topic_partitions import partitions_named
+    from oncelog.cli.topic.partition_arguments import partitions_named
 
     there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
     named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
@@ -272,7 +272,7 @@ def elect(
     from oncelog.admin.reassignments import Election, elect_leaders
     from oncelog.base.errors import ErrorCode
     from oncelog.cli.commands import EXIT_FAILED
-    from oncelog.cli.topic_partitions import partitions_named
+    from oncelog.cli.topic.partition_arguments import partitions_named
 
     if topics and everything:
         raise typer.BadParameter("goes without topics", param_hint="--all")

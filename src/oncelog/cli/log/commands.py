@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.log_import import import_
+from oncelog.cli.log.importing import import_
 from oncelog.cli.options import AsJson, new_app
 
 if TYPE_CHECKING:
-    from oncelog.cli.dump.wanted import Wanted
+    from oncelog.cli.log.dump.wanted import Wanted
 
 app = new_app("Look into data directories, offline; import those of Kafka 0.7.")
 app.command("import")(import_)
@@ -52,7 +52,7 @@ def dump(
       oncelog log dump --only snapshot --json /var/lib/kafka/flights-0
       oncelog log dump -r /var/kafka-0.7/logs/clicks-0/00000000000000000000.kafka
     """
-    from oncelog.cli.dump.wanted import Wanted
+    from oncelog.cli.log.dump.wanted import Wanted
     from oncelog.client.errors import ClientError
 
     wanted = Wanted(records, not no_values, not raw, from_offset, to_offset, not no_check)
@@ -72,7 +72,7 @@ def dump(
 
 def _files(path: Path, only: set[str]) -> Iterator[Path]:
     """The files to show under ``path``, partition by partition; a file that was named is always shown."""
-    from oncelog.cli.dump.files import base_offset_of, reader_of
+    from oncelog.cli.log.dump.files import base_offset_of, reader_of
     from oncelog.legacy.directories import file_start
 
     if not path.is_dir():
@@ -107,9 +107,9 @@ def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
 
 
 def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
-    from oncelog.cli.dump.files import error, reader_of
-    from oncelog.cli.dump.old_log import old_log_rows
-    from oncelog.cli.dump.segment import segment_rows
+    from oncelog.cli.log.dump.files import error, reader_of
+    from oncelog.cli.log.dump.old_log import old_log_rows
+    from oncelog.cli.log.dump.segment import segment_rows
 
     reader = reader_of(path)
     try:

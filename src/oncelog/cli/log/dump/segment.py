@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from oncelog.base.ids import partition_of_directory
 from oncelog.base.units import MIB
-from oncelog.cli.dump.files import Row, error
-from oncelog.cli.dump.internal import decode_internal
-from oncelog.cli.dump.message_sets import message_rows
-from oncelog.cli.dump.wanted import Wanted
+from oncelog.cli.log.dump.files import Row, error
+from oncelog.cli.log.dump.internal import decode_internal
+from oncelog.cli.log.dump.message_sets import message_rows
+from oncelog.cli.log.dump.wanted import Wanted
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers, magic_at
 from oncelog.records.control import ControlType, control_type, end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncelog.cli.format import Formatter
+    from oncelog.cli.records.format import Formatter
     from oncelog.client.machine.positions import Fetched
 
 

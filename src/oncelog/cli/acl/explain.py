@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.acl_rules import Reason
-from oncelog.cli.acl_options import (
+from oncelog.cli.acl.options import (
     Cluster,
     Group,
     Host,

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
     from oncelog.cli.moments import Start
-    from oncelog.cli.record_output import Sink
+    from oncelog.cli.records.record_output import Sink
     from oncelog.client.machine.positions import FetchSettings
     from oncelog.client.machine.zookeeper_group.subscription import Subscription
 
@@ -34,7 +34,7 @@ def consume_zookeeper(
     quiet: bool,
 ) -> None:
     """Read as a consumer of a group that balances through ZooKeeper, until all is read or for ever."""
-    from oncelog.cli.offset_range import stop_offsets
+    from oncelog.cli.records.offset_range import stop_offsets
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli import group_zookeeper
+from oncelog.cli.group import zookeeper as group_zookeeper
 from oncelog.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -18,7 +18,7 @@ from oncelog.cli.options import (
     open_client,
 )
 from oncelog.cli.output import print_json, print_table
-from oncelog.cli.topic_partitions import partitions_named
+from oncelog.cli.topic.partition_arguments import partitions_named
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetTo

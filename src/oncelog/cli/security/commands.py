@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from oncelog.cli import security_users
 from oncelog.cli.options import AsJson, new_app
 from oncelog.cli.output import print_json
+from oncelog.cli.security import users as security_users
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made

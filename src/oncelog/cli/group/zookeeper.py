@@ -75,7 +75,7 @@ def reset_group(
         plan_zookeeper_reset,
         zookeeper_session,
     )
-    from oncelog.cli.topic_partitions import partitions_named
+    from oncelog.cli.topic.partition_arguments import partitions_named
 
     with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
         rows = plan_zookeeper_reset(session, client, group, to, partitions_named(client, topics))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.acl_explain import explain
-from oncelog.cli.acl_options import (
+from oncelog.cli.acl.explain import explain
+from oncelog.cli.acl.options import (
     Cluster,
     Group,
     Host,

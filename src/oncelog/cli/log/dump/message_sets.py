@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oncelog.cli.dump.files import Row, error
-from oncelog.cli.dump.wanted import Wanted
+from oncelog.cli.log.dump.files import Row, error
+from oncelog.cli.log.dump.wanted import Wanted
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.message_set.deep import messages_of
 from oncelog.records.message_set.entry import Entry, crc_matches

@@ -18,7 +18,7 @@ from oncelog.cli.options import (
     open_client,
 )
 from oncelog.cli.output import print_json, print_table
-from oncelog.cli.topic_moves import elect, reassign
+from oncelog.cli.topic.moves import elect, reassign
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster import LogDirRow

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.load import print_report
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json
-from oncelog.cli.table_options import (
+from oncelog.cli.table.load import print_report
+from oncelog.cli.table.options import (
     AllowDataLoss,
     EventTime,
     Headers,

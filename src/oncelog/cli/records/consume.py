@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.offset_range import start_offsets, stop_offsets
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, client_settings, open_client
-from oncelog.cli.record_output import Sink
+from oncelog.cli.records.offset_range import start_offsets, stop_offsets
+from oncelog.cli.records.record_output import Sink
 from oncelog.cli.zookeeper_options import (
     BlackList,
     DualCommit,
@@ -26,8 +26,8 @@ from oncelog.cli.zookeeper_options import (
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
-    from oncelog.cli.format import Formatter
     from oncelog.cli.moments import Start
+    from oncelog.cli.records.format import Formatter
     from oncelog.client.blocking.client import Client
     from oncelog.client.machine.positions import FetchSettings
 
@@ -104,7 +104,7 @@ def consume(
     sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     if zookeeper is not None:
-        from oncelog.cli.consume_zookeeper import consume_zookeeper
+        from oncelog.cli.records.consume_zookeeper import consume_zookeeper
 
         read = subscription(topics or [], white_list, black_list)
         keys = client_settings(properties, command_config) | storage_settings(storage, dual_commit)
@@ -245,7 +245,7 @@ def _formatter(
     form: str | None, as_json: bool, encode_base64: bool, delimiter: str, key_delimiter: str | None, null: str
 ) -> Formatter:
     """The formatter that the options ask for."""
-    from oncelog.cli.format import FormatError, compile_format, json_envelope
+    from oncelog.cli.records.format import FormatError, compile_format, json_envelope
 
     if as_json:
         return lambda record: json_envelope(record, encode_base64)

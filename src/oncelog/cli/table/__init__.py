@@ -1,0 +1,1 @@
+"""``oncelog load``, ``stream``, ``compact``, ``export``: tables on the command line. ``oncelog.spark`` works."""
