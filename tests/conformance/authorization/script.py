@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from tests.conformance.authorization.questions import QUESTIONS, Known, acl_filter, batch, make, versions_of
+from tests.conformance.authorization.questions.asking import Known, make
+from tests.conformance.authorization.questions.cluster import acl_filter
+from tests.conformance.authorization.questions.table import QUESTIONS, versions_of
 from tests.conformance.authorization.world import (
     ADMIN,
     DOOMED,
@@ -17,6 +19,7 @@ from tests.conformance.authorization.world import (
     TOPIC,
     TRANSACTIONAL_ID,
 )
+from tests.peers.clients.sweep.wire import batch
 
 Ask = Callable[[str, Any, int], Any]
 """Principal, request, version → the response, None where the connection was closed."""

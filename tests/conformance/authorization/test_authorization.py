@@ -14,7 +14,8 @@ import pytest
 from oncelog.handlers.registry import APIS
 from tests.conformance.authorization.corpus import PROPERTIES, Recorded, load
 from tests.conformance.authorization.exceptions import adapt, excused
-from tests.conformance.authorization.questions import QUESTIONS, Known
+from tests.conformance.authorization.questions.asking import Known
+from tests.conformance.authorization.questions.table import QUESTIONS
 from tests.conformance.authorization.script import Answer, answers
 from tests.conformance.authorization.world import DOOMED, HIDDEN, HOST, TOPIC
 from tests.conformance.golden.compare import Translation, differences
