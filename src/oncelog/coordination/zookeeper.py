@@ -14,7 +14,7 @@ from typing import Final
 from oncelog.base.tree import MAX_COMMIT_BYTES, commit_size
 from oncelog.coordination.changes import Ended, Listener
 from oncelog.coordination.paths import check_path
-from oncelog.coordination.zookeeper_access import ZooKeeperAccess
+from oncelog.coordination.zookeeper_access import CONSUMERS, ZooKeeperAccess
 from oncelog.coordination.zookeeper_client import Address, ZooKeeperClient
 from oncelog.coordination.zookeeper_link import ZooKeeperLink
 from oncelog.ports import CommitTooLarge, Operation, OutcomeUnknown, SessionLost, TreeNode, TreeUnavailable
@@ -52,6 +52,8 @@ class ZooKeeperTree:
             self._address, self._access, self._session_timeout_ms, self._connection_timeout_ms, wake.set
         )
         try:
+            if self._access.owns_nodes:  # nobody else could create what consumers need
+                client.ensure((CONSUMERS,))
             link = ZooKeeperLink(client, wake, former)
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
             former.append(client.session_id)

@@ -1,8 +1,8 @@
 """How a broker reaches ZooKeeper, who it is there, and which nodes nobody else may read; values, and nothing of kazoo.
 
 The rules are Apache Kafka's. With ``owns_nodes`` a node is created so that only who has created it changes it; nodes
-below ``SENSITIVE`` are not shown to others either. Whoever has created it is who the connection has said it is, by TLS
-certificate, SASL or digest: all brokers have to be the same.
+below ``sensitive`` are not shown to others either, and those of consumers stay everybody's. Whoever has created it is
+who the connection has said it is, by TLS certificate, SASL or digest: all brokers have to be the same.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 JOURNAL: Final = "/oncelog_tree"
 """The adapter's own nodes, among them the last changes of all others."""
+CONSUMERS: Final = "/consumers"
+"""Nodes of consumers that balance through ZooKeeper: theirs, perhaps very many, and no metadata of the cluster."""
 
 
 class Login(NamedTuple):
@@ -40,4 +42,12 @@ class ZooKeeperAccess:
 
     def hides(self, path: str) -> bool:
         """True if the node of this path, without the chroot, is for its owner only."""
-        return any(path == each or path.startswith(f"{each}/") for each in (JOURNAL, *self.sensitive))
+        return any(_is_below(path, each) for each in (JOURNAL, *self.sensitive))
+
+    def shares(self, path: str) -> bool:
+        """True if anybody may change the node of this path, without the chroot."""
+        return not self.owns_nodes or _is_below(path, CONSUMERS)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root}/")

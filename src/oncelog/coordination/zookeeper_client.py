@@ -177,6 +177,14 @@ class ZooKeeperClient:
                 with suppress(exceptions.NodeExistsError):  # another broker was faster
                     self._answered(self._client.create_async(path, b"", acl))
 
+    def give_acls(self, paths: Sequence[str]) -> int:
+        """Give nodes the ACLs that they would be created with now; the number of those that are there."""
+        paths_by_real = {self._real(path): path for path in paths}
+        asked = self._side_by_side(
+            paths, lambda real: self._client.set_acls_async(real, acl_of(self._access, paths_by_real[real]))
+        )
+        return sum(answer is not None for _, answer in asked)
+
     def transact(self, operations: Sequence[Operation | CreateNext]) -> str:
         """Carry out all operations or none; the last path, if it was created. Raises Refused, TreeUnavailable,
         OutcomeUnknown, SessionLost."""

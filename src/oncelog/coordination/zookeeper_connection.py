@@ -40,7 +40,7 @@ def make_client(hosts: str, access: ZooKeeperAccess, session_timeout_s: float) -
 
 def acl_of(access: ZooKeeperAccess, path: str) -> list[ACL]:
     """The ACL that a node is created with; its path is without the chroot."""
-    if not access.owns_nodes:
+    if access.shares(path):
         return list(OPEN_ACL_UNSAFE)
     return [*CREATOR_ALL_ACL, *(() if access.hides(path) else READ_ACL_UNSAFE)]
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from oncelog.base.tree import ABSENT
+from oncelog.coordination.zookeeper_access import CONSUMERS
 from oncelog.coordination.zookeeper_client import CreateNext, Reason, Refused, ZooKeeperClient
 from oncelog.coordination.zookeeper_commit import CommitPlan, plan_commit
 from oncelog.coordination.zookeeper_journal import (
@@ -53,8 +54,6 @@ ATTEMPTS: Final = 1_000
 LOOK_S: Final = 5.0
 """Between two looks at the journal although no watch has fired."""
 _HIDDEN: Final = (ROOT, "/zookeeper")
-_CONSUMERS: Final = "/consumers"
-"""The nodes of consumers that balance through ZooKeeper: theirs, perhaps very many, and no metadata of the cluster."""
 _UNSETTLED: Final = 1_000
 """Commits of unknown outcome that are remembered."""
 
@@ -264,7 +263,7 @@ class ZooKeeperLink:
                 f"{parent.rstrip('/')}/{name}" for parent, names in self.client.children_of(parents) for name in names
             ]
             parents = []
-            for below, node in self.client.get_all(path for path in paths if path not in (*_HIDDEN, _CONSUMERS)):
+            for below, node in self.client.get_all(path for path in paths if path not in (*_HIDDEN, CONSUMERS)):
                 if node is not None:
                     found.append(TreeNode(below, node[0], node[1].version))
                     if node[1].children:

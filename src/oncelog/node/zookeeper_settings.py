@@ -12,12 +12,32 @@ from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.controller.layout import BROKER_CONFIGS, LOGIN_SECRET, USER_CONFIGS
+from oncelog.core.controller.acl_nodes import EXTENDED_ACLS, LITERAL_ACLS
+from oncelog.core.controller.layout import (
+    BASE_PATHS,
+    BROKER_CONFIGS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURES,
+    LOGIN_SECRET,
+    PRODUCER_ID_BLOCK,
+    USER_CONFIGS,
+)
 from oncelog.core.sasl.jaas import JaasError, parse_jaas
 from oncelog.node.listeners.tls import PEM, StoreSettings, TlsSettings, check_host_name, store_type, tls_versions
 
 SENSITIVE: Final = (USER_CONFIGS, BROKER_CONFIGS, LOGIN_SECRET)
 """Nodes, with all below, that hold credentials and passwords."""
+ROOTS: Final = (
+    *(path for path in BASE_PATHS if path.count("/") == 1),
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURES,
+    PRODUCER_ID_BLOCK,
+    LITERAL_ACLS,
+    EXTENDED_ACLS,
+)
+"""The highest nodes that brokers create; everything else of theirs is below them."""
 _SOCKET: Final = "zookeeper.clientCnxnSocket"
 _NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _JAAS: Final = "oncelog.zookeeper.sasl.jaas.config"

@@ -5,12 +5,15 @@ Imported only where ``zookeeper.connect`` is set: it needs kazoo.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from oncelog.coordination.zookeeper import ZooKeeperTree
 from oncelog.coordination.zookeeper_access import Login, ZooKeeperAccess
+from oncelog.coordination.zookeeper_acls import apply_acls
 from oncelog.node.assembly import StartRefused
 from oncelog.node.listeners.tls import StoreUnusable
 from oncelog.node.settings import BrokerConfig, ConfigError
-from oncelog.node.zookeeper_settings import SENSITIVE, zookeeper_settings
+from oncelog.node.zookeeper_settings import ROOTS, SENSITIVE, zookeeper_settings
 from oncelog.runtime.tls.credentials import ClientCredentials
 
 
@@ -21,6 +24,14 @@ def open_zookeeper_tree(config: BrokerConfig, connect: str, session_timeout_ms: 
     except (ConfigError, StoreUnusable) as error:
         raise StartRefused(f"zookeeper.connect is set, but ZooKeeper cannot be asked: {error}") from None
     return ZooKeeperTree(connect, session_timeout_ms, config.get("zookeeper.connection.timeout.ms"), access)
+
+
+def apply_node_acls(
+    config: BrokerConfig, connect: str, session_timeout_ms: int, progress: Callable[[int], None]
+) -> int:
+    """Give the nodes of a cluster's tree the ACLs that a broker of this configuration creates them with; their number.
+    Raises ConfigError, StoreUnusable, TreeUnavailable, SessionLost."""
+    return apply_acls(connect, zookeeper_access(config), ROOTS, session_timeout_ms, progress)
 
 
 def zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:

@@ -13,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from oncelog.cli.main import invoke
 from oncelog.coordination.zookeeper import ZooKeeperSession, ZooKeeperTree
 from oncelog.coordination.zookeeper_access import ZooKeeperAccess
 from oncelog.node.settings import BrokerConfig
@@ -178,6 +179,74 @@ def test_nodes_belong_to_the_brokers(
     anybody.close()
     with pytest.raises(TreeUnavailable, match="does not let this broker read or change the tree"):
         tree(server.connect + path, {"oncelog.zookeeper.auth.digest": "broker:wrong"}).session()
+
+
+def changes_as_anybody(server: ZooKeeper, path: str) -> bool:
+    client = KazooClient(server.connect)
+    client.start()
+    try:
+        client.set(path, b"anybody's")
+    except NoAuthError:
+        return False
+    else:
+        return True
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_a_tree_that_is_there_already_is_closed_and_opened(
+    server: ZooKeeper, tmp_path: Path, capsys: pytest.CaptureFixture[str], sessions: list[ZooKeeperSession]
+) -> None:
+    chroot = f"/{uuid4()}"
+    sessions.append(tree(server.connect + chroot, LOGINS["sasl"]).session())
+    ours = ["/brokers", "/brokers/ids", "/config", "/config/users", "/config/users/alice"]
+    theirs = ["/consumers", "/consumers/old", "/of_another_application"]
+    sessions[0].commit([Create(path, b"") for path in (*ours, *theirs)])
+    config = tmp_path / "server.properties"
+
+    def run(set_acl: bool, *options: str) -> int:
+        values = LOGINS["sasl"] | {"zookeeper.connect": server.connect + chroot, "zookeeper.set.acl": str(set_acl)}
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        return invoke(["security", "zookeeper-acl", "--config", str(config), *options])
+
+    assert run(False) == run(True, "--open") == 2
+    assert run(True) == 0
+    assert "changed by their owner only now" in capsys.readouterr().out
+    assert not any(changes_as_anybody(server, chroot + path) for path in ("", *ours, "/oncelog_tree"))
+    assert all(changes_as_anybody(server, chroot + path) for path in theirs)
+    with pytest.raises(NoAuthError):
+        reads_as_anybody(server, f"{chroot}/config/users/alice")
+    reads_as_anybody(server, f"{chroot}/brokers/ids")
+    sessions[0].commit([Create("/brokers/topics", b"")])  # brokers go on meanwhile, logged in
+    assert run(True) == 0
+    assert run(False, "--open", "--json") == 0
+    assert all(changes_as_anybody(server, chroot + path) for path in ("", *ours, *theirs, "/brokers/topics"))
+
+
+def test_without_a_chroot_only_nodes_of_brokers_are_closed(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, sessions: list[ZooKeeperSession]
+) -> None:
+    with ZooKeeper(tmp_path_factory.mktemp("shared"), AUTHORITY, {"broker": PASSWORD}) as server:
+        session = tree(server.connect, LOGINS["sasl"]).session()
+        session.commit([Create("/brokers", b""), Create("/of_another_application", b"")])
+        config = tmp_path / "server.properties"
+        values = LOGINS["sasl"] | {"zookeeper.connect": server.connect, "zookeeper.set.acl": "true"}
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        assert invoke(["security", "zookeeper-acl", "--config", str(config)]) == 0
+        assert not changes_as_anybody(server, "/brokers")
+        assert changes_as_anybody(server, "/")
+        assert changes_as_anybody(server, "/of_another_application")
+        session.close()
+
+
+def test_consumers_nodes_stay_everybodys(server: ZooKeeper, sessions: list[ZooKeeperSession]) -> None:
+    """Consumers of before Kafka 1.1 write below /consumers, and log in as nobody."""
+    path = f"/{uuid4()}"
+    sessions.append(tree(server.connect + path, LOGINS["digest"] | {"zookeeper.set.acl": "true"}).session())
+    sessions[0].commit([Create("/consumers/old", b""), Create("/consumers/old/offsets", b"")])
+    for node in ("/consumers", "/consumers/old", "/consumers/old/offsets"):
+        assert changes_as_anybody(server, path + node)
 
 
 def test_neither_password_nor_value_is_logged(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
+from oncelog.core.controller import acl_nodes, layout
 from oncelog.node.settings import BrokerConfig, ConfigError
-from oncelog.node.zookeeper_settings import zookeeper_settings
+from oncelog.node.zookeeper_settings import ROOTS, zookeeper_settings
 
 TLS = {"zookeeper.ssl.client.enable": "true"}
 MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -14,6 +17,14 @@ MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 def test_nothing_is_set_by_default() -> None:
     settings = zookeeper_settings(BrokerConfig())
     assert (settings.tls, settings.sasl, settings.digest, settings.set_acl) == (None, None, None, False)
+
+
+@pytest.mark.parametrize("module", [layout, acl_nodes])
+def test_every_node_of_the_layout_is_at_a_root_or_below(module: ModuleType) -> None:
+    constants = [value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)]
+    paths = [value for value in constants if value.startswith("/")]
+    assert paths
+    assert {f"/{path.split('/')[1]}" for path in (*paths, *layout.BASE_PATHS)} <= set(ROOTS)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``oncelog security``: the files of a secured broker and its clients (``oncelog[security]``), and its users."""
+"""``oncelog security``: files of a secured broker and its clients (``oncelog[security]``), its users, its ZooKeeper."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import typer
 from oncelog.cli.options import AsJson, new_app
 from oncelog.cli.output import print_json
 from oncelog.cli.security import users as security_users
+from oncelog.cli.security import zookeeper_nodes
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made
 
-app = new_app("Make certificates and properties for a secured broker and its clients; add, list and delete users.")
+app = new_app(
+    "Make certificates and properties for a secured broker and its clients; add, list and delete users; close nodes "
+    "in ZooKeeper."
+)
 app.add_typer(security_users.app, name="user")
+app.command("zookeeper-acl", epilog=zookeeper_nodes.EPILOG)(zookeeper_nodes.zookeeper_acl)
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A directory that oncelog security init made.")]
 Hosts = Annotated[

@@ -1,0 +1,93 @@
+"""``oncelog security zookeeper-acl``: a cluster's nodes that are in ZooKeeper already, closed to others or opened."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.options import AsJson
+from oncelog.cli.output import print_json
+
+if TYPE_CHECKING:
+    from oncelog.node.settings import BrokerConfig
+
+EPILOG = """
+Examples:
+
+  oncelog security zookeeper-acl --config server.properties
+
+  oncelog security zookeeper-acl --config server.properties --open
+"""
+
+
+def zookeeper_acl(
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The brokers' server.properties: ZooKeeper, TLS and login.")
+    ],
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the nodes to everybody, those with credentials too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give the nodes of a cluster in ZooKeeper the ACLs that zookeeper.set.acl=true gives to new ones.
+
+    First let all brokers log in (TLS certificate, SASL or digest), then have zookeeper.set.acl=true, one broker after
+    the other; then run this with the same file. Everybody still reads the nodes, but for those that hold credentials;
+    those of consumers stay everybody's. To go back, let all brokers have zookeeper.set.acl=false, run this with --open,
+    and take their logins away last. Brokers may go on running; interrupted, it is run again.
+    """
+    from oncelog.cli.commands import complain
+    from oncelog.node.listeners.tls import StoreUnusable
+    from oncelog.node.settings import ConfigError
+    from oncelog.ports import SessionLost, TreeUnavailable
+
+    settings, connect = _read(config, open_)
+    try:
+        from oncelog.runtime.zookeeper import apply_node_acls
+    except ModuleNotFoundError:
+        raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
+    try:
+        count = apply_node_acls(settings, connect, int(settings.get("zookeeper.session.timeout.ms")), _show_progress)
+    except (ConfigError, StoreUnusable) as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from None
+    except (SessionLost, TreeUnavailable) as error:
+        raise typer.Exit(complain(f"{error}; some nodes may have been changed: run the command again")) from None
+    if as_json:
+        print_json({"connect": connect, "nodes": count, "acl": "open" if open_ else "owner"})
+        return
+    state = "open to everybody" if open_ else "changed by their owner only"
+    print(f"{count:,} nodes at {connect} are {state} now")
+
+
+def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
+    """The brokers' configuration, and where their tree is. Raises BadParameter."""
+    from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
+    from oncelog.runtime.config_providers import resolve_references
+
+    try:
+        config = BrokerConfig(resolve_references(parse_properties(path.read_text(encoding="utf-8"))))
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from None
+    connect = config.get("zookeeper.connect")
+    if connect is None:
+        raise typer.BadParameter(f"{path} has no zookeeper.connect", param_hint="--config")
+    closes = bool(config.get("zookeeper.set.acl"))
+    if closes and open_:
+        raise typer.BadParameter(
+            f"{path} has zookeeper.set.acl=true: brokers would close what they create; set it to false on all of them "
+            "first",
+            param_hint="--open",
+        )
+    if not closes and not open_:
+        raise typer.BadParameter(
+            f"{path} has not zookeeper.set.acl=true: set it on all brokers first; to open the nodes, give --open",
+            param_hint="--config",
+        )
+    return config, str(connect)
+
+
+def _show_progress(done: int) -> None:
+    print(f"oncelog: {done:,} nodes", file=sys.stderr)
