@@ -16,6 +16,7 @@ from typing import Final
 
 from tests.peers.jars import ECOSYSTEM, classpath
 from tests.peers.process import Process, free_ports
+from tests.peers.reaper import watch
 from tests.waiting import HANG_S
 
 _SMALL_JVM: Final = (
@@ -56,6 +57,7 @@ class WordCount:
         command = _java(str(_WORD_COUNT), bootstrap, str(directory / "state"))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+        watch(self._process.pid)
 
     def finish(self) -> None:
         """Close it; raises what it logged unless it ends well."""

@@ -17,6 +17,7 @@ from typing import IO, Final, Self
 
 from tests.peers.jars import OLD_KAFKA, classpath
 from tests.peers.process import Process, free_ports
+from tests.peers.reaper import watch
 from tests.peers.supply import WORK
 from tests.waiting import HANG_S
 
@@ -72,6 +73,7 @@ class OldProcess:
                 stderr=err,
                 start_new_session=True,
             )
+        watch(self._child.pid)
 
     @property
     def stdin(self) -> IO[bytes]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.peers.forked import ForkedProcess
+from tests.peers.reaper import watch
 from tests.waiting import HANG_S
 
 _METADATA_V0: Final = struct.pack(">hhihi", 3, 0, 1, -1, 0)
@@ -62,7 +63,8 @@ def answers_metadata(host: str, port: int, timeout_s: float = HANG_S, *, old: bo
 
 
 class Process:
-    """One child process that listens on a port. Ended by its own id only. ``forked``: see `tests.peers.forked`."""
+    """One child process that listens on a port. Ended by its own id only, at the latest with the test
+    run (`tests.peers.reaper`). ``forked``: see `tests.peers.forked`."""
 
     def __init__(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, *, forked: bool = False
@@ -73,6 +75,7 @@ class Process:
         self._child: subprocess.Popen[bytes] | ForkedProcess
         if forked:
             self._child = ForkedProcess(command, log, environment)
+            watch(self._child.pid)
             return
         self._child = subprocess.Popen(
             command,
@@ -82,6 +85,7 @@ class Process:
             env=None if environment is None else {**os.environ, **environment},
             start_new_session=True,
         )
+        watch(self._child.pid)
 
     @property
     def pid(self) -> int:

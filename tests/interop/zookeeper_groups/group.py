@@ -18,6 +18,7 @@ from oncelog.client.machine.zookeeper_group.nodes import TOPICS, owners_path, re
 from oncelog.client.zookeeper.connection import open_session
 from oncelog.client.zookeeper.stored_offsets import all_offsets, write_offsets
 from tests.peers.old_kafka import OldProcess
+from tests.peers.reaper import watch
 from tests.waiting import HANG_S, wait_until
 
 SOURCE: Final = Path(__file__).resolve().parents[2] / "peers" / "clients" / "OldConsumer.java"
@@ -65,6 +66,7 @@ class OurConsumer:
             command += ["-X", f"{key}={value}"]
         with self._out.open("ab") as out, self._err.open("ab") as err:
             self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        watch(self._child.pid)
 
     @property
     def running(self) -> bool:
