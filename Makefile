@@ -15,6 +15,7 @@ SETUP := $(VENV)/.package-installed
 LOCKS := requirements/build.txt requirements/dev.txt
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
+SPARK_VERSIONS := 4.0 4.1 4.2 4.3
 # One more than a small machine has cores: tests wait for sessions to end, for time-outs, for JVMs.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
@@ -72,6 +73,8 @@ lock: $(SETUP) ## resolve the dependencies anew into requirements/*.txt, with ha
 		--output-file requirements/dev.txt pyproject.toml
 	$(COMPILE) --upgrade --constraint requirements/dev.txt \
 		--output-file requirements/build.txt requirements/build.in
+	for version in $(SPARK_VERSIONS); do echo "pyspark==$$version.*" | $(COMPILE) --upgrade \
+		--output-file requirements/spark-$$version.txt - > /dev/null || exit 1; done
 
 clean: ## remove .venv and everything made here
 	rm -rf $(VENV) .work .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse demo-out

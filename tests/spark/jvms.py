@@ -41,7 +41,7 @@ def spark_home() -> Path:
     installed = Path(next(iter(pyspark.__path__)))
     java = _java()
     known = f"{installed} {(installed / 'jars').stat().st_mtime_ns} {java} {java.stat().st_mtime_ns}"
-    home = WORK / "spark" / hashlib.sha256(known.encode()).hexdigest()[:12]
+    home = WORK / "spark" / pyspark.__version__ / hashlib.sha256(known.encode()).hexdigest()[:12]
     if not home.is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=home.parent))
@@ -75,7 +75,7 @@ def prepare() -> None:
 
 
 def make_archive() -> None:
-    """Run what loads the usual classes, and keep them; archives of other JVMs or jars go."""
+    """Run what loads the usual classes, and keep them; archives for other JVMs or jars of this version go."""
     for old in spark_home().parent.glob("*.jsa"):
         old.unlink()
     made = _archive().with_suffix(f".{os.getpid()}")
