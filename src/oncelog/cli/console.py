@@ -12,6 +12,8 @@ from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Pro
 from oncelog.cli.txn.common import cluster_options
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from oncelog.console.settings import Settings
 
 EPILOG = """
@@ -79,13 +81,24 @@ def console(
 
 def run(settings: Settings) -> None:
     """Serve until interrupted."""
+    server = server_of(settings)
+    scheme = "https" if settings.has_tls else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
+    print(
+        f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})", file=sys.stderr, flush=True
+    )
+    server.run()
+
+
+def server_of(settings: Settings) -> uvicorn.Server:
+    """The server of a console, not started. Raises ClientError for the audit log."""
     import uvicorn
 
     from oncelog.console.application import application
 
-    app = application(settings)
     config = uvicorn.Config(
-        app,
+        application(settings),
         host=settings.host,
         port=settings.port,
         ssl_certfile=settings.tls_certificate,
@@ -100,13 +113,7 @@ def run(settings: Settings) -> None:
         limit_concurrency=200,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    scheme = "https" if settings.has_tls else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
-    print(
-        f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})", file=sys.stderr, flush=True
-    )
-    uvicorn.Server(config).run()
+    return uvicorn.Server(config)
 
 
 def _address(text: str) -> tuple[str, int]:

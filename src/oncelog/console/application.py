@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -134,6 +135,7 @@ class Console:
             "own_address": own_address(request),
             "query": dict(request.query_params),
             "visitor": visitor,
+            "now_ms": int(time.time() * 1000),
         }
         return HTMLResponse(self.templates.get_template(template).render(**shown, **rows))
 

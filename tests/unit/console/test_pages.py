@@ -39,7 +39,9 @@ def hang(broker: Broker, topic: str, name: str) -> None:
 def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
     hang(broker, "orders", "orders-late")
     overview = changer.get("/overview.json").json()
-    assert {"group": "orders-group", "topic": "orders", "partition": 0, "lag": 1} in overview["held_groups"]
+    (stands,) = [one for one in overview["held_groups"] if one["group"] == "orders-group"]
+    assert (stands["topic"], stands["partition"], stands["lag"]) == ("orders", 0, 1)
+    assert (stands["held_by"]["transactional_id"], stands["held_by"]["start_offset"]) == ("orders-late", 2)
     page = changer.get("/overview").text
     assert "orders-group" in page
     for link in set(re.findall(r'href="(/[^"]+)"', page)):
@@ -74,6 +76,18 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     assert [one["outcome"] for one in lines] == ["sending", "aborted"]
     assert {(one["by"], one["via"], one["action"]) for one in lines} == {("local", "console", "abort")}
     assert all(one["address"] for one in lines)
+
+
+def test_a_group_stands_too_if_nothing_but_a_marker_lies_before_the_last_stable_offset(
+    broker: Broker, reader: TestClient
+) -> None:
+    hang(broker, "invoices", "invoices-late")
+    with Client(broker.bootstrap_servers) as client:
+        commit_offsets(client, "invoices-read-all", {at("invoices"): Committed(1)})
+        commit_offsets(client, "invoices-behind", {at("invoices"): Committed(0)})
+    standing = {one["group"] for one in reader.get("/overview.json").json()["held_groups"]}
+    assert {"invoices-group", "invoices-read-all"} <= standing
+    assert "invoices-behind" not in standing, "it has a record to read"
 
 
 def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
@@ -128,7 +142,7 @@ def test_a_live_transaction_is_terminated_and_never_aborted(
 
 def test_explain_says_why_with_commands(broker: Broker, reader: TestClient) -> None:
     hang(broker, "billing", "billing-late")
-    assert "named" in reader.get("/explain").text
+    assert "Why something does not get on" in reader.get("/explain").text
     told = reader.get("/explain.json?kind=partition&name=billing&partition=0").json()
     assert told["report"]["findings"][0]["cause"] == "held-by-transaction"
     page = reader.get("/explain?kind=group&name=billing-group").text
@@ -155,7 +169,7 @@ def test_a_dead_cluster_is_said_and_asked_again() -> None:
     with visiting("127.0.0.1:9") as visitor:
         answer = visitor.get("/overview")
         assert answer.status_code == 503
-        assert 'hx-trigger="every 5s"' in answer.text
+        assert 'hx-trigger="every 5s, renew"' in answer.text
         asked_again = re.search(r'hx-get="([^"]+)"', visitor.get("/topics?filter=a").text)
         assert asked_again is not None
         assert asked_again[1] == "/topics?filter=a"

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.admin.cluster_status import cluster_status
-from oncelog.admin.transactions.blocked_groups import groups_behind
+from oncelog.admin.transactions.blocked_groups import GroupBehind, groups_behind
 from oncelog.admin.transactions.cluster_scan import scan
-from oncelog.admin.transactions.partition_offsets import bounds_of
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, readable_before
+from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.console.page import Asked, Page
 
 MOST_ROWS: Final = 50
 """Rows of each kind that are shown; the numbers are those of all."""
+MOST_LOOKED_INTO: Final = 20
+"""Groups just before a last stable offset of which it is found out whether markers alone lie between."""
 
 
 def read(client: Client, asked: Asked) -> Mapping[str, Any]:
@@ -24,11 +27,16 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     holding = sorted({one.where for one in scanned.transactions if one.holds})
     bounds, unanswered = bounds_of(client, holding)
     behind, silent = groups_behind(client, bounds) if bounds else ({}, [])
+    holders = {one.where: one.as_row() for one in reversed(scanned.transactions) if one.holds}
     groups: list[dict[str, Any]] = [
-        {"group": one.group, "topic": where.topic, "partition": where.partition, "lag": one.lag}
-        for where, found in behind.items()
-        for one in found
-        if one.committed >= bounds[where].last_stable_offset
+        {
+            "group": one.group,
+            "topic": where.topic,
+            "partition": where.partition,
+            "lag": one.lag,
+            "held_by": holders.get(where),
+        }
+        for where, one in standing(client, behind, bounds)
     ]
     return {
         "status": {
@@ -40,6 +48,7 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
             "partitions": status.partitions,
             "brokers": status.brokers,
         },
+        "up": sum(one.state == "up" for one in status.brokers),
         "lacking": {
             "without leader": _some(status.without_leader),
             "under-replicated": _some(status.under_replicated),
@@ -49,6 +58,28 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
         "held_groups": sorted(groups, key=lambda one: -one["lag"])[:MOST_ROWS],
         "unanswered": list(dict.fromkeys(map(str, [*scanned.unanswered, *unanswered, *silent]))),
     }
+
+
+def standing(
+    client: Client, behind: Mapping[TopicPartition, list[GroupBehind]], bounds: Mapping[TopicPartition, Bounds]
+) -> list[tuple[TopicPartition, GroupBehind]]:
+    """The groups that have read all they can: at a last stable offset, or with nothing but markers before it.
+
+    Many consumers commit the offset after their last record; the marker that ended its transaction lies there.
+    """
+    found, close = [], []
+    for where, groups in behind.items():
+        for one in groups:
+            left = bounds[where].last_stable_offset - one.committed
+            if left <= 0:
+                found.append((where, one))
+            else:
+                close.append((left, where, one))
+    close.sort(key=lambda each: (each[0], each[1], each[2].group))
+    for _, where, one in close[:MOST_LOOKED_INTO]:
+        if not readable_before(client, where, one.committed, bounds[where].last_stable_offset):
+            found.append((where, one))
+    return found
 
 
 def _some(rows: list[Any]) -> dict[str, Any]:

@@ -1,23 +1,130 @@
 // Keys, copying, and pages that renew themselves only while they are seen. No text of the cluster becomes markup here.
 "use strict";
+const AGAIN_MS = 5000;
+const content = () => document.querySelector("#content");
+
+// Copying. Where the browser gives no clipboard (plain http from elsewhere), the command is selected instead.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
-  if (button) {
-    navigator.clipboard.writeText(button.dataset.copy).then(() => { button.textContent = "copied"; });
+  if (!button) {
+    return;
   }
-  const stop = event.target.closest("[data-stop]");
-  if (stop) {
-    document.querySelectorAll("[sse-connect]").forEach((one) => one.remove());
-    stop.disabled = true;
-    stop.textContent = "stopped";
+  const said = (text) => {
+    button.textContent = text;
+    setTimeout(() => { button.textContent = "copy"; }, 2000);
+  };
+  const select = () => {
+    getSelection().selectAllChildren(button.previousElementSibling);
+    said("selected");
+  };
+  if (navigator.clipboard) {
+    navigator.clipboard.writeText(button.dataset.copy).then(() => said("copied"), select);
+  } else {
+    select();
   }
 });
+
+// The word that what is shown is not the state of now. It stays until an answer came.
+function lost(reason) {
+  const banner = document.querySelector("#lost");
+  const text = `${reason} This page shows what was there before, and tries again by itself.`;
+  if (banner.textContent !== text) {
+    banner.textContent = text;
+  }
+  banner.hidden = false;
+}
+function found() {
+  document.querySelector("#lost").hidden = true;
+}
+function tryAgain(element) {
+  if (!element.matches("[data-live]")) {
+    setTimeout(() => { if (element.isConnected) { htmx.trigger(element, "renew"); } }, AGAIN_MS);
+  }
+}
+for (const name of ["htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(name, (event) => {
+    lost("The console does not answer.");
+    tryAgain(event.detail.elt);
+  });
+}
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const wanted = event.detail.elt.getAttribute("hx-select");
+  if (!wanted) {
+    return;
+  }
+  const answer = new DOMParser().parseFromString(event.detail.serverResponse, "text/html");
+  if (answer.querySelector(wanted)) {
+    found();
+    return;
+  }
+  event.detail.shouldSwap = false;
+  const reason = answer.querySelector("[role=alert]");
+  lost(reason ? reason.textContent.trim() : `The console answered ${event.detail.xhr.status}.`);
+  tryAgain(event.detail.elt);
+});
+
+// Renewing: not while the page is hidden, something is typed or text is selected; the focus and what was scrolled stay.
+function whyNot() {
+  const active = document.activeElement;
+  if (document.hidden) {
+    return "hidden";
+  }
+  if (active && active.matches("main input, main select, main textarea")) {
+    return "paused while a field is in use";
+  }
+  const selection = getSelection();
+  if (!selection.isCollapsed && content().contains(selection.anchorNode)) {
+    return "paused while text is selected";
+  }
+  return "";
+}
 document.addEventListener("htmx:beforeRequest", (event) => {
-  const typing = document.activeElement && document.activeElement.matches("main input, main select, main textarea");
-  if (event.target.matches("[data-live]") && (document.hidden || typing)) {
+  if (!event.target.matches("[data-live]")) {
+    return;
+  }
+  const reason = whyNot();
+  const renewal = document.querySelector("#renewal");
+  if (renewal) {
+    renewal.textContent = reason || renewal.dataset.text;
+  }
+  if (reason) {
     event.preventDefault();
   }
 });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && content().matches("[data-live]")) {
+    htmx.trigger(content(), "renew");
+  }
+});
+const nameOf = (one) => [one.tagName, one.getAttribute("href"), one.name, one.dataset.copy, one.textContent].join("\n");
+const focusable = () => [...content().querySelectorAll("a[href], button, summary")];
+let kept = null;
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target !== content() || !event.detail.shouldSwap) {
+    return;
+  }
+  const active = document.activeElement;
+  const name = content().contains(active) && active !== content() ? nameOf(active) : null;
+  kept = {
+    name,
+    index: name === null ? 0 : focusable().filter((one) => nameOf(one) === name).indexOf(active),
+    scrolled: [...content().querySelectorAll("table")].map((one) => one.scrollLeft),
+  };
+});
+document.addEventListener("htmx:afterSwap", () => {
+  if (kept === null) {
+    return;
+  }
+  const { name, index, scrolled } = kept;
+  kept = null;
+  content().querySelectorAll("table").forEach((one, at) => { one.scrollLeft = scrolled[at] || 0; });
+  const same = name === null ? [] : focusable().filter((one) => nameOf(one) === name);
+  if (same.length) {
+    same[Math.min(Math.max(index, 0), same.length - 1)].focus({ preventScroll: true });
+  }
+});
+
+// Keys: "/" goes to the filter; "g" and a letter to the next page whose name begins with it.
 let went = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) {
@@ -28,15 +135,60 @@ document.addEventListener("keydown", (event) => {
     if (field) {
       event.preventDefault();
       field.focus();
+      field.select();
     }
-  } else if (event.key === "g") {
-    went = Date.now();
   } else if (Date.now() - went < 1500) {
+    went = 0;
     const links = [...document.querySelectorAll("header nav a")];
-    const link = links.find((one) => one.textContent.toLowerCase().startsWith(event.key));
+    const here = links.findIndex((one) => one.hasAttribute("aria-current"));
+    const next = [...links.slice(here + 1), ...links.slice(0, here + 1)];
+    const link = next.find((one) => one.textContent.toLowerCase().startsWith(event.key.toLowerCase()));
     if (link) {
       link.click();
     }
+  } else if (event.key === "g") {
+    went = Date.now();
+  }
+});
+
+// Streams: a search or a tail ends with its button. After a lost connection a search begins anew, a tail goes on.
+const streams = new Map();
+htmx.createEventSource = (address) => {
+  const source = new EventSource(address);
+  streams.set(source, 0);
+  return source;
+};
+document.addEventListener("click", (event) => {
+  const stop = event.target.closest("[data-stop]");
+  if (stop) {
+    streams.forEach((_, source) => source.close());
+    document.querySelectorAll("[sse-connect]").forEach((one) => one.remove());
+    stop.disabled = true;
+    stop.textContent = "stopped";
+  }
+});
+document.addEventListener("htmx:sseOpen", (event) => {
+  found();
+  const times = streams.get(event.detail.source) + 1;
+  streams.set(event.detail.source, times);
+  const rows = document.querySelector("#hits");
+  if (times > 1 && rows && !rows.dataset.most) {
+    rows.replaceChildren();
+  }
+});
+document.addEventListener("htmx:sseError", (event) => {
+  if (event.target.isConnected) {
+    const rows = document.querySelector("#hits");
+    const then = rows && rows.dataset.most ? "Records written meanwhile are not shown." : "The search then begins anew.";
+    lost(`The connection to the console was lost. ${then}`);
+  }
+});
+document.addEventListener("htmx:sseClose", () => {
+  found();
+  const stop = document.querySelector("[data-stop]");
+  if (stop && !stop.disabled) {
+    stop.disabled = true;
+    stop.textContent = "ended";
   }
 });
 document.addEventListener("htmx:sseMessage", () => {
