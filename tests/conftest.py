@@ -24,6 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "oncelog"))
 
 
 _SPARK: Final = "tests/spark/"
+_BROWSER: Final = "tests/browser/"
 _OWN_JVMS: Final = ("tests/spark/cluster/", "tests/spark/jobs/test_stream_command.py")
 """Of Spark's tests those that start all their sessions in other processes."""
 
@@ -83,16 +84,19 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Spark's tests with one session in one worker, in one JVM; the others one by one where there is room."""
+    """Spark's tests with one session in one worker, in one JVM; those with the browser in another; the others one by
+    one where there is room."""
     if config.getvalue("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class SparkInOneWorker(LoadScopeScheduling):
+    class RoomsInOneWorker(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_BROWSER):
+                return _BROWSER
             return _SPARK if nodeid.startswith(_SPARK) and not nodeid.startswith(_OWN_JVMS) else nodeid
 
-    return SparkInOneWorker(config, log)
+    return RoomsInOneWorker(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

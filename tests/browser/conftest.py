@@ -1,0 +1,93 @@
+"""One browser, one broker with its scene and one console for all tests here; each test has tabs of its own.
+
+The whole room runs in one worker (``tests.conftest``), and is skipped where no browser is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncelog.client.blocking import Client
+from oncelog.testing import Broker
+from tests.browser import chromium, scene
+from tests.browser.served import Served
+from tests.interop.admin.lab import WITHOUT_VERIFICATION
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.browser.watch import Open, Tab
+
+CONFIG = {**WITHOUT_VERIFICATION, "node.id": "1", "transaction.two.phase.commit.enable": "true"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip all of it without a browser."""
+    reason = chromium.missing()
+    for item in items:
+        if item.get_closest_marker("browser") and reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium.executable(), args=list(chromium.FLAGS))
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A broker with the scene, and a member in the group ``dashboards``."""
+    with Broker(CONFIG) as running, Client(running.bootstrap_servers) as client:
+        scene.plant(running.bootstrap_servers)
+        consumer = scene.member(client)
+        yield running
+        consumer.close()
+
+
+@pytest.fixture(scope="session")
+def audit_log() -> Iterator[Path]:
+    """The file of the console's changes."""
+    with tempfile.TemporaryDirectory(prefix="oncelog-browser-") as directory:
+        yield Path(directory) / "audit"
+
+
+@pytest.fixture(scope="session")
+def console(broker: Broker, audit_log: Path) -> Iterator[Served]:
+    """A console of it that may change things."""
+    with Served(broker.bootstrap_servers, audit_log=audit_log) as running:
+        yield running
+
+
+@pytest.fixture
+def tabs(browser: Browser) -> Iterator[Open]:
+    """Opens tabs at an origin; each is checked at the end of the test."""
+    from tests.browser.watch import Tab
+
+    opened: list[Tab] = []
+
+    def open_tab(origin: str, **settings: Any) -> Tab:
+        opened.append(Tab(browser, origin, **settings))
+        return opened[-1]
+
+    yield open_tab
+    for one in opened:
+        one.close()
+    for one in opened:
+        one.check()
+
+
+@pytest.fixture
+def tab(tabs: Open, console: Served) -> Tab:
+    """A tab at the console."""
+    return tabs(console.origin)
