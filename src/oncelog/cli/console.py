@@ -25,6 +25,8 @@ Examples:
 
   oncelog console --allow-changes --audit-log /var/log/oncelog-console.jsonl
 
+  oncelog console --schema orders=order.avsc --schema key:orders@7=key.avsc --schema payments=all.desc:shop.Payment
+
   oncelog console --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --auth basic users.txt --name logs.example
 """
 
@@ -53,11 +55,20 @@ def console(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[key:]TOPIC[@ID]=FILE[:MESSAGE]",
+            help="Decode values (or keys) of a topic, or of *, by an Avro schema (.avsc) or a Protobuf descriptor set "
+            "(.desc); ID is a schema registry's. May be repeated.",
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
 ) -> None:
     """Serve pages about a cluster: what is open, what hangs, what can really be read, and why something is stuck."""
+    from oncelog.console.formats.schema_files import read_schemas
     from oncelog.console.logins import Nobody, login_of
     from oncelog.console.settings import Settings
 
@@ -75,6 +86,7 @@ def console(
         login=Nobody() if auth is None else login_of(*auth),
         tls_certificate=tls_cert,
         tls_key=tls_key,
+        schemas=read_schemas(schema or ()),
     )
     run(settings)
 

@@ -24,6 +24,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.console.changes import Changes, NotConfirmed
 from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Gate, Visitor
 from oncelog.console.page import Action, Asked, Page
 from oncelog.console.pages import ACTIONS, PAGES
@@ -32,7 +33,8 @@ from oncelog.console.recent import Recent
 from oncelog.console.refusals import Refusals, own_address
 from oncelog.console.rendering import environment
 from oncelog.console.settings import Settings
-from oncelog.console.streams import Streams, searching, tailing
+from oncelog.console.stream_sources import searching, tailing
+from oncelog.console.streams import Streams
 
 CHANGE_PATIENCE_S: Final = 90.0
 """A change waits longer than a page: markers have to be written, and its outcome is worth knowing."""
@@ -73,15 +75,21 @@ class Console:
             command_options=settings.command_options,
         )
         self.recent = Recent()
-        self.streams = Streams(self.cluster, self.templates)
+        self.decoding = DecodingProcess(settings.schemas)
+        self.streams = Streams(self.cluster, self.templates, self.asked_by)
         self.refusals = Refusals(self.templates, audit)
         self.changes = Changes(audit)
+
+    def asked_by(self, request: Request) -> Asked:
+        """What a reading request asks for."""
+        as_json = request.url.path.endswith(".json")
+        return Asked(Query(request.query_params), self.settings, as_json, self.recent, self.decoding)
 
     def page(self, page: Page) -> Callable[[Request], Any]:
         """The endpoint of a page, for both of its paths."""
 
         async def endpoint(request: Request) -> Response:
-            asked = Asked(Query(request.query_params), self.settings, request.url.path.endswith(".json"), self.recent)
+            asked = self.asked_by(request)
             return await self._answered(
                 request, page.template, page.title, page.live, lambda client: page.read(client, asked), None
             )
@@ -166,7 +174,8 @@ async def _alive(request: Request) -> Response:
 
 
 def application(settings: Settings, connect: Callable[[], Client] | None = None) -> Starlette:
-    """The console as an ASGI application. ``connect`` makes its clients. Raises ClientError for the audit log."""
+    """The console as an ASGI application. ``connect`` makes its clients. Raises ClientError for the audit log,
+    and for schemas that cannot be read."""
     console = Console(settings, connect)
     routes: list[BaseRoute] = [Route("/", _front), Route("/health.json", _alive)]
     for page in PAGES:
@@ -181,6 +190,7 @@ def application(settings: Settings, connect: Callable[[], Client] | None = None)
         yield
         console.streams.close()
         console.cluster.close()
+        console.decoding.close()
 
     return Starlette(
         routes=routes,

@@ -1,31 +1,113 @@
-"""Bytes of keys, values and headers as text for people: cut, decoded as asked, and never more than text."""
+"""Bytes of keys, values and headers as text for people: cut, decoded as asked, and never more than text.
+
+The rule: what bytes are not, in the format asked for, is said (``error``), and they are shown as hexadecimal digits
+then. ``auto`` uses the schema that the console was given, else JSON, text, hexadecimal digits: the first that fits.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
-FORMATS: Final = ("auto", "text", "json", "hex", "integer")
+from oncelog.console.formats.process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
+from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
+from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed
+from oncelog.records.record import Headers
+
+MESSAGEPACK_FORMAT: Final = "messagepack"
+FORMATS: Final = ("auto", "text", "json", "hex", "integer", MESSAGEPACK_FORMAT, AVRO, PROTOBUF)
 PREVIEW_BYTES: Final = 2000
 FULL_BYTES: Final = 2 * 1024 * 1024
 """The most that a page shows of one value."""
+BUDGET_S: Final = 4.0
+"""The time that one page spends on formats that need a schema or a library."""
 _INTEGER_SIZES: Final = frozenset({1, 2, 4, 8})
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """Bytes as shown. ``format`` is what they were decoded as, ``cut`` true if there are more than ``text`` shows;
-    ``text`` is None for null."""
+    ``text`` is None for null. ``schema_id`` is a registry's, named beside the bytes; ``error`` why they are not in the
+    format asked for."""
 
     text: str | None
     format: str
     size_bytes: int
     cut: bool = False
+    schema_id: str | None = None
+    note: str = ""
+    error: str | None = None
+
+
+class Decoder:
+    """Decodes the keys and values of one page, within a time; those left then are shown as bytes."""
+
+    def __init__(self, process: DecodingProcess, clock: Callable[[], float] = time.monotonic) -> None:
+        self._process = process
+        self._clock = clock
+        self._left_s = BUDGET_S
+
+    def key(self, topic: str, key: bytes | None, headers: Headers, form: str, most: int = PREVIEW_BYTES) -> Shown:
+        """The key of a record."""
+        return self._part(topic, KEY, key, headers, form, most)
+
+    def value(self, topic: str, value: bytes | None, headers: Headers, form: str, most: int = PREVIEW_BYTES) -> Shown:
+        """The value of a record."""
+        return self._part(topic, VALUE, value, headers, form, most)
+
+    def _part(self, topic: str, part: str, value: bytes | None, headers: Headers, form: str, most: int) -> Shown:
+        if value is None:
+            return decoded(None)
+        found = framed(value, part, headers)
+        if form == MESSAGEPACK_FORMAT:
+            return self._first_that_fits(MESSAGEPACK, form, value, found, most)
+        index = schema_for(self._process.schemas, topic, part, found.schema_id)
+        if index is not None and form in ("auto", (kind := self._process.schemas[index].kind)):
+            return self._first_that_fits(index, kind, value, found, most)
+        if form in (AVRO, PROTOBUF):
+            of_id = "" if found.schema_id is None else f" and schema id {found.schema_id}"
+            reason = f"no {form} schema is given for this topic's {part}s{of_id}; start the console with --schema"
+            return replace(decoded(value, "hex", most), schema_id=found.schema_id, error=reason)
+        return _bare(value, found, form, most)
+
+    def _first_that_fits(self, schema: int, form: str, value: bytes, found: Framed, most: int) -> Shown:
+        """Decoded without the prefix that seems to be there, else with it: a bare payload may begin as one does."""
+        text = self._ask(schema, found.payload, found.rest, found.schema_id is not None and not found.in_header, most)
+        schema_id = found.schema_id
+        if text.error is not None and schema_id is not None and not found.in_header:
+            bare = self._ask(schema, value, b"", False, most)
+            if bare.error is None:
+                text, schema_id = bare, None
+        if text.error is not None:
+            return replace(decoded(value, "hex", most), schema_id=schema_id, error=f"not {form}: {text.error}")
+        return Shown(text.text, form, len(value), text.cut, schema_id, text.note)
+
+    def _ask(self, schema: int, payload: bytes, rest: bytes, has_id: bool, most: int) -> Text:
+        if self._left_s <= 0:
+            return Text("", error=f"decoding this page has taken {BUDGET_S:g} s already; look at the record alone")
+        began = self._clock()
+        try:
+            wait_s = min(ANSWER_S, self._left_s)
+            return self._process.text(schema, payload, rest, framed=has_id, most=most, wait_s=wait_s)
+        finally:
+            self._left_s -= self._clock() - began
+
+
+def _bare(value: bytes, found: Framed, form: str, most: int) -> Shown:
+    """A value without a schema; of JSON the prefix with its schema's id is left out, as serializers of JSON Schema
+    write it."""
+    if found.schema_id is not None and not found.in_header and form in ("auto", "json"):
+        inner = decoded(found.payload, form, most)
+        if inner.format == "json":
+            return replace(inner, size_bytes=len(value), schema_id=found.schema_id)
+    return replace(decoded(value, form, most), schema_id=found.schema_id if found.in_header else None)
 
 
 def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) -> Shown:
-    """Bytes in a format; what they are not in that format is shown as hexadecimal digits instead."""
+    """Bytes in a format that needs no schema; what they are not in that format is shown as hexadecimal digits."""
     if value is None:
         return Shown(None, "null", 0)
     kept, size = value[:most], len(value)
@@ -48,7 +130,8 @@ def _json(value: bytes, any_value: bool) -> str | None:
     if not any_value and value.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return json.dumps(json.loads(value), indent=2, ensure_ascii=False)
+        text = json.dumps(json.loads(value), indent=2, ensure_ascii=False)
+        return text.encode(errors="backslashreplace").decode()  # Escapes can make halves of characters.
     except (ValueError, RecursionError):
         return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from oncelog.client.blocking.client import Client
 from oncelog.console.changes import Changes
+from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Permit
 from oncelog.console.query import Query
 from oncelog.console.recent import Recent
@@ -22,6 +23,7 @@ class Asked:
     settings: Settings
     as_json: bool = False
     recent: Recent = field(default_factory=Recent)
+    decoding: DecodingProcess = field(default_factory=DecodingProcess)
 
 
 Read = Callable[[Client, Asked], Mapping[str, Any]]

@@ -4,7 +4,8 @@ Below the last stable offset the leader says which transactions were aborted (Fe
 ``client.machine.consumed_records`` sorts the batches by it. Above it nothing is decided by that answer: a batch is open
 if its producer has a transaction open there (DescribeProducers); else its marker is looked for further on.
 
-The rule: no state is guessed. A transaction whose marker is not within what was read is ``ended``, and said to be so.
+The rule: no state is guessed. A transaction whose marker is not within what was read is ``ended``, and said to be so;
+it is ``undecided`` where the leader does not say which are open.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Headers, Record, read_records
 
-LARGEST_BATCH: Final = 128 * MIB
+LARGEST_BATCH: Final = 32 * MIB
 """A batch that decompresses to more is not read, and said to be so."""
 LOOK_AHEAD_BYTES: Final = 8 * MIB
 """So far behind the last record shown the markers of its transactions are looked for."""
@@ -35,6 +36,8 @@ COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
 OPEN: Final = "open"
 ENDED: Final = "ended"
+UNDECIDED: Final = "undecided"
+"""Of a search or tail that has not come to the transaction's marker."""
 MARKER: Final = "marker"
 UNREADABLE: Final = "unreadable"
 
@@ -89,7 +92,7 @@ def read_slice(client: Client, where: TopicPartition, start: int, count: int) ->
         if len(records) > count or position >= until:
             continue
         for fetched in _fetch(client, where, position, until, decided):
-            _take(fetched, _decided(fetched) if decided else {}, records, count + 1)
+            _take(fetched, decided_states(fetched) if decided else {}, records, count + 1)
             position = fetched.next_offset
             if len(records) > count:
                 break
@@ -112,37 +115,39 @@ def _fetch(client: Client, where: TopicPartition, position: int, until: int, com
 def _take(fetched: Fetched, states: Mapping[int, str], records: list[StoredRecord], most: int) -> None:
     """Add the records of an answer, until there are ``most``: of a large batch no more than that is unpacked."""
     for at, header in iter_headers(fetched.records):
-        for one in _records(fetched, at, header, states):
+        for one in stored_records(fetched, at, header, states.get(at, ENDED)):
             if one.offset >= fetched.position or (one.state == UNREADABLE and header.next_offset > fetched.position):
                 records.append(one)
                 if len(records) >= most:
                     return
 
 
-def _decided(fetched: Fetched) -> dict[int, str]:
-    """The outcome of each transactional batch of an answer, by its position in it."""
+def decided_states(fetched: Fetched) -> dict[int, str]:
+    """The outcome of each batch of an answer for readers of committed records, by its position in it; it means
+    something for the transactional ones."""
     visible = {at for at, _ in visible_batches(fetched, read_committed=True)}
     return {at: COMMITTED if at in visible else ABORTED for at, _ in iter_headers(fetched.records)}
 
 
-def _records(fetched: Fetched, at: int, header: BatchHeader, states: Mapping[int, str]) -> Iterator[StoredRecord]:
-    """The records of a batch; one row in the place of a batch that cannot be read."""
-    state = states.get(at, ENDED) if header.is_transactional else PLAIN
+def stored_records(fetched: Fetched, at: int, header: BatchHeader, state: str) -> Iterator[StoredRecord]:
+    """The records of a batch, in ``state`` if it is transactional; one row in the place of what cannot be read."""
+    state = state if header.is_transactional else PLAIN
     try:
         if not crc_matches(fetched.records, at, header):
             raise CorruptBatch("its checksum is wrong")
         for one in read_records(fetched.records, at, header, LARGEST_BATCH):
             if header.is_control:
-                yield _stored(one, header, MARKER, _marker(one))
+                yield stored(one, header, MARKER, _marker(one))
             else:
-                yield _stored(one, header, state)
+                yield stored(one, header, state)
     except CorruptBatch as error:
         yield StoredRecord(
             header.base_offset, header.max_timestamp, False, None, None, (), UNREADABLE, header, str(error)
         )
 
 
-def _stored(one: Record, header: BatchHeader, state: str, note: str = "") -> StoredRecord:
+def stored(one: Record, header: BatchHeader, state: str, note: str = "") -> StoredRecord:
+    """A record of a batch."""
     append_time = header.is_log_append_time
     return StoredRecord(one.offset, one.timestamp, append_time, one.key, one.value, one.headers, state, header, note)
 
@@ -165,20 +170,31 @@ def _with_outcomes(
     for fetched in _fetch(client, where, first, end_offset, committed=False):
         for at, header in iter_headers(fetched.records):
             if header.is_control and header.producer_id in waiting:
-                kind = control_type(next(iter(read_records(fetched.records, at, header, LARGEST_BATCH))).key)
-                outcome = {ControlType.COMMIT: COMMITTED, ControlType.ABORT: ABORTED}.get(kind)
+                outcome = marker_outcome(fetched, at, header)
                 if outcome is not None:
                     markers.setdefault(header.producer_id, []).append((header.base_offset, outcome))
         read += len(fetched.records)
         if read > LOOK_AHEAD_BYTES:
             break
-    return [replace(one, state=_outcome(one, opened, markers)) if one.state == ENDED else one for one in records]
+    without = UNDECIDED if where in found.failed else ENDED
+    return [
+        replace(one, state=_outcome(one, opened, markers, without)) if one.state == ENDED else one for one in records
+    ]
 
 
-def _outcome(one: StoredRecord, opened: Mapping[int, int | None], markers: Mapping[int, list[tuple[int, str]]]) -> str:
+def marker_outcome(fetched: Fetched, at: int, header: BatchHeader) -> str | None:
+    """Committed or aborted, by a control batch; None for one that ends no transaction. Raises CorruptBatch."""
+    one = next(iter(read_records(fetched.records, at, header, LARGEST_BATCH)), None)
+    kind = None if one is None else control_type(one.key)
+    return {ControlType.COMMIT: COMMITTED, ControlType.ABORT: ABORTED}.get(kind) if kind is not None else None
+
+
+def _outcome(
+    one: StoredRecord, opened: Mapping[int, int | None], markers: Mapping[int, list[tuple[int, str]]], without: str
+) -> str:
     """The first marker of its producer behind a record; without one it is open if its leader says so."""
     for offset, outcome in markers.get(one.batch.producer_id, []):
         if offset > one.offset:
             return outcome
     begins = opened.get(one.batch.producer_id)
-    return OPEN if begins is not None and one.offset >= begins else ENDED
+    return OPEN if begins is not None and one.offset >= begins else without

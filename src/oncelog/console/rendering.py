@@ -47,6 +47,14 @@ def number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
+def about(value: int) -> str:
+    """A count as people say it: 3.1 M."""
+    for limit, unit in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
+        if value >= limit:
+            return f"{value / (1000 if unit == 'k' else limit):.1f} {unit}"
+    return number(value)
+
+
 def size(value: int | None) -> str:
     """Bytes in the unit that fits."""
     if value is None:
@@ -104,7 +112,14 @@ def environment(**known: Callable[..., object] | object) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"shown": shown, "number": number, "size": size, "duration": duration, "moment": moment}
+    made.filters |= {
+        "shown": shown,
+        "number": number,
+        "about": about,
+        "size": size,
+        "duration": duration,
+        "moment": moment,
+    }
     made.filters["quoted"] = quoted
     made.globals |= {"address": address, "json_address": json_address, **known}
     return made

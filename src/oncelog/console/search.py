@@ -1,30 +1,47 @@
-"""A search through all records of some partitions, told step by step: hits, and how far it is.
+"""A search through all records of some partitions, told step by step: hits, what became of them, and how far it is.
 
-The rule: "nothing found" is said only when everything up to the end at the start was read; an end before that names the
-offsets where it goes on. A batch is unpacked once, and its records are looked at one by one only if its bytes have what
-is looked for: keys, values and headers lie in one piece in them.
+The rules: "nothing found" is said only when everything up to the end at the start was read; an end before that names
+the offsets where it goes on. A hit says the state of its transaction, or gets it later (``Settled``): below the last
+stable offset the leader knows the aborted ones, above it the markers are waited for.
+
+A batch is scanned as one column of bytes: only where it has what is looked for are records found, by their lengths, and
+only those that have it are taken apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.record_states import LARGEST_BATCH
-from oncelog.records.batch import iter_headers
+from oncelog.console.outcomes import Outcomes, Settled
+from oncelog.console.record_states import (
+    LARGEST_BATCH,
+    PLAIN,
+    UNDECIDED,
+    StoredRecord,
+    decided_states,
+    stored,
+)
+from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.record import Record, records_data, records_in
+from oncelog.records.record import Record, read_record, records_data
+from oncelog.records.varint import read_varint
 
 PLACES: Final = ("anywhere", "key", "value", "header")
 MOST_HITS: Final = 200
+FETCH_BYTES: Final = 8 * MIB
+PARTITION_BYTES: Final = 4 * MIB
 _POLL_MS: Final = 300
+_PROGRESS_MS: Final = 200
+_MOST_UNREADABLE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +64,11 @@ class Wanted:
         return self.needle in name.encode() or (value is not None and self.needle in value)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A record that has it. Whether its transaction was committed is for the page of its offset to say."""
+class Hit(NamedTuple):
+    """A record that has it; its state may be ``undecided``, and follow as Settled."""
 
     where: TopicPartition
-    record: Record
-    is_transactional: bool
+    record: StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,57 +84,145 @@ class Progress:
     unreadable: tuple[str, ...] = ()
 
 
+Told = Hit | Settled | Progress
+
+
 def search(
     client: Client,
     wanted: Wanted,
     positions: Mapping[TopicPartition, int],
-    until: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
     stopped: Callable[[], bool],
-) -> Iterator[Hit | Progress]:
-    """Hits, and a Progress after each answer; the last one says whether it is complete. Raises ClientError."""
-    fetcher = Fetcher(client, FetchSettings(max_wait_ms=_POLL_MS, max_bytes=32 * MIB, partition_max_bytes=4 * MIB))
-    at = {where: min(position, until[where]) for where, position in positions.items()}
-    total = sum(until[where] - position for where, position in at.items())
-    hits, unreadable = 0, []
-    try:
-        fetcher.assign(at, until)
-        while len(fetcher) and hits < MOST_HITS and not stopped():
-            for fetched in fetcher.poll(_POLL_MS):
-                if fetched.error_code:
-                    raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
-                next_offset = fetched.next_offset
-                for found in hits_of(fetched, wanted, until[fetched.partition]):
-                    if isinstance(found, str):
-                        unreadable.append(found)
-                        continue
-                    yield found
-                    hits += 1
-                    if hits >= MOST_HITS:
-                        next_offset = found.record.offset + 1
+) -> Iterator[Told]:
+    """Hits, their states, and now and then a Progress; the last one says whether it is complete. Raises ClientError."""
+    run = _Search(client, wanted, positions, bounds, stopped)
+    yield from run.part({where: one.last_stable_offset for where, one in bounds.items()}, decided=True)
+    yield from run.part({where: one.end_offset for where, one in bounds.items()}, decided=False)
+    yield from run.outcomes.by_leaders(client)
+    yield run.progress()
+
+
+class _Search:
+    """A search under way; ``at`` is the next offset of each partition."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Wanted,
+        positions: Mapping[TopicPartition, int],
+        bounds: Mapping[TopicPartition, Bounds],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._stopped = stopped
+        self._ends = {where: one.end_offset for where, one in bounds.items()}
+        self._at = {where: min(position, self._ends[where]) for where, position in positions.items()}
+        self._total = self._left()
+        self._hits = 0
+        self._unreadable: list[str] = []
+        self.outcomes = Outcomes()
+
+    def part(self, until: Mapping[TopicPartition, int], *, decided: bool) -> Iterator[Told]:
+        """Search up to ``until``; ``decided``: everything below it is, and the leaders say how."""
+        at = {where: position for where, position in self._at.items() if position < until[where]}
+        if not at or self._is_over():
+            return
+        settings = FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES, read_committed=decided)
+        fetcher = Fetcher(self._client, settings)
+        told_ms = 0
+        try:
+            fetcher.assign(at, until)
+            while len(fetcher) and not self._is_over():
+                for fetched in fetcher.poll(_POLL_MS):
+                    if fetched.error_code:
+                        raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
+                    yield from self._scan(fetched, until[fetched.partition], decided)
+                    if self._is_over():
                         break
-                at[fetched.partition] = min(next_offset, until[fetched.partition])
-                if hits >= MOST_HITS:
-                    break
-            done = total - sum(until[where] - position for where, position in at.items())
-            yield Progress(done, total, dict(at), hits, False, tuple(unreadable[:20]))
-    finally:
-        fetcher.close()
-    complete = all(position >= until[where] for where, position in at.items())
-    done = total - sum(until[where] - position for where, position in at.items())
-    yield Progress(done, total, dict(at), hits, complete, tuple(unreadable[:20]))
+                if (now_ms := self._client.system.now_ms()) - told_ms >= _PROGRESS_MS:
+                    told_ms = now_ms
+                    yield self.progress()
+        finally:
+            fetcher.close()
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        left = self._left()
+        unreadable = tuple(self._unreadable)
+        return Progress(self._total - left, self._total, dict(self._at), self._hits, not left, unreadable)
+
+    def _left(self) -> int:
+        return sum(self._ends[where] - position for where, position in self._at.items())
+
+    def _is_over(self) -> bool:
+        return self._hits >= MOST_HITS or self._stopped()
+
+    def _scan(self, fetched: Fetched, until: int, decided: bool) -> Iterator[Told]:
+        where = fetched.partition
+        for found in scanned(fetched, self._wanted, until, decided, self.outcomes):
+            if isinstance(found, str):
+                if len(self._unreadable) < _MOST_UNREADABLE:
+                    self._unreadable.append(found)
+                continue
+            yield found
+            if isinstance(found, Hit):
+                self._hits += 1
+                if self._hits >= MOST_HITS:
+                    self._at[where] = min(found.record.offset + 1, until)
+                    return
+        self._at[where] = min(fetched.next_offset, until)
 
 
-def hits_of(fetched: Fetched, wanted: Wanted, until: int) -> Iterator[Hit | str]:
+def scanned(
+    fetched: Fetched, wanted: Wanted, until: int, decided: bool, outcomes: Outcomes
+) -> Iterator[Hit | Settled | str]:
     """The records of an answer that have it, below ``until``; a sentence for each batch that cannot be read."""
+    states: dict[int, str] | None = None
     for at, header in iter_headers(fetched.records):
-        if header.is_control or header.next_offset <= fetched.position:
+        if header.next_offset <= fetched.position or header.base_offset >= until:
             continue
         try:
+            if header.is_control:
+                yield from outcomes.settled_by(fetched, at, header)
+                continue
+            if not crc_matches(fetched.records, at, header):
+                raise CorruptBatch("its checksum is wrong")
             data = records_data(fetched.records, at, header, LARGEST_BATCH)
             if wanted.needle not in data:
                 continue
-            for record in records_in(data, header):
+            state = PLAIN
+            if header.is_transactional:
+                states = (decided_states(fetched) if decided else {}) if states is None else states
+                state = states.get(at, UNDECIDED)
+            for record in records_with(data, header, wanted.needle):
                 if fetched.position <= record.offset < until and wanted.is_in(record):
-                    yield Hit(fetched.partition, record, header.is_transactional)
+                    if state == UNDECIDED:
+                        outcomes.wait_for(fetched.partition, header.producer_id, record.offset)
+                    yield Hit(fetched.partition, stored(record, header, state))
         except CorruptBatch as error:
             yield f"{fetched.partition}, the batch at offset {header.base_offset}: {error}"
+
+
+def records_with(data: bytes, header: BatchHeader, needle: bytes) -> Iterator[Record]:
+    """The records of ``records_data`` whose bytes have a needle, headers, lengths and all. Raises CorruptBatch."""
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    at, found, size = 0, data.find(needle), len(data)
+    for _ in range(header.record_count):
+        if found < 0:
+            return
+        begin = at
+        try:
+            byte = data[at]
+            length, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
+        except IndexError:
+            raise CorruptBatch(f"record at {begin} reaches past the end") from None
+        end = at + length
+        if length <= 0 or end > size:
+            raise CorruptBatch(f"record of {length} bytes at {begin}, {size - begin} left")
+        if found < end:
+            _, offset_delta, timestamp_delta, key, value, headers = read_record(data, begin)
+            timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+            yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+            found = data.find(needle, end)
+        at = end

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.client.errors import ConfigError
+from oncelog.console.formats.schema_files import SchemaFile
 from oncelog.console.logins import Login, Nobody
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -35,6 +36,7 @@ class Settings:
     login: Login = field(default_factory=Nobody)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    schemas: tuple[SchemaFile, ...] = ()
     workers: int = 4
     patience_s: float = 10.0
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)

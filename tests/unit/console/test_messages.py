@@ -11,14 +11,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from oncelog.admin.topics import NewTopic, create_topic, delete_records
+from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.console.decoding import decoded
+from oncelog.console.page import Asked
 from oncelog.console.query import Query
 from oncelog.console.record_states import read_slice
 from oncelog.console.rendering import shown
 from oncelog.console.search import Hit, Progress, Wanted, search
-from oncelog.console.streams import tailing
+from oncelog.console.settings import Settings
+from oncelog.console.stream_sources import tailing
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
 from oncelog.testing.broker import Broker
@@ -181,11 +184,11 @@ def test_a_search_that_is_stopped_says_where_it_was(client: Client) -> None:
     for _ in range(3):
         write(client, "stopped", b"hay")
     where = at("stopped")
-    steps = list(search(client, Wanted(b"x"), {where: 0}, {where: 3}, lambda: True))
+    steps = list(search(client, Wanted(b"x"), {where: 0}, {where: Bounds(3, 3)}, lambda: True))
     assert steps == [Progress(0, 3, {where: 0}, 0, complete=False)]
     for _ in range(250):
         write(client, "stopped", b"many")
-    steps = list(search(client, Wanted(b"many"), {where: 0}, {where: 253}, lambda: False))
+    steps = list(search(client, Wanted(b"many"), {where: 0}, {where: Bounds(253, 253)}, lambda: False))
     last = steps[-1]
     assert isinstance(last, Progress)
     assert (last.hits, last.complete) == (200, False)
@@ -199,7 +202,7 @@ def test_a_tail_shows_what_is_written_from_now_on(client: Client, broker: Broker
     assert "sse-connect" in reader.get("/messages/tail?topic=tailed").text
     ended = False
     with Client(broker.bootstrap_servers) as own:
-        events = tailing(own, Query({"topic": "tailed"}), lambda: ended)
+        events = tailing(own, Asked(Query({"topic": "tailed"}), Settings("x")), lambda: ended)
         assert next(events).name == "state"
         write(client, "tailed", b"after")
         hit = next(events)

@@ -8,7 +8,8 @@ from oncelog.console.page import Action, Page
 from oncelog.console.pages.bulk_abort import BULK, BULK_ABORT
 from oncelog.console.pages.explain import EXPLAIN
 from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
-from oncelog.console.pages.messages import MESSAGE, MESSAGES, SEARCH, TAIL
+from oncelog.console.pages.message_search import SEARCH, TAIL
+from oncelog.console.pages.messages import MESSAGE, MESSAGES
 from oncelog.console.pages.mirrors import MIRRORS
 from oncelog.console.pages.overview import OVERVIEW
 from oncelog.console.pages.producers import PRODUCERS

@@ -191,9 +191,10 @@ document.addEventListener("htmx:sseClose", () => {
     stop.textContent = "ended";
   }
 });
-document.addEventListener("htmx:sseMessage", () => {
+function trim() {
   const rows = document.querySelector("#hits[data-most]");
   while (rows && rows.children.length > Number(rows.dataset.most)) {
     rows.lastElementChild.remove();
   }
-});
+}
+document.addEventListener("htmx:sseMessage", trim);

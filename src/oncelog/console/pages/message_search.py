@@ -1,0 +1,157 @@
+"""Searches through the records of a topic, and the page of a live tail; their events are ``stream_sources``'s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import EARLIEST, Client
+from oncelog.client.errors import ClientError
+from oncelog.console.decoding import FORMATS, Decoder, decoded
+from oncelog.console.outcomes import Settled
+from oncelog.console.page import Asked, Page
+from oncelog.console.query import BadQuery, Query
+from oncelog.console.search import MOST_HITS, PLACES, Hit, Progress, Wanted, search
+
+JSON_SEARCH_MS: Final = 6000
+"""A search for JSON ends after this time and says where it goes on."""
+NEEDLE_FORMATS: Final = ("text", "hex")
+HIT_BYTES: Final = 300
+_HEADER_BYTES: Final = 100
+_MOST_HEADERS: Final = 10
+_LONGEST_POSITIONS: Final = 60_000
+_KEPT: Final = ("topic", "q", "q_format", "place", "partition", "value_format")
+
+
+def read_search(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """The form and the place of a search; as JSON the search itself, for some seconds."""
+    query = asked.query
+    shown = {
+        "filter": {
+            "topic": query.text("topic"),
+            "q": query.text("q"),
+            "q_format": query.choice("q_format", NEEDLE_FORMATS),
+            "place": query.choice("place", PLACES),
+            "partition": query.optional_number("partition", 0, 2**31 - 1),
+            "from": query.text("from"),
+            "positions": query.long("positions", _LONGEST_POSITIONS),
+            "value_format": query.choice("value_format", FORMATS),
+        },
+        "places": PLACES,
+        "needle_formats": NEEDLE_FORMATS,
+        "formats": FORMATS,
+    }
+    if not asked.as_json:
+        return shown
+    wanted, positions, bounds = search_of(client, query)
+    deadline = client.system.now_ms() + JSON_SEARCH_MS
+    hits: dict[tuple[TopicPartition, int], dict[str, Any]] = {}
+    decoder, progress = Decoder(asked.decoding), None
+    for one in search(client, wanted, positions, bounds, lambda: client.system.now_ms() >= deadline):
+        if isinstance(one, Progress):
+            progress = one
+        elif isinstance(one, Settled):
+            hits[one.where, one.offset]["state"] = one.state
+        else:
+            hits[one.where, one.record.offset] = hit_of(one, decoder, query.choice("value_format", FORMATS))
+    return shown | {"hits": [*hits.values()], "progress": None if progress is None else progress_of(progress, query)}
+
+
+def search_of(client: Client, query: Query) -> tuple[Wanted, dict[TopicPartition, int], dict[TopicPartition, Bounds]]:
+    """What an address searches for, from where, and up to where: the ends of this moment."""
+    needle = needle_of(query)
+    topic, partition = query.needed("topic"), query.optional_number("partition", 0, 2**31 - 1)
+    there = client.topic(topic).partitions
+    if partition is not None and partition not in there:
+        raise BadQuery(f"topic {topic!r} has {len(there)} partitions, and no partition {partition}")
+    chosen = [TopicPartition(TopicName(topic), one) for one in there if partition in (None, one)]
+    if any(there[one.partition].leader < 0 for one in chosen):
+        raise ClientError("a partition has no leader: not all of the topic can be read")
+    bounds, unanswered = bounds_of(client, chosen)
+    if unanswered:
+        raise ClientError(f"not all of the topic can be read: {unanswered[0]}")
+    positions = {one: found.offset for one, found in client.list_offsets(dict.fromkeys(chosen, EARLIEST)).items()}
+    start = query.optional_number("from")
+    if start is not None and len(chosen) == 1:
+        positions = {chosen[0]: max(start, positions[chosen[0]])}
+    for one, offset in _given(query, topic).items():
+        if one in positions:
+            positions[one] = max(offset, positions[one])
+    return Wanted(needle, query.choice("place", PLACES)), positions, bounds
+
+
+def needle_of(query: Query) -> bytes:
+    """The bytes looked for."""
+    text = query.needed("q")
+    if query.choice("q_format", NEEDLE_FORMATS) == "text":
+        return text.encode()
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise BadQuery(f"q={text!r} is not hexadecimal digits, two for each byte") from None
+
+
+def _given(query: Query, topic: str) -> dict[TopicPartition, int]:
+    """Where a search that was ended goes on: ``positions=0:17,1:4``."""
+    text = query.long("positions", _LONGEST_POSITIONS)
+    try:
+        pairs = [
+            (int(partition), int(offset)) for partition, offset in (one.split(":") for one in text.split(",") if one)
+        ]
+    except ValueError:
+        raise BadQuery("positions is not PARTITION:OFFSET,…") from None
+    return {TopicPartition(TopicName(topic), partition): offset for partition, offset in pairs}
+
+
+def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, Any]:
+    """A hit as pages show it."""
+    topic, partition = hit.where
+    record = hit.record
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "state": record.state,
+        "note": record.note,
+        "key": decoder.key(topic, record.key, record.headers, "auto", HIT_BYTES),
+        "value": decoder.value(topic, record.value, record.headers, value_format, HIT_BYTES),
+        "headers": [[name, decoded(value, most=_HEADER_BYTES)] for name, value in record.headers[:_MOST_HEADERS]],
+    }
+
+
+def progress_of(progress: Progress, query: Query) -> dict[str, Any]:
+    """How far a search is, as pages show it; ``go_on`` is the address of the rest."""
+    rest = ",".join(f"{where.partition}:{offset}" for where, offset in sorted(progress.positions.items()))
+    kept = {name: query.text(name) for name in _KEPT if query.text(name)}
+    return {
+        "done": progress.done,
+        "total": progress.total,
+        "hits": progress.hits,
+        "most_hits": MOST_HITS,
+        "complete": progress.complete,
+        "next": {str(where): offset for where, offset in sorted(progress.positions.items())},
+        "go_on": None if progress.complete or len(rest) > _LONGEST_POSITIONS else kept | {"positions": rest},
+        "unreadable": progress.unreadable,
+    }
+
+
+def read_tail(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """The page of a live tail; as JSON the offsets it would begin at."""
+    query = asked.query
+    topic = query.needed("topic")
+    there = client.topic(topic).partitions
+    chosen = [TopicPartition(TopicName(topic), one) for one, found in there.items() if found.leader >= 0]
+    bounds, _ = bounds_of(client, chosen)
+    return {
+        "topic": topic,
+        "value_format": query.choice("value_format", FORMATS),
+        "formats": FORMATS,
+        "ends": {str(one): found.end_offset for one, found in sorted(bounds.items())},
+    }
+
+
+SEARCH: Final = Page("/messages/search", "Search", read_search)
+TAIL: Final = Page("/messages/tail", "Live tail", read_tail)

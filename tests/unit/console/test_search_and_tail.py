@@ -1,0 +1,169 @@
+"""Searches and tails: each hit says what became of its transaction, at once or when its marker is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from oncelog.client.blocking import Client
+from oncelog.client.machine.positions import Fetched
+from oncelog.console.formats.schema_files import read_schemas
+from oncelog.console.outcomes import MOST_WAITING, Outcomes, Settled
+from oncelog.console.page import Asked
+from oncelog.console.query import Query
+from oncelog.console.search import Hit, Wanted, records_with, scanned
+from oncelog.console.settings import Settings
+from oncelog.console.stream_sources import TAIL_ROWS, tailing
+from oncelog.records.batch import HEADER_SIZE, read_header
+from oncelog.records.builder import build_batch
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import Record
+from oncelog.testing.broker import Broker
+from tests.interop.admin.lab import ByHand, at
+from tests.unit.console.formats.samples import ORDER, avro, avro_file
+from tests.unit.console.test_messages import STATES, make, mixed, write
+from tests.unit.console.visits import visiting
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap_servers) as made:
+        yield made
+
+
+@pytest.mark.slow
+def test_hits_say_what_became_of_their_transactions(client: Client, reader: TestClient) -> None:
+    mixed(client, "hits")
+    found = reader.get("/messages/search.json?topic=hits&q=76&q_format=hex&place=value").json()
+    assert found["progress"]["complete"]
+    states = {one["offset"]: one["state"] for one in found["hits"]}
+    assert states == {offset: state for offset, state in enumerate(STATES) if state not in ("plain", "marker")}
+    events = reader.get("/messages/search-events?topic=hits&q=v&place=value").text
+    assert events.count("event: hit") == 6
+    settled = dict(re.findall(r'id="state-0-(\d+)" class="tag (\w+)" hx-swap-oob', events))
+    assert settled == {"5": "open", "7": "committed", "9": "aborted", "11": "open"}
+    assert reader.get("/messages/search.json?topic=hits&q=0x&q_format=hex").status_code == 400
+
+
+@pytest.mark.slow
+def test_a_search_goes_on_where_it_stopped(client: Client, reader: TestClient) -> None:
+    make(client, "further")
+    for number in range(3):
+        write(client, "further", b"hay %d" % number)
+    path = "/messages/search.json?topic=further&q=hay"
+    assert [one["offset"] for one in reader.get(f"{path}&positions=0:1").json()["hits"]] == [1, 2]
+    assert [one["offset"] for one in reader.get(f"{path}&partition=0&from=2").json()["hits"]] == [2]
+    assert reader.get(f"{path}&positions=0").status_code == 400
+    events = reader.get("/messages/search-events?topic=further&q=hay&positions=0:2").text
+    assert "1 of 1 offsets read, 1 found" in events
+
+
+@pytest.mark.slow
+def test_a_tail_tells_an_outcome_when_the_marker_comes(client: Client, broker: Broker) -> None:
+    make(client, "outcomes")
+    ended = False
+    with Client(broker.bootstrap_servers) as own:
+        events = tailing(own, Asked(Query({"topic": "outcomes"}), Settings("x")), lambda: ended)
+        assert next(events).name == "state"
+        one = ByHand(client, "outcomes-1")
+        one.begin(at("outcomes"))
+        hit = next(events)
+        assert (hit.name, hit.values["hit"]["state"], hit.values["hit"]["offset"]) == ("hit", "undecided", 0)
+        one.end(commit=False)
+        settled = next(events)
+        assert (settled.name, dict(settled.values)) == ("settled", {"partition": 0, "offset": 0, "state": "aborted"})
+        ended = True
+        assert list(events) == []
+
+
+@pytest.mark.slow
+def test_a_tail_says_how_many_records_it_leaves_out(client: Client, broker: Broker) -> None:
+    make(client, "flood")
+    ended = False
+    with Client(broker.bootstrap_servers) as own:
+        events = tailing(own, Asked(Query({"topic": "flood"}), Settings("x")), lambda: ended)
+        next(events)
+        client.produce(at("flood"), build_batch([Record(number, 1, None, b"x") for number in range(TAIL_ROWS + 7)]))
+        found = [next(events) for _ in range(TAIL_ROWS + 1)]
+        ended = True
+        assert list(events) == []
+    assert [one.name for one in found] == ["hit"] * TAIL_ROWS + ["state"]
+    assert found[-1].values["text"] == "7 more records of flood-0 are not shown"
+
+
+@pytest.mark.slow
+def test_values_are_shown_by_their_schema_on_every_page(client: Client, broker: Broker, tmp_path: Path) -> None:
+    make(client, "schemed")
+    write(
+        client,
+        "schemed",
+        b"\x00\x00\x00\x00\x07" + avro(ORDER, {"id": 1, "note": "tea", "raw": b"", "price": Decimal("1.50")}),
+    )
+    write(client, "schemed", b"\xff" * 9)
+    write(client, "schemed", b'{"half": "\\ud800"}')
+    schema = read_schemas([f"schemed={avro_file(tmp_path, 'order.avsc', ORDER)}"])
+    with visiting(broker.bootstrap_servers, schemas=schema) as visitor:
+        path = "topic=schemed&from=first"
+        values = [one["value"] for one in visitor.get(f"/messages.json?{path}").json()["slice"]["records"]]
+        assert [(one["format"], one["schema_id"]) for one in values] == [("avro", "7"), ("hex", None), ("hex", None)]
+        assert (json.loads(values[0]["text"])["note"], values[1]["error"] is not None) == ("tea", True)
+        for form in ("auto", "avro", "protobuf", "messagepack", "json"):
+            page = visitor.get(f"/messages?{path}&value_format={form}&key_format={form}")
+            assert page.status_code == 200
+            assert visitor.get(f"/messages.json?{path}&value_format={form}").status_code == 200
+        assert "schema id 7" in visitor.get("/messages/one?topic=schemed&offset=0").text
+        assert "schema id 7" in visitor.get("/messages/search-events?topic=schemed&q=tea").text
+        assert visitor.get("/messages/search.json?topic=schemed&q=half&value_format=json").status_code == 200
+
+
+def fetched_of(batch: bytes, until: int) -> Fetched:
+    return Fetched(at("t"), memoryview(batch), until, until, 0, [], 0, 0, until)
+
+
+def test_records_are_found_by_their_lengths() -> None:
+    values = [b"x" * 300, None, b"a needle", b"need", b"le", b"", b"needleneedle", b"y" * 70_000 + b"needle"]
+    batch = build_batch([Record(number, 5, b"k", value) for number, value in enumerate(values)])
+    header = read_header(batch)
+    assert [one.offset for one in records_with(batch[HEADER_SIZE:], header, b"needle")] == [2, 6, 7]
+    found = [
+        one for one in scanned(fetched_of(batch, 8), Wanted(b"needle"), 7, True, Outcomes()) if isinstance(one, Hit)
+    ]
+    assert [(one.record.offset, one.record.state, one.record.value) for one in found] == [
+        (2, "plain", values[2]),
+        (6, "plain", values[6]),
+    ]
+    for data in (b"\x02needle", b"\x00needle", b"\xff" * 9 + b"needle", batch[HEADER_SIZE:-1]):
+        with pytest.raises(CorruptBatch):
+            list(records_with(data, header, data[-1:]))
+
+
+def test_a_damaged_batch_is_named_and_not_passed_over() -> None:
+    batch = bytearray(build_batch([Record(0, 5, None, b"a needle")]))
+    batch[-3] ^= 1
+    (told,) = scanned(fetched_of(bytes(batch), 1), Wanted(b"needle"), 1, True, Outcomes())
+    assert told == "t-0, the batch at offset 0: its checksum is wrong"
+
+
+def test_outcomes_that_nobody_waits_for_are_given_up() -> None:
+    outcomes = Outcomes()
+    for offset in range(2 * MOST_WAITING):
+        outcomes.wait_for(at("t"), offset, offset)
+    assert len(outcomes) == MOST_WAITING
+
+
+def test_pages_that_pause_and_settle_have_what_their_script_looks_for() -> None:
+    import oncelog.console
+
+    room = Path(oncelog.console.__file__).parent
+    script = (room / "static" / "tail.js").read_text("utf-8")
+    pages = "".join(one.read_text("utf-8") for one in (room / "templates").glob("m*.html"))
+    for name in ("data-pause", "data-pausable", 'id="waiting"', "data-record", 'id="hits"'):
+        assert name in pages
+        assert re.search(name.removeprefix('id="').strip('"'), script)
+    assert Settled(at("t"), 1, "open").where == at("t")
