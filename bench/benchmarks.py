@@ -15,6 +15,7 @@ from bench.arrow import ARROW_GOALS, measured
 from bench.audit import measure as measure_audit
 from bench.clients import client_figures
 from bench.clusters.lines import CLUSTER_BENCHMARKS
+from bench.console import CONSOLE_BENCHMARKS
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.mirrors import mirror, mirror_1000
 from bench.old_logs import import_old_logs
@@ -479,8 +480,11 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "quotas": quotas,
     "mirror": mirror,
     "mirror-1k": mirror_1000,
+    **CONSOLE_BENCHMARKS,
     **TLS_BENCHMARKS,
     **CLUSTER_BENCHMARKS,
 }
-WITHOUT_KAFKA: Final = frozenset({"start-cpython", "quotas", "old-logs", "cluster-cores", "cluster-sync"})
+WITHOUT_KAFKA: Final = frozenset(
+    {"start-cpython", "quotas", "old-logs", "cluster-cores", "cluster-sync", *CONSOLE_BENCHMARKS}
+)
 """Those that run no Apache Kafka."""

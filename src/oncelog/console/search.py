@@ -195,8 +195,8 @@ def scanned(
             if header.is_transactional:
                 states = (decided_states(fetched) if decided else {}) if states is None else states
                 state = states.get(at, UNDECIDED)
-            for record in records_with(data, header, wanted.needle):
-                if fetched.position <= record.offset < until and wanted.is_in(record):
+            for record in records_with(data, header, wanted):
+                if fetched.position <= record.offset < until:
                     if state == UNDECIDED:
                         outcomes.wait_for(fetched.partition, header.producer_id, record.offset)
                     yield Hit(fetched.partition, stored(record, header, state))
@@ -204,8 +204,13 @@ def scanned(
             yield f"{fetched.partition}, the batch at offset {header.base_offset}: {error}"
 
 
-def records_with(data: bytes, header: BatchHeader, needle: bytes) -> Iterator[Record]:
-    """The records of ``records_data`` whose bytes have a needle, headers, lengths and all. Raises CorruptBatch."""
+def records_with(data: bytes, header: BatchHeader, wanted: Wanted) -> Iterator[Record]:
+    """The records of ``records_data`` that have it. Raises CorruptBatch.
+
+    Records without it cost a length each; of those that have it elsewhere than in the key or value asked for, no more
+    is read than where these lie.
+    """
+    needle, part = wanted.needle, {"key": 0, "value": 2}.get(wanted.place)
     append_time = header.max_timestamp if header.is_log_append_time else None
     at, found, size = 0, data.find(needle), len(data)
     for _ in range(header.record_count):
@@ -221,8 +226,30 @@ def records_with(data: bytes, header: BatchHeader, needle: bytes) -> Iterator[Re
         if length <= 0 or end > size:
             raise CorruptBatch(f"record of {length} bytes at {begin}, {size - begin} left")
         if found < end:
-            _, offset_delta, timestamp_delta, key, value, headers = read_record(data, begin)
-            timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-            yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+            if part is None or _is_in_part(data, at, part, needle):
+                _, offset_delta, timestamp_delta, key, value, headers = read_record(data, begin)
+                timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+                record = Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+                if wanted.is_in(record):
+                    yield record
             found = data.find(needle, end)
         at = end
+
+
+def _is_in_part(data: bytes, at: int, part: int, needle: bytes) -> bool:
+    """True if the key, or value, of the record whose fields begin at ``at`` has it; ``part`` counts the variable-length
+    integers behind the time and offset up to its length."""
+    try:
+        at += 1  # attributes
+        while data[at] >= 0x80:
+            at += 1
+        at += 1
+        while data[at] >= 0x80:
+            at += 1
+        byte = data[at + 1]
+        length, at = ((byte >> 1) ^ -(byte & 1), at + 2) if byte < 0x80 else read_varint(data, at + 1)
+        if part:
+            length, at = read_varint(data, at + max(length, 0))
+    except IndexError:
+        raise CorruptBatch(f"record reaches past the end at {at}") from None
+    return length > 0 and data.find(needle, at, at + length) >= 0

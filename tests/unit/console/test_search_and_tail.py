@@ -17,7 +17,7 @@ from oncelog.console.formats.schema_files import read_schemas
 from oncelog.console.outcomes import MOST_WAITING, Outcomes, Settled
 from oncelog.console.page import Asked
 from oncelog.console.query import Query
-from oncelog.console.search import Hit, Wanted, records_with, scanned
+from oncelog.console.search import PLACES, Hit, Wanted, records_with, scanned
 from oncelog.console.settings import Settings
 from oncelog.console.stream_sources import TAIL_ROWS, tailing
 from oncelog.records.batch import HEADER_SIZE, read_header
@@ -130,7 +130,7 @@ def test_records_are_found_by_their_lengths() -> None:
     values = [b"x" * 300, None, b"a needle", b"need", b"le", b"", b"needleneedle", b"y" * 70_000 + b"needle"]
     batch = build_batch([Record(number, 5, b"k", value) for number, value in enumerate(values)])
     header = read_header(batch)
-    assert [one.offset for one in records_with(batch[HEADER_SIZE:], header, b"needle")] == [2, 6, 7]
+    assert [one.offset for one in records_with(batch[HEADER_SIZE:], header, Wanted(b"needle"))] == [2, 6, 7]
     found = [
         one for one in scanned(fetched_of(batch, 8), Wanted(b"needle"), 7, True, Outcomes()) if isinstance(one, Hit)
     ]
@@ -140,7 +140,25 @@ def test_records_are_found_by_their_lengths() -> None:
     ]
     for data in (b"\x02needle", b"\x00needle", b"\xff" * 9 + b"needle", batch[HEADER_SIZE:-1]):
         with pytest.raises(CorruptBatch):
-            list(records_with(data, header, data[-1:]))
+            list(records_with(data, header, Wanted(data[-1:])))
+
+
+def test_places_are_told_apart_whatever_lies_between() -> None:
+    long = b"x" * 200
+    records = [
+        Record(0, 2**40, b"needle", None),
+        Record(1, 5, None, b"needle"),
+        Record(2, 5, long + b"needle", long),
+        Record(300, 5, long, long + b"needle"),
+        Record(301, 5, b"", b"", (("needle", None),)),
+        Record(302, 5, long, b"", (("n", b"needle"),)),
+    ]
+    batch = build_batch(records)
+    found = {
+        place: [one.offset for one in records_with(batch[HEADER_SIZE:], read_header(batch), Wanted(b"needle", place))]
+        for place in PLACES
+    }
+    assert found == {"anywhere": [0, 1, 2, 300, 301, 302], "key": [0, 2], "value": [1, 300], "header": [301, 302]}
 
 
 def test_a_damaged_batch_is_named_and_not_passed_over() -> None:
