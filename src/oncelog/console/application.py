@@ -24,6 +24,8 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.console.changes import Changes, NotConfirmed
 from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.downloads.reading import PATH as DOWNLOAD_PATH
+from oncelog.console.downloads.serving import Downloads
 from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Gate, Visitor
 from oncelog.console.page import Action, Asked, Page
@@ -77,6 +79,7 @@ class Console:
         self.recent = Recent()
         self.decoding = DecodingProcess(settings.schemas)
         self.streams = Streams(self.cluster, self.templates, self.asked_by)
+        self.downloads = Downloads(self.cluster)
         self.refusals = Refusals(self.templates, audit)
         self.changes = Changes(audit)
 
@@ -95,6 +98,15 @@ class Console:
             )
 
         return endpoint
+
+    async def download(self, request: Request) -> Response:
+        """The endpoint of downloads."""
+        try:
+            return await self.downloads.answer(request, self.asked_by(request))
+        except BadQuery as error:
+            return self.refusals.of(request, 400, str(error))
+        except ClientError as error:
+            return self.refusals.of(request, status_of(error), str(error))
 
     def action(self, action: Action) -> Callable[[Request], Any]:
         """The endpoint of a form."""
@@ -182,6 +194,7 @@ def application(settings: Settings, connect: Callable[[], Client] | None = None)
         routes += [Route(page.path + ending, console.page(page), methods=["GET"]) for ending in ("", ".json")]
     routes.append(Route("/messages/search-events", console.streams.endpoint(searching), methods=["GET"]))
     routes.append(Route("/messages/tail-events", console.streams.endpoint(tailing), methods=["GET"]))
+    routes.append(Route(DOWNLOAD_PATH, console.download, methods=["GET"]))
     routes += [Route(action.path, console.action(action), methods=["POST"]) for action in ACTIONS]
     routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
 
@@ -189,6 +202,7 @@ def application(settings: Settings, connect: Callable[[], Client] | None = None)
     async def running(app: Starlette) -> AsyncIterator[None]:
         yield
         console.streams.close()
+        console.downloads.close()
         console.cluster.close()
         console.decoding.close()
 

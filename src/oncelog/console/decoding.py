@@ -45,10 +45,18 @@ class Shown:
 class Decoder:
     """Decodes the keys and values of one page, within a time; those left then are shown as bytes."""
 
-    def __init__(self, process: DecodingProcess, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        process: DecodingProcess,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        budget_s: float = BUDGET_S,
+        is_indented: bool = True,
+    ) -> None:
         self._process = process
         self._clock = clock
-        self._left_s = BUDGET_S
+        self._budget_s = self._left_s = budget_s
+        self._indent = 2 if is_indented else None
 
     def key(self, topic: str, key: bytes | None, headers: Headers, form: str, most: int = PREVIEW_BYTES) -> Shown:
         """The key of a record."""
@@ -87,11 +95,12 @@ class Decoder:
 
     def _ask(self, schema: int, payload: bytes, rest: bytes, has_id: bool, most: int) -> Text:
         if self._left_s <= 0:
-            return Text("", error=f"decoding this page has taken {BUDGET_S:g} s already; look at the record alone")
+            return Text("", error=f"decoding has taken {self._budget_s:g} s already; look at the record alone")
         began = self._clock()
         try:
             wait_s = min(ANSWER_S, self._left_s)
-            return self._process.text(schema, payload, rest, framed=has_id, most=most, wait_s=wait_s)
+            how = {"framed": has_id, "most": most, "indent": self._indent}
+            return self._process.text(schema, payload, rest, how, wait_s)
         finally:
             self._left_s -= self._clock() - began
 

@@ -62,6 +62,10 @@ class StoredRecord:
         """The sequence of the record, None where its producer numbers none."""
         return None if self.batch.base_sequence < 0 else self.batch.base_sequence + self.offset - self.batch.base_offset
 
+    def as_record(self) -> Record:
+        """The record alone."""
+        return Record(self.offset, self.timestamp_ms, self.key, self.value, self.headers)
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:

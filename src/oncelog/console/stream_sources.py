@@ -16,9 +16,10 @@ from oncelog.console.decoding import FORMATS, Decoder
 from oncelog.console.outcomes import Outcomes, Settled
 from oncelog.console.page import Asked
 from oncelog.console.pages.message_search import hit_of, progress_of, search_of
+from oncelog.console.pump import Stopped
 from oncelog.console.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
 from oncelog.console.search import Hit, Progress, search
-from oncelog.console.streams import Event, Stopped
+from oncelog.console.streams import Event
 from oncelog.records.batch import iter_headers
 
 TAIL_ROWS: Final = 100

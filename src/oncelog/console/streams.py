@@ -6,10 +6,8 @@ is waited for, so that nothing is gathered here. A tail that falls behind skips 
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,10 +19,10 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.cluster_access import ClusterAccess
 from oncelog.console.page import Asked
+from oncelog.console.pump import Stopped, pumped
 from oncelog.console.query import BadQuery
 
 MOST_STREAMS: Final = 6
-_ALIVE_S: Final = 15.0
 _AHEAD: Final = 50
 
 
@@ -36,7 +34,6 @@ class Event:
     values: Mapping[str, Any]
 
 
-Stopped = Callable[[], bool]
 Source = Callable[[Client, Asked, Stopped], Iterator[Event]]
 
 
@@ -71,47 +68,23 @@ class Streams:
             yield self._text(Event("failed", {"reason": f"{self._running} searches and tails run already; end one"}))
             yield self._text(Event("done", {}))
             return
-        loop, stop = asyncio.get_running_loop(), threading.Event()
-        queue: asyncio.Queue[Event] = asyncio.Queue(_AHEAD)
 
-        def put(event: Event) -> None:
-            if stop.is_set():
-                return
-            waiting = asyncio.run_coroutine_threadsafe(queue.put(event), loop)
-            while not waiting.done() and not stop.is_set():
-                wait([waiting], 0.2)
-            waiting.cancel()
-
-        def run() -> None:
+        def made(stopped: Stopped) -> Generator[Event, None, None]:
             try:
                 with self._cluster.new_client() as client:
-                    for event in source(client, asked, stop.is_set):
-                        put(event)
+                    yield from source(client, asked, stopped)
             except (ClientError, BadQuery) as error:
-                put(Event("failed", {"reason": str(error)}))
+                yield Event("failed", {"reason": str(error)})
             finally:
-                put(Event("done", {}))
+                if not stopped():
+                    yield Event("done", {})
 
         self._running += 1
-        running = loop.run_in_executor(self._pool, run)
-        running.add_done_callback(self._ended)
-        try:
-            while True:
-                try:
-                    event = await asyncio.wait_for(queue.get(), _ALIVE_S)
-                except TimeoutError:
-                    yield b": alive\n\n"
-                    continue
-                yield self._text(event)
-                if event.name == "done":
-                    return
-        finally:
-            stop.set()
+        async for event in pumped(self._pool, made, _AHEAD, self._ended):
+            yield b": alive\n\n" if event is None else self._text(event)
 
-    def _ended(self, future: asyncio.Future[None]) -> None:
+    def _ended(self) -> None:
         self._running -= 1
-        if not future.cancelled():
-            future.exception()
 
     def _text(self, event: Event) -> bytes:
         """An event as the wire has it: HTML, in lines (``shown`` has left no other ends of lines in it)."""

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
@@ -54,19 +55,12 @@ class DecodingProcess:
             with self._lock:
                 self._start()  # Schemas that cannot be read are an error of the start.
 
-    def text(
-        self, schema: int, payload: bytes, rest: bytes = b"", *, framed: bool, most: int, wait_s: float = ANSWER_S
-    ) -> Text:
-        """A payload as text by a schema's number, or in MessagePack. It never raises for what the bytes are."""
+    def text(self, schema: int, payload: bytes, rest: bytes, how: Mapping[str, Any], wait_s: float = ANSWER_S) -> Text:
+        """A payload as JSON by a schema's number, or in MessagePack; ``how`` says ``framed``, ``most`` characters and
+        ``indent``. It never raises for what the bytes are."""
         if len(payload) > LARGEST_VALUE:
             return Text("", error=f"more than {LARGEST_VALUE // MIB} MiB are not decoded")
-        header = {
-            "schema": schema,
-            "rest": base64.b64encode(rest).decode(),
-            "framed": framed,
-            "most": most,
-            "indent": 2,
-        }
+        header = {"schema": schema, "rest": base64.b64encode(rest).decode(), **how}
         with self._lock:
             try:
                 process = self._process or self._start()

@@ -12,16 +12,15 @@ from oncelog.client.errors import ClientError
 from oncelog.console.decoding import FORMATS, Decoder, decoded
 from oncelog.console.outcomes import Settled
 from oncelog.console.page import Asked, Page
-from oncelog.console.query import BadQuery, Query
+from oncelog.console.query import Query
+from oncelog.console.record_query import LONGEST_POSITIONS, NEEDLE_FORMATS, needle_of, partitions_of, positions_of
 from oncelog.console.search import MOST_HITS, PLACES, Hit, Progress, Wanted, search
 
 JSON_SEARCH_MS: Final = 6000
 """A search for JSON ends after this time and says where it goes on."""
-NEEDLE_FORMATS: Final = ("text", "hex")
 HIT_BYTES: Final = 300
 _HEADER_BYTES: Final = 100
 _MOST_HEADERS: Final = 10
-_LONGEST_POSITIONS: Final = 60_000
 _KEPT: Final = ("topic", "q", "q_format", "place", "partition", "value_format")
 
 
@@ -36,7 +35,7 @@ def read_search(client: Client, asked: Asked) -> Mapping[str, Any]:
             "place": query.choice("place", PLACES),
             "partition": query.optional_number("partition", 0, 2**31 - 1),
             "from": query.text("from"),
-            "positions": query.long("positions", _LONGEST_POSITIONS),
+            "positions": query.long("positions", LONGEST_POSITIONS),
             "value_format": query.choice("value_format", FORMATS),
         },
         "places": PLACES,
@@ -61,12 +60,8 @@ def read_search(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 def search_of(client: Client, query: Query) -> tuple[Wanted, dict[TopicPartition, int], dict[TopicPartition, Bounds]]:
     """What an address searches for, from where, and up to where: the ends of this moment."""
-    needle = needle_of(query)
-    topic, partition = query.needed("topic"), query.optional_number("partition", 0, 2**31 - 1)
-    there = client.topic(topic).partitions
-    if partition is not None and partition not in there:
-        raise BadQuery(f"topic {topic!r} has {len(there)} partitions, and no partition {partition}")
-    chosen = [TopicPartition(TopicName(topic), one) for one in there if partition in (None, one)]
+    wanted, chosen = needle_of(query), partitions_of(client, query)
+    there = client.topic(query.text("topic")).partitions
     if any(there[one.partition].leader < 0 for one in chosen):
         raise ClientError("a partition has no leader: not all of the topic can be read")
     bounds, unanswered = bounds_of(client, chosen)
@@ -76,33 +71,9 @@ def search_of(client: Client, query: Query) -> tuple[Wanted, dict[TopicPartition
     start = query.optional_number("from")
     if start is not None and len(chosen) == 1:
         positions = {chosen[0]: max(start, positions[chosen[0]])}
-    for one, offset in _given(query, topic).items():
-        if one in positions:
-            positions[one] = max(offset, positions[one])
-    return Wanted(needle, query.choice("place", PLACES)), positions, bounds
-
-
-def needle_of(query: Query) -> bytes:
-    """The bytes looked for."""
-    text = query.needed("q")
-    if query.choice("q_format", NEEDLE_FORMATS) == "text":
-        return text.encode()
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise BadQuery(f"q={text!r} is not hexadecimal digits, two for each byte") from None
-
-
-def _given(query: Query, topic: str) -> dict[TopicPartition, int]:
-    """Where a search that was ended goes on: ``positions=0:17,1:4``."""
-    text = query.long("positions", _LONGEST_POSITIONS)
-    try:
-        pairs = [
-            (int(partition), int(offset)) for partition, offset in (one.split(":") for one in text.split(",") if one)
-        ]
-    except ValueError:
-        raise BadQuery("positions is not PARTITION:OFFSET,…") from None
-    return {TopicPartition(TopicName(topic), partition): offset for partition, offset in pairs}
+    for one, offset in positions_of(query, chosen).items():
+        positions[one] = max(offset, positions[one])
+    return wanted, positions, bounds
 
 
 def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, Any]:
@@ -133,7 +104,7 @@ def progress_of(progress: Progress, query: Query) -> dict[str, Any]:
         "most_hits": MOST_HITS,
         "complete": progress.complete,
         "next": {str(where): offset for where, offset in sorted(progress.positions.items())},
-        "go_on": None if progress.complete or len(rest) > _LONGEST_POSITIONS else kept | {"positions": rest},
+        "go_on": None if progress.complete or len(rest) > LONGEST_POSITIONS else kept | {"positions": rest},
         "unreadable": progress.unreadable,
     }
 

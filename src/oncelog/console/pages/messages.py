@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded
+from oncelog.console.downloads.selection import MOST_BYTES, MOST_RECORDS
 from oncelog.console.page import Asked, Page
 from oncelog.console.query import BadQuery
+from oncelog.console.record_query import milliseconds_in, offset_in
 from oncelog.console.record_states import StoredRecord, bounds_and_start, read_slice
 
 COUNT: Final = 50
@@ -34,6 +35,8 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
             "value_format": query.choice("value_format", FORMATS),
         },
         "formats": FORMATS,
+        "most_records": MOST_RECORDS,
+        "most_bytes": MOST_BYTES,
     }
     if not topic:
         return shown | {"slice": None, "partitions": 0}
@@ -66,16 +69,9 @@ def start_of(client: Client, text: str, where: TopicPartition, bounds: Bounds, l
         return log_start
     if text == "stable":
         return bounds.last_stable_offset
-    if text.isascii() and text.isdigit() and len(text) < 19:
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadQuery(
-            f"from={text!r} is no offset, no time (2026-11-22T10:43), and none of first, stable, end"
-        ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    found = client.list_offsets({where: int(moment.timestamp() * 1000)})[where].offset
+    if (offset := offset_in(text)) is not None:
+        return offset
+    found = client.list_offsets({where: milliseconds_in("from", text)})[where].offset
     return bounds.end_offset if found < 0 else found
 
 

@@ -1,0 +1,101 @@
+"""Records as JSON lines. Bytes that are UTF-8 are text, others base64 under ``key_base64`` or ``value_base64``.
+
+A download that does not have everything ends with a line of one key, ``oncelog``, that says why and where to go on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oncelog.client.machine.positions import Fetched
+from oncelog.console.decoding import Decoder
+from oncelog.console.downloads.reading import Left
+from oncelog.console.downloads.selection import Selection
+from oncelog.console.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
+from oncelog.records.batch import iter_headers
+
+MEDIA_TYPE: Final = "application/jsonl; charset=utf-8"
+_RAW: Final = ("auto", "text", "hex", "integer")
+_LONGEST_DECODED: Final = 4_000_000
+
+
+class JsonLines:
+    """A file of JSON lines, as far as it is not sent yet."""
+
+    def __init__(self, selection: Selection, decoder: Decoder) -> None:
+        self._selection = selection
+        self._decoder = decoder
+        self._key_format = selection.kept.get("key_format", "auto")
+        self._value_format = selection.kept.get("value_format", "auto")
+        self._lines = bytearray()
+
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
+        """Add the records of an answer."""
+        committed, wanted = self._selection.committed, self._selection.wanted
+        for at, header in iter_headers(fetched.records):
+            if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
+                continue
+            for one in stored_records(fetched, at, header, states[at]):
+                if one.state == UNREADABLE:
+                    left.note(f"{fetched.partition}, the batch at offset {one.offset}: {one.note}")
+                    continue
+                if one.offset < fetched.position or (wanted is not None and not wanted.is_in(one.as_record())):
+                    continue
+                if one.offset >= until:
+                    return until
+                if left.is_full():
+                    return one.offset
+                self._lines += self._line(fetched.partition.partition, one)
+                left.take(1, len(one.key or b"") + len(one.value or b"") + sum(len(v or b"") for _, v in one.headers))
+        return min(fetched.next_offset, until)
+
+    def drain(self) -> bytes:
+        """The lines so far."""
+        lines, self._lines = bytes(self._lines), bytearray()
+        return lines
+
+    def end(self, notice: Mapping[str, Any] | None) -> bytes:
+        """The last line, where there is something to say."""
+        return b"" if notice is None else _dumped({"oncelog": notice})
+
+    def _line(self, partition: int, one: StoredRecord) -> bytes:
+        row: dict[str, Any] = {
+            "topic": self._selection.topic,
+            "partition": partition,
+            "offset": one.offset,
+            "timestamp_ms": one.timestamp_ms,
+            "timestamp_type": "append" if one.is_append_time else "create",
+        }
+        if not self._selection.committed:
+            row["state"] = one.state
+        row |= self._part(one, "key", one.key, self._key_format)
+        row |= self._part(one, "value", one.value, self._value_format)
+        row["headers"] = [{"key": name, **_bytes("value", value)} for name, value in one.headers]
+        return _dumped(row)
+
+    def _part(self, one: StoredRecord, name: str, data: bytes | None, form: str) -> dict[str, Any]:
+        """A key or value; with a format that gives JSON, as that JSON, or with the reason why it is none."""
+        if data is None or form in _RAW:
+            return _bytes(name, data)
+        decode = self._decoder.key if name == "key" else self._decoder.value
+        found = decode(self._selection.topic, data, one.headers, form, _LONGEST_DECODED)
+        if found.format != form or found.cut or found.text is None:
+            return {**_bytes(name, data), f"{name}_error": found.error or f"not {form}"}
+        named = {} if found.schema_id is None else {f"{name}_schema_id": found.schema_id}
+        return {name: json.loads(found.text), **named}
+
+
+def _bytes(name: str, data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _dumped(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"

@@ -1,0 +1,107 @@
+"""The records of a download, answer by answer, up to its bounds; and the notice of one that was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.fetcher import Fetcher
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.console.downloads.selection import Selection
+from oncelog.console.downloads.states import States
+from oncelog.console.pump import Stopped
+from oncelog.console.search import FETCH_BYTES, PARTITION_BYTES
+
+PATH: Final = "/messages/download"
+_POLL_MS: Final = 300
+_MOST_UNREADABLE: Final = 20
+
+
+class Left:
+    """What a download may still take; ``next_offset`` of an answer is where it was full."""
+
+    def __init__(self, records: int, size_bytes: int) -> None:
+        self.records = records
+        self.size_bytes = size_bytes
+        self.unreadable: list[str] = []
+
+    def is_full(self) -> bool:
+        """True once nothing more fits."""
+        return self.records <= 0 or self.size_bytes <= 0
+
+    def take(self, records: int, size_bytes: int) -> None:
+        """Count what was taken."""
+        self.records -= records
+        self.size_bytes -= size_bytes
+
+    def note(self, what: str) -> None:
+        """Remember a batch that cannot be read."""
+        if len(self.unreadable) < _MOST_UNREADABLE:
+            self.unreadable.append(what)
+
+
+class Writer(Protocol):
+    """A format of files."""
+
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
+        """Write the records of an answer below ``until``; the offset that comes after what was written."""
+
+    def drain(self) -> bytes:
+        """What can be sent by now."""
+
+    def end(self, notice: Mapping[str, Any] | None) -> bytes:
+        """The end of the file, with a notice if it does not have everything."""
+
+
+def written(client: Client, selection: Selection, writer: Writer, stopped: Stopped) -> Generator[bytes, None, None]:
+    """The bytes of a file. Raises ClientError, and CorruptBatch from columns."""
+    states = States()
+    states.look_ahead(client, selection, stopped)
+    left = Left(selection.most_records, selection.most_bytes)
+    at = dict(selection.start)
+    parts = [(selection.stable, True)] if selection.committed else [(selection.stable, True), (selection.until, False)]
+    for limits, decided in parts:
+        until = {where: min(limits[where], selection.until[where]) for where in at}
+        begin = {where: position for where, position in at.items() if position < until[where]}
+        if not begin or left.is_full():
+            continue
+        fetcher = Fetcher(client, FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES, read_committed=decided))
+        try:
+            fetcher.assign(begin, until)
+            while len(fetcher) and not left.is_full() and not stopped():
+                for fetched in fetcher.poll(_POLL_MS):
+                    if fetched.error_code:
+                        raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
+                    where = fetched.partition
+                    at[where] = writer.take(fetched, states.of(fetched, decided), until[where], left)
+                    if piece := writer.drain():
+                        yield piece
+                    if left.is_full():
+                        break
+        finally:
+            fetcher.close()
+    yield writer.end(notice_of(selection, at, left))
+
+
+def notice_of(selection: Selection, at: Mapping[TopicPartition, int], left: Left) -> dict[str, Any] | None:
+    """The notice of a download that does not have everything, None of one that does."""
+    rest = {where: offset for where, offset in at.items() if offset < selection.until[where]}
+    if not rest and not left.unreadable:
+        return None
+    notice: dict[str, Any] = {"complete": False, "records": selection.most_records - left.records}
+    if rest:
+        done = {where: selection.until[where] for where in at} | rest
+        positions = ",".join(f"{where.partition}:{offset}" for where, offset in sorted(done.items()))
+        notice |= {
+            "reason": f"one download has at most {selection.most_records} records and "
+            f"{selection.most_bytes} bytes of keys, values and headers",
+            "next": {str(where.partition): offset for where, offset in sorted(rest.items())},
+            "go_on": f"{PATH}?{urlencode(selection.kept | {'positions': positions})}",
+        }
+    if left.unreadable:
+        notice["unreadable"] = left.unreadable
+    return notice

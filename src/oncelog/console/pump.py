@@ -1,0 +1,75 @@
+"""From a thread to the event loop: values that a generator makes in a thread, a few ahead of who takes them.
+
+The rules: what is not taken in time is waited for, so nothing is gathered here; who stops taking stops the generator,
+at the latest at its next value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import Executor, wait
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+Stopped = Callable[[], bool]
+ALIVE_S: Final = 15.0
+
+
+class _End:
+    """The generator's end, with its error."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+async def pumped(
+    pool: Executor, make: Callable[[Stopped], Generator[T, None, None]], ahead: int, ended: Callable[[], None]
+) -> AsyncIterator[T | None]:
+    """The values, and None after ``ALIVE_S`` without one. Raises what the generator does; ``ended`` is called when the
+    thread is free again, which may be later than the end of this."""
+    loop, stop = asyncio.get_running_loop(), threading.Event()
+    queue: asyncio.Queue[T | _End] = asyncio.Queue(ahead)
+
+    def put(item: T | _End) -> None:
+        if stop.is_set():
+            return
+        waiting = asyncio.run_coroutine_threadsafe(queue.put(item), loop)
+        while not waiting.done() and not stop.is_set():
+            wait([waiting], 0.2)
+        waiting.cancel()
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            with contextlib.closing(make(stop.is_set)) as made:
+                for item in made:
+                    put(item)
+                    if stop.is_set():
+                        return
+        except BaseException as raised:  # noqa: BLE001 - it is raised where the values are taken
+            error = raised
+        put(_End(error))
+
+    def done(future: asyncio.Future[None]) -> None:
+        ended()
+        if not future.cancelled():
+            future.exception()
+
+    loop.run_in_executor(pool, run).add_done_callback(done)
+    try:
+        while True:
+            try:
+                item = await asyncio.wait_for(queue.get(), ALIVE_S)
+            except TimeoutError:
+                yield None
+                continue
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            yield item
+    finally:
+        stop.set()
