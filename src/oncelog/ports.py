@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from oncelog.base.disk_errors import DiskErrors as DiskErrors
 from oncelog.base.tree import ANY_VERSION as ANY_VERSION
 from oncelog.base.tree import Change as Change
 from oncelog.base.tree import Check as Check
@@ -57,6 +58,10 @@ class OpenFile(Protocol):
 
 class Files(Protocol):
     """A tree of files under one data directory. Paths are relative, with ``/``; errors are OSError."""
+
+    @property
+    def errors(self) -> DiskErrors:
+        """Those that concern the whole disk, of all files: noted as they are raised."""
 
     def open(self, path: str, *, create: bool = False) -> OpenFile:
         """Open for reading and appending. FileNotFoundError unless it exists or ``create``."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -36,7 +36,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
 
 class Cluster:
     """Brokers 1 to ``count``. ``tree``: the keys that say where it is; None: a SQLite file shared by them.
-    ``properties`` are beside those of ``base``."""
+    ``properties`` are beside those of ``base``; ``command``: another than ``oncelog``, of this Python."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Cluster:
         proxied: bool = False,
         properties: Mapping[str, str] | None = None,
         base: Mapping[str, str] = PROPERTIES,
+        command: Sequence[str] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         where = dict(tree or {"oncelog.tree.path": str(directory / "cluster.db")})
@@ -58,7 +59,9 @@ class Cluster:
             if proxied:
                 proxy = self.proxies[broker_id] = Proxy(("127.0.0.1", port))
                 own["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap_servers}"
-            self._brokers[broker_id] = OncelogServe(directory / str(broker_id), properties=own, port=port, forked=True)
+            self._brokers[broker_id] = OncelogServe(
+                directory / str(broker_id), properties=own, port=port, command=command, forked=True
+            )
 
     def __enter__(self) -> Self:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,6 +186,37 @@ def test_a_failed_append_leaves_the_file_as_it_was() -> None:
         file.append((b"12345678",))
     assert raised.value.errno == errno.ENOSPC
     assert file.size() == 8
+    assert (files.errors.full, files.errors.failure) == (raised.value, None)
+
+
+@pytest.mark.parametrize("name", ["EIO", "ENOSPC", "EAGAIN"])
+@pytest.mark.parametrize("call", ["pwrite", "pread", "fdatasync", "open", "fsync", "rename"])
+def test_errors_that_concern_the_whole_disk_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, name: str
+) -> None:
+    number = getattr(errno, name)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    disk = DiskFiles(tmp_path)
+    file = disk.open("a", create=True)
+    file.append((b"1",))
+    touch = {
+        "pwrite": lambda: file.append((b"2",)),
+        "pread": lambda: file.read(0, 1),
+        "fdatasync": file.sync,
+        "open": lambda: disk.open("b", create=True),
+        "fsync": lambda: disk.sync_directory(""),
+        "rename": lambda: disk.rename("a", "c"),
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fails)
+        with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+            touch[call]()
+    found = (disk.errors.failure is not None, disk.errors.full is not None)
+    assert found == {"EIO": (True, False), "ENOSPC": (False, True)}.get(name, (False, False))
+    disk.close()
 
 
 def test_a_crash_keeps_what_was_synced_and_loses_some_of_the_rest() -> None:

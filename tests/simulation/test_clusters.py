@@ -24,7 +24,7 @@ def test_every_kind_of_fault_is_drawn_and_a_disk_is_lost_only_where_all_is_on_tw
         used.update(kinds)
         unsynced = scenario.config.get("log.sync.policy") == "none"
         if unsynced:
-            assert [fault.kind for fault in scenario.plan if "power" in fault.kind] == ["power-cut"]
+            assert [fault.kind for fault in scenario.plan if "power" in fault.kind] == ["power-cut-in-full-sets"]
         if unsynced or kinds & LOST_DISK.keys():
             assert scenario.brokers >= 3
             assert {replicas.min_insync_replicas for replicas in scenario.replication.values()} == {2}

@@ -22,6 +22,7 @@ from oncelog.wire.messages.describe_log_dirs import (
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster (version 3)",
+    ErrorCode.KAFKA_STORAGE_ERROR: "(directory) its disk is full",
 }
 
 _ERROR_SINCE: Final = 3
@@ -48,7 +49,9 @@ def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[Descr
         if budget.spent():
             yield NextSlice()
     total_bytes, usable_bytes = context.partitions.disk_bytes()
+    offline = context.partitions.is_directory_offline()
     result = DescribeLogDirsResult(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NONE,
         log_dir=context.cluster.config.data_directory,
         topics=list(topics.values()),
         total_bytes=total_bytes,

@@ -82,6 +82,7 @@ from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.node.outbox import Outbox
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
+from oncelog.node.partitions.directory_health import DirectoryHealth
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.high_watermark import HighWatermarks
 from oncelog.node.partitions.maintenance import Maintenance
@@ -141,6 +142,9 @@ class Node:
         self.links = BrokerLinks(self.cluster, self._deadlines)
         self.links.on_refused.append(self.controller.broker_unreachable)
         self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
+        self.directory = DirectoryHealth(
+            logs.files.errors, self.cluster, self._metadata_log, self._deadlines, self._outbox
+        )
         self.followers = Followers(self._replication())
         self.partitions = PartitionManager(
             logs,
@@ -151,6 +155,7 @@ class Node:
             self._deadlines,
             self.in_sync_sets,
             self.followers,
+            self.directory,
         )
         services = self._coordinator_services()
         self._producer_ids = ProducerIds(broker_id, self.cluster, self._metadata_log, self._runnable)
@@ -228,6 +233,7 @@ class Node:
             self._delayed_fetches,
             self._outbox,
             self.logs.checkpoint_log_starts,
+            self.directory,
         )
 
     def _parking(self) -> ParkingTable:
@@ -391,6 +397,7 @@ class Node:
         if self._shutting_down and self._controlled_shutdown.is_done:
             self._stop_serving(effects)
         self._group_commit.start_syncs(effects)
+        self.directory.look()
         if self._stopping:
             self._stop_when_idle(effects)
 

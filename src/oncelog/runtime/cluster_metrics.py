@@ -43,6 +43,11 @@ def _of_replicas(node: Node) -> Iterator[Metric]:
             "Records by which the copy that is furthest behind lacks what its leader has shown.",
             node.followers.max_lag(),
         ),
+        (
+            "oncelog_offline_log_directories",
+            "Data directories that take no records: the disk is full.",
+            int(node.directory.is_offline),
+        ),
     ):
         yield GaugeMetricFamily(name, text, value=value)
     yield CounterMetricFamily(

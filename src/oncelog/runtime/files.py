@@ -8,18 +8,19 @@ in the middle of a response never sees a gap. Reads may come from any thread: a 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-from oncelog.ports import Buffer, OpenFile
+from oncelog.ports import Buffer, DiskErrors, OpenFile
 
 LOCK_FILE: Final = ".lock"
 _VECTOR_MAX: Final = 1024
@@ -61,7 +62,8 @@ class DiskFile:
         descriptor = self._files.acquire(self)
         try:
             self._size = start + _write_all(descriptor, chunks, start)
-        except OSError:
+        except OSError as error:
+            self._files.errors.note(error)
             os.ftruncate(descriptor, start)
             raise
         finally:
@@ -83,6 +85,9 @@ class DiskFile:
                 parts.append(data)
                 read += len(data)
             return b"".join(parts)
+        except OSError as error:
+            self._files.errors.note(error)
+            raise
         finally:
             self._files.release(self)
 
@@ -97,6 +102,7 @@ class DiskFile:
             return self._read_nowait(descriptor, position, size)
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
+                self._files.errors.note(error)
                 raise
             self._files.nowait = False
         finally:
@@ -126,6 +132,9 @@ class DiskFile:
         try:
             os.ftruncate(descriptor, size)
             self._size = size
+        except OSError as error:
+            self._files.errors.note(error)
+            raise
         finally:
             self._files.release(self)
 
@@ -133,6 +142,9 @@ class DiskFile:
         descriptor = self._files.acquire(self)
         try:
             os.fdatasync(descriptor)
+        except OSError as error:
+            self._files.errors.note(error)
+            raise
         finally:
             self._files.release(self)
 
@@ -160,6 +172,15 @@ class DiskFiles:
         self._max_open = max_open_files or _default_max_open()
         self._lock_descriptor = _NO_DESCRIPTOR
         self.nowait = bool(_NOWAIT)
+        self.errors = DiskErrors()
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.errors.note(error)
+            raise
 
     @property
     def root(self) -> str:
@@ -214,10 +235,11 @@ class DiskFiles:
         return os.stat(self._path(path)).st_mtime_ns // 1_000_000
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(self._path(path), exist_ok=True)
+        with self._noting():
+            os.makedirs(self._path(path), exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        with self._lock:
+        with self._noting(), self._lock:
             if new in self._known or old in self._known:
                 os.rename(self._path(old), self._path(new))
                 self._follow_directory(old, new)
@@ -231,7 +253,7 @@ class DiskFiles:
                 self._known.setdefault(directory, WeakValueDictionary())[name] = file
 
     def remove(self, path: str) -> None:
-        with self._lock:
+        with self._noting(), self._lock:
             known = self._known.pop(path, None)
             if known is not None:
                 for file in list(known.values()):
@@ -248,11 +270,12 @@ class DiskFiles:
                 rmtree(absolute)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self._noting():
+            descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     # For DiskFile.
 
@@ -293,7 +316,8 @@ class DiskFiles:
         return f"{self._root}/{path}" if path else self._root
 
     def _open(self, file: DiskFile, flags: int) -> None:
-        descriptor = os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        with self._noting():
+            descriptor = os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
         file._descriptor = descriptor
         self._recent[id(file)] = file
         if len(self._recent) > self._max_open:

@@ -126,7 +126,7 @@ class Server:
         self._node = node = assembled.node
         if node.access.log is not None:
             node.access.log.tells_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
-        node.partitions.measure_disk = self._disk(opened.files.space)
+        node.directory.measure = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
         driven = self._recorded(node)

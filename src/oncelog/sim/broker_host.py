@@ -148,6 +148,7 @@ class BrokerHost:
         try:
             outside = Outside(self.files, session.reads, self._tokens)
             assembled = assemble(outside, self.settings, {PLAINTEXT_LISTENER: self.address}, self.now_ms())
+            assembled.node.directory.measure = self.files.space
             self.kernel.trace(f"broker {self.broker_id} starts")
             self._process = process = BrokerProcess(
                 self.machine, self.network, assembled, session, self.address, self._limit, self.records, self._ended

@@ -9,10 +9,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from oncelog.sim.faults.brokers import DISK, POWER
+from oncelog.sim.faults.brokers import AT_ANSWERS, DISK, POWER, PROCESS
 from oncelog.sim.faults.clusters import LOST_DISK
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
+from oncelog.sim.faults.replicas import REPLICAS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.scenario import Replication, Scenario, draw_config, suitable
@@ -32,8 +33,13 @@ LOST_DISKS: Final = 0.15
 UNSYNCED: Final = 0.1
 """Of the seeds: nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three machines, of
 which one loses its power once."""
-_LOSING: Final = frozenset({*POWER, *DISK, "power-cut-of-all", "killed-ahead", "returns-ahead"})
+_POWER_CUT: Final = "power-cut-in-full-sets"
+_LOSING: Final = frozenset({*POWER, *DISK, "failing-disk", "power-cut-of-all", "killed-ahead", "returns-ahead"})
 """Faults that may take what was not synced, or need syncs to be noticed."""
+_KILLING: Final = frozenset({*PROCESS, *REPLICAS, *AT_ANSWERS, "kill-of-all"})
+_RETURN_MS: Final = 30_000
+"""From the plan's power cut on: until the machine is back with all replicas. A process that is killed meanwhile may
+have been the last to have them, as who ends uncleanly is not trusted, with its memory or without."""
 
 
 class _Draws(NamedTuple):
@@ -70,8 +76,7 @@ def draw_cluster_scenario(
     slowest_us = draws.choice((1_000, 5_000, 50_000))
     faults = _draw_faults(random.Random(f"{seed}/cluster faults"), length_ms, kinds)
     if not synced:
-        faults = [fault for fault in faults if fault.kind not in _LOSING]
-        faults.append(_once(["power-cut"], seed, length_ms))
+        faults = _with_power_cut(faults, _once([_POWER_CUT], seed, length_ms))
     elif safe:
         faults.append(_once(lost_disk or sorted(LOST_DISK), seed, length_ms))
     return Scenario(
@@ -100,6 +105,17 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
     if not chosen:
         return draw_plan(entropy, length_ms, CLUSTER_FAMILIES)
     return draw_plan(entropy, length_ms, [(chosen, len(chosen), 1.0)], SHORT_PAUSES_MS)
+
+
+def _with_power_cut(faults: Sequence[Fault], cut: Fault) -> list[Fault]:
+    """The faults of a world in which nobody syncs, and of one that takes the memory of a machine."""
+    kept = [
+        fault
+        for fault in faults
+        if fault.kind not in _LOSING
+        and not (fault.kind in _KILLING and cut.at_ms <= fault.at_ms < cut.at_ms + _RETURN_MS)
+    ]
+    return [*kept, cut]
 
 
 def _replication(replicas: _Draws, workloads: Sequence[Workload]) -> Mapping[str, Replication]:

@@ -73,6 +73,9 @@ class Disk(Protocol):
     def changing(self) -> None:
         """Something is about to be changed. Raises PowerLost at the moment that was chosen for it."""
 
+    def reading(self) -> None:
+        """Something is about to be read. Raises OSError on a failing disk."""
+
     def take_space(self, count: int) -> None:
         """Use ``count`` bytes more. Raises OSError when the disk is full."""
 
@@ -104,6 +107,7 @@ class MemoryFile:
         return position
 
     def read(self, position: int, size: int) -> bytes:
+        self._disk.reading()
         return bytes(self._alive().data[position : position + size])
 
     def read_cached(self, position: int, size: int) -> bytes | None:

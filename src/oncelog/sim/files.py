@@ -12,8 +12,9 @@ import errno
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import NoReturn
 
-from oncelog.ports import OpenFile
+from oncelog.ports import DiskErrors, OpenFile
 from oncelog.sim.file_node import FileNode, MemoryFile
 from oncelog.sim.file_node import PowerLost as PowerLost
 from oncelog.sim.file_node import ProcessKilled as ProcessKilled
@@ -31,6 +32,9 @@ class MemoryFiles:
         self.now_ms = now_ms
         self.capacity = capacity
         self.generation = 0
+        self.errors = DiskErrors()
+        self.is_failing = False
+        """Every read and every change fails with EIO."""
         self.sync_count = 0
         self._written = 0
         self._failing_syncs = 0
@@ -185,10 +189,21 @@ class MemoryFiles:
 
     def changing(self) -> None:
         """Something is about to be changed."""
+        self.reading()
         if self._changes_left is not None:
             if self._changes_left == 0:
                 raise self._end
             self._changes_left -= 1
+
+    def reading(self) -> None:
+        """Something is about to be read. Raises OSError (EIO) on a failing disk."""
+        if self.is_failing:
+            self._fail(errno.EIO, "input/output error")
+
+    def _fail(self, number: int, text: str) -> NoReturn:
+        error = OSError(number, text)
+        self.errors.note(error)
+        raise error
 
     def _nothing_ends(self) -> None:
         self._changes_left = self._syncs_left = None
@@ -199,9 +214,14 @@ class MemoryFiles:
         """Bytes written and not removed."""
         return self._written
 
+    def space(self) -> tuple[int, int]:
+        """Size of the disk and what is free on it, in bytes; −1 each where it is endless."""
+        return (-1, -1) if self.capacity is None else (self.capacity, max(0, self.capacity - self._written))
+
     def be_well(self) -> None:
         """No trouble any more."""
         self.capacity = None
+        self.is_failing = False
         self._failing_syncs = 0
         self._nothing_ends()
 
@@ -212,7 +232,7 @@ class MemoryFiles:
     def take_space(self, size: int) -> None:
         """Account for ``size`` more bytes (or fewer). Raises OSError (ENOSPC) when the disk is full."""
         if self.capacity is not None and size > 0 and self._written + size > self.capacity:
-            raise OSError(errno.ENOSPC, "no space left on device")
+            self._fail(errno.ENOSPC, "no space left on device")
         self._written += size
 
     def sync_or_fail(self) -> None:
@@ -225,7 +245,7 @@ class MemoryFiles:
         self.sync_count += 1
         if self._failing_syncs:
             self._failing_syncs -= 1
-            raise OSError(errno.EIO, "input/output error")
+            self._fail(errno.EIO, "input/output error")
 
     def _node(self, path: str) -> FileNode:
         node = self._names.get(path)

@@ -59,7 +59,7 @@ class _Replay:
         disks = iter(self._recording.disks)
         if self._recording.position is not None:
             node.cluster.position = self._recording.position  # the tree has a history, this one has none
-        node.partitions.measure_disk = lambda: next(disks, (-1, -1))
+        node.directory.measure = lambda: next(disks, (-1, -1))
         effects = [*reports, *node.start(self._now_ms)]
         differs_at = None if digest_of(effects[len(reports) :]) == self._recording.started else 0
         self._note(effects)

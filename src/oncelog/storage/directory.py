@@ -56,6 +56,7 @@ class LogDirectory:
 
     def __init__(self, files: Files, storage: StorageConfig | None = None) -> None:
         self.files = files
+        files.errors.forget()
         self.storage = storage or StorageConfig()
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False

@@ -29,7 +29,7 @@ class Principals:
 
     def __init__(self) -> None:
         self.driver = Driver(PROPERTIES)
-        self.driver.node.partitions.measure_disk = lambda: (1_000, 1_000)
+        self.driver.node.directory.measure = lambda: (1_000, 1_000)
         self._peers: dict[str, Peer] = {}
 
     def ask(self, principal: str, message: Any, version: int) -> Any:

@@ -7,9 +7,13 @@ would put them. Brokers 2 and 3 are killed in between; the first stays, for it m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from oncelog.admin.cluster_status import ClusterStatus
+from tests.interop.cluster_tools.entities import entities
+from tests.interop.cluster_tools.moves import moves
 from tests.interop.cluster_tools.session import Session
+from tests.interop.cluster_tools.transactions import transactions
 
 PLACED = "1:2:3,2:3:1,3:1:2"
 UNAVAILABLE = "--unavailable-partitions"
@@ -18,17 +22,11 @@ STATES = ("--under-replicated-partitions", "--under-min-isr-partitions", "--at-m
 
 def play(session: Session, parts: Sequence[str] = ()) -> str:
     """Run all parts, or those that are named; the transcript."""
-    for part in (topics, settings, positions, reassignments, elections, states, unclean, groups):
+    for part in PARTS:
         if not parts or part.__name__ in parts:
             session.title(part.__name__)
             part(session)
     return "\n".join(session.transcript)
-
-
-def create(session: Session, topic: str, placed: str = PLACED, **config: str) -> None:
-    """A topic with its replicas where they are said to be."""
-    more = [word for key, value in config.items() for word in ("--config", f"{key.replace('_', '.')}={value}")]
-    session.run("kafka-topics", "--create", "--topic", topic, "--replica-assignment", placed, *more)
 
 
 def describe(session: Session, topic: str, *options: str) -> None:
@@ -38,7 +36,7 @@ def describe(session: Session, topic: str, *options: str) -> None:
 
 def topics(session: Session) -> None:
     """Creating, describing, growing, refusing, deleting."""
-    create(session, "placed", min_insync_replicas="2")
+    session.create("placed", PLACED, min_insync_replicas="2")
     describe(session, "placed")
     session.run("kafka-topics", "--create", "--topic", "spread", "--partitions", "6", "--replication-factor", "3")
     describe(session, "spread", "--topics-with-overrides")
@@ -106,28 +104,19 @@ def positions(session: Session) -> None:
     session.run("kafka-log-dirs", "--describe", "--topic-list", "absent")
 
 
-def _plan(session: Session, name: str, **replicas: list[int]) -> str:
-    """A plan for kafka-reassign-partitions: of the topic ``moved``, or of another after its name and an underscore."""
-    partitions = []
-    for where, brokers in replicas.items():
-        topic, _, number = where.rpartition("_")
-        partitions.append({"topic": topic, "partition": int(number), "replicas": brokers})
-    return session.file(name, {"version": 1, "partitions": partitions})
-
-
 def reassignments(session: Session) -> None:
     """kafka-reassign-partitions: all it can do, with a throttle and towards a dead broker, too."""
     tool = "kafka-reassign-partitions"
-    create(session, "moved", "1:2,2:1")
+    session.create("moved", "1:2,2:1")
     session.produce("moved", {0: 50, 1: 50})
-    plan = _plan(session, "plan.json", moved_0=[3, 2], moved_1=[2, 3])
+    plan = session.plan("plan.json", moved_0=[3, 2], moved_1=[2, 3])
     session.run(tool, "--verify", "--reassignment-json-file", plan)
     session.run(tool, "--execute", "--reassignment-json-file", plan)
     session.until("moved", lambda status: not status.reassignments)
     session.run(tool, "--verify", "--reassignment-json-file", plan)
     session.run(tool, "--list")
     describe(session, "moved")
-    back = _plan(session, "back.json", moved_0=[1, 2], moved_1=[2, 1])
+    back = session.plan("back.json", moved_0=[1, 2], moved_1=[2, 1])
     session.run(tool, "--execute", "--reassignment-json-file", back, "--throttle", "100000")
     session.until("moved back", lambda status: not status.reassignments)
     session.run("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "moved")
@@ -136,29 +125,29 @@ def reassignments(session: Session) -> None:
     session.run(tool, "--verify", "--reassignment-json-file", back)
     session.run("kafka-configs", "--describe", "--entity-type", "brokers")
     session.run("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "moved")
-    nobody = _plan(session, "nobody.json", moved_0=[1, 9])
+    nobody = session.plan("nobody.json", moved_0=[1, 9])
     session.run(tool, "--execute", "--reassignment-json-file", nobody)
-    absent = _plan(session, "absent.json", absent_0=[1, 2])
+    absent = session.plan("absent.json", absent_0=[1, 2])
     session.run(tool, "--execute", "--reassignment-json-file", absent)
     session.run(tool, "--verify", "--reassignment-json-file", absent)
-    session.run(tool, "--execute", "--reassignment-json-file", _plan(session, "twice.json", moved_0=[1, 1]))
-    session.run(tool, "--execute", "--reassignment-json-file", _plan(session, "none.json", moved_0=[]))
+    session.run(tool, "--execute", "--reassignment-json-file", session.plan("twice.json", moved_0=[1, 1]))
+    session.run(tool, "--execute", "--reassignment-json-file", session.plan("none.json", moved_0=[]))
     _towards_a_dead_broker(session)
 
 
 def _towards_a_dead_broker(session: Session) -> None:
     tool = "kafka-reassign-partitions"
-    stuck = _plan(session, "stuck.json", moved_0=[3, 1], moved_1=[3, 2])
+    stuck = session.plan("stuck.json", moved_0=[3, 1], moved_1=[3, 2])
     session.run(tool, "--execute", "--reassignment-json-file", stuck)
     session.until("moved", lambda status: not status.reassignments)
     session.brokers.kill([2])
     session.until("broker 2 is gone", lambda status: _leads(status, 2) == 0 and len(status.under_replicated) > 0)
-    stuck = _plan(session, "dead.json", moved_0=[1, 2], moved_1=[1, 3])
+    stuck = session.plan("dead.json", moved_0=[1, 2], moved_1=[1, 3])
     session.run(tool, "--execute", "--reassignment-json-file", stuck)
     session.run(tool, "--verify", "--reassignment-json-file", stuck)
     session.run(tool, "--list")
     describe(session, "moved")
-    again = _plan(session, "again.json", moved_0=[3, 2])
+    again = session.plan("again.json", moved_0=[3, 2])
     session.run(tool, "--execute", "--reassignment-json-file", again)
     session.run(tool, "--execute", "--reassignment-json-file", again, "--additional")
     session.run(tool, "--list")
@@ -178,7 +167,7 @@ def _leads(status: ClusterStatus, broker_id: int) -> int:
 def elections(session: Session) -> None:
     """kafka-leader-election, preferred."""
     tool = "kafka-leader-election"
-    create(session, "elected")
+    session.create("elected", PLACED)
     session.run(tool, "--election-type", "preferred", "--topic", "elected", "--partition", "0")
     session.run(tool, "--election-type", "unclean", "--topic", "elected", "--partition", "0")
     session.run(tool, "--election-type", "preferred", "--topic", "absent", "--partition", "0")
@@ -198,9 +187,9 @@ def elections(session: Session) -> None:
 
 def states(session: Session) -> None:
     """Under-replicated, at and under min.insync.replicas, unavailable."""
-    create(session, "three", "2:3:1", min_insync_replicas="2")
-    create(session, "two", "2:3", min_insync_replicas="2")
-    create(session, "one", "3")
+    session.create("three", "2:3:1", min_insync_replicas="2")
+    session.create("two", "2:3", min_insync_replicas="2")
+    session.create("one", "3")
     session.brokers.kill([3])
     session.until("broker 3 is gone", lambda status: len(status.without_leader) == 1)
     mine = ("--topic", "three|two|one")
@@ -216,7 +205,7 @@ def states(session: Session) -> None:
 
 def unclean(session: Session) -> None:
     """A leader that lacks what the last one had: only by name."""
-    create(session, "risked", "2:3", min_insync_replicas="1")
+    session.create("risked", "2:3", min_insync_replicas="1")
     session.brokers.kill([3])
     session.until("broker 3 is gone", lambda status: _leads(status, 3) == 0 and len(status.under_replicated) > 0)
     session.produce("risked", {0: 5})
@@ -253,3 +242,18 @@ def groups(session: Session) -> None:
     session.run(tool, "--describe", "--group", "readers")
     session.run(tool, "--delete", "--group", "readers")
     session.run(tool, "--delete", "--group", "absent")
+
+
+PARTS: Final = (
+    topics,
+    settings,
+    positions,
+    reassignments,
+    moves,
+    transactions,
+    elections,
+    states,
+    unclean,
+    groups,
+    entities,
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -61,10 +61,18 @@ class Session:
         """Begin a part of the transcript."""
         self.transcript.append(f"\n## {text}\n")
 
-    def run(self, tool: str, *arguments: str, stdin: str = "", keep: str = "") -> str:
-        """Run a tool and write down what it prints; ``keep``: only the lines in which this pattern is found."""
+    def create(self, topic: str, placed: str, **config: str) -> None:
+        """A topic with its replicas where they are said to be."""
+        more = [word for key, value in config.items() for word in ("--config", f"{key.replace('_', '.')}={value}")]
+        self.run("kafka-topics", "--create", "--topic", topic, "--replica-assignment", placed, *more)
+
+    def run(self, tool: str, *arguments: str, stdin: str = "", keep: str = "", columns: Collection[str] = ()) -> str:
+        """Run a tool and write down what it prints; ``keep``: only the lines in which this pattern is found;
+        ``columns``: those of a table whose cells are left to chance, and its lines in order."""
         done = self.tools.run(tool, *arguments, stdin=stdin)
         printed = self._plain(done.stdout) + self._plain(done.stderr)
+        if columns:
+            printed = without_columns(printed, columns)
         if keep:
             printed = "".join(line for line in printed.splitlines(keepends=True) if re.search(keep, line))
         shown = " ".join(self._plain(argument) for argument in arguments)
@@ -78,13 +86,21 @@ class Session:
         path.write_text(json.dumps(content), encoding="utf-8")
         return str(path)
 
-    def produce(self, topic: str, counts: Mapping[int, int]) -> None:
+    def plan(self, name: str, **replicas: list[int]) -> str:
+        """A plan for kafka-reassign-partitions, by topic and partition: ``moved_0=[1, 2]``; its path."""
+        partitions = []
+        for where, brokers in replicas.items():
+            topic, _, number = where.rpartition("_")
+            partitions.append({"topic": topic, "partition": int(number), "replicas": brokers})
+        return self.file(name, {"version": 1, "partitions": partitions})
+
+    def produce(self, topic: str, counts: Mapping[int, int], size: int = 5) -> None:
         """Write records to partitions, all of one moment: which is the latest of them is not left to chance."""
         moment_ms = time.time_ns() // 1_000_000
         with Client(self.brokers.bootstrap_servers) as client, Producer(client) as producer:
             for partition, count in counts.items():
                 for number in range(count):
-                    producer.send(topic, b"v%04d" % number, partition=partition, timestamp_ms=moment_ms)
+                    producer.send(topic, (b"v%04d" % number).ljust(size), partition=partition, timestamp_ms=moment_ms)
                 producer.flush()
 
     def until(self, what: str, condition: object) -> None:
@@ -110,3 +126,21 @@ def without_chance(text: str) -> str:
     """A text without what depends on where directories are, and with the members of in-sync sets in order."""
     text = _REPLICA_DIRECTORIES.sub("", text)
     return _IN_SYNC.sub(lambda found: ",".join(sorted(found[0].split(","), key=int)), text)
+
+
+def without_columns(text: str, columns: Collection[str]) -> str:
+    """A table without the cells of some columns: one space between cells, lines and lists in cells in order. Other
+    texts stay as they are."""
+    heading, *lines = text.splitlines() or [""]
+    names = heading.split()
+    if not set(names) & set(columns):
+        return text
+    rows = []
+    for line in filter(str.strip, lines):
+        cells = line.split()
+        shown = [
+            "*" if name in columns and cell != "None" else ",".join(sorted(cell.split(",")))
+            for name, cell in zip(names, cells, strict=False)
+        ]
+        rows.append(" ".join(shown))
+    return "\n".join([" ".join(names), *sorted(rows)]) + "\n"

@@ -24,6 +24,7 @@ BOTH: Final = {
     "transaction.state.log.min.isr": "2",
     "auto.leader.rebalance.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    "transaction.partition.verification.enable": "false",
 }
 OURS: Final = {"zookeeper.session.timeout.ms": "2000"}
 LAST_IN_SYNC: Final = re.compile(r"Leader: none\tReplicas: .*\t")

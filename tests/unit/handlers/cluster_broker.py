@@ -61,6 +61,9 @@ class ClusterBroker:
     def disk_bytes(self) -> tuple[int, int]:
         return 1000, 400
 
+    def is_directory_offline(self) -> bool:
+        return False
+
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
         return self.sizes.get(partition)
 

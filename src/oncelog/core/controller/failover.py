@@ -106,6 +106,17 @@ def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: 
     return [Set(layout.broker_path(broker_id), layout.broker_value(stopping, now_ms), broker.version)]
 
 
+def note_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
+    """Operations by which a broker says that its disk is full, or has room again; none where that is said already, or
+    nobody else could lead."""
+    broker = image.brokers.get(broker_id)
+    others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
+    if broker is None or broker.has_full_disk is full or (full and not others):
+        return []
+    said = replace(broker, has_full_disk=full)
+    return [Set(layout.broker_path(broker_id), layout.broker_value(said, now_ms), broker.version)]
+
+
 def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) -> bool:
     """True if the controller has nothing more to move away from a broker that is about to stop."""
     broker = image.brokers.get(broker_id)

@@ -268,7 +268,7 @@ def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
 
 _TREE_FEATURE: Final = "oncelog.tree"
 _RANGE_KEYS: Final = ("min_version", "max_version")
-_BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory")
+_BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory", "has_full_disk")
 
 
 def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
@@ -287,6 +287,7 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
             fenced=facts.get("fenced") is True,
             in_controlled_shutdown=facts.get("in_controlled_shutdown") is True,
             is_new_directory=facts.get("is_new_directory") is True,
+            has_full_disk=facts.get("has_full_disk") is True,
             endpoints=_read_endpoints(facts),
             tree_formats=_read_tree_formats(facts),
         )

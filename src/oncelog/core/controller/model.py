@@ -88,6 +88,8 @@ class BrokerImage:
     """True from when it asked the controller to move its leaderships away."""
     is_new_directory: bool = False
     """True if its directory never held what the replicas of this id had."""
+    has_full_disk: bool = False
+    """True from when its disk was full until there is room again: others lead what they have in sync with it."""
     endpoints: tuple[Endpoint, ...] = ()
     """Its listeners, by the addresses it advertises; empty: it has one, PLAINTEXT, at ``host`` and ``port``."""
     tree_formats: TreeFormats = _NOT_SAID
@@ -104,7 +106,7 @@ class BrokerImage:
     @property
     def may_lead(self) -> bool:
         """True if partitions may be given to it to lead."""
-        return not self.fenced and not self.in_controlled_shutdown
+        return not (self.fenced or self.in_controlled_shutdown or self.has_full_disk)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,9 @@ class Partitions(Protocol):
     def disk_bytes(self) -> tuple[int, int]:
         """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""
 
+    def is_directory_offline(self) -> bool:
+        """True while nothing is written to the data directory: its disk is full."""
+
 
 class Groups(Protocol):
     """The group coordinators of this broker."""

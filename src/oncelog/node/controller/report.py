@@ -86,6 +86,10 @@ def _coming_and_going(was: BrokerImage | None, now: BrokerImage | None) -> str |
         return f"{where} is fenced no more"
     if now.in_controlled_shutdown and not was.in_controlled_shutdown:
         return f"{where} is stopping and gives its leaderships away"
+    if now.has_full_disk is not was.has_full_disk:
+        return (
+            f"{where} has {'a full disk and gives its leaderships away' if now.has_full_disk else 'room on its disk'}"
+        )
     return None
 
 
@@ -103,4 +107,6 @@ def _cause(was: PartitionImage, image: ClusterImage) -> str:
         return f"because broker {leader} is fenced"
     if broker.in_controlled_shutdown:
         return f"because broker {leader} is stopping"
+    if broker.has_full_disk:
+        return f"because the disk of broker {leader} is full"
     return f"by choice, from broker {leader}"

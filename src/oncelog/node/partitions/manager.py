@@ -13,7 +13,7 @@ milliseconds on a busy disk, and a topic may have thousands of partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.metadata import Metadata
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
+from oncelog.node.partitions.directory_health import DirectoryHealth
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.log_configs import log_config, storage_config
 from oncelog.node.partitions.maintenance import Maintenance
@@ -55,8 +56,10 @@ class PartitionManager:
         deadlines: Deadlines,
         in_sync_sets: InSyncSets,
         followers: Followers,
+        directory: DirectoryHealth,
     ) -> None:
         self.logs = logs
+        self.directory = directory
         self._metadata = metadata
         self._group_commit = group_commit
         self._delayed_fetches = delayed_fetches
@@ -72,8 +75,6 @@ class PartitionManager:
         )
         self.records_in = 0
         self.record_bytes_in = 0
-        self.measure_disk: Callable[[], tuple[int, int]] = lambda: (-1, -1)
-        """Size of the data's volume and what is free on it; the runtime knows."""
 
     # In step with the image
 
@@ -303,7 +304,11 @@ class PartitionManager:
 
     def disk_bytes(self) -> tuple[int, int]:
         """See ``handlers.support.ports.Partitions``."""
-        return self.measure_disk()
+        return self.directory.measure()
+
+    def is_directory_offline(self) -> bool:
+        """See ``handlers.support.ports.Partitions``."""
+        return self.directory.is_offline
 
 
 def _epoch_refusal(told: int, leader_epoch: int) -> ErrorCode | None:

@@ -14,7 +14,8 @@ Phase          in the request  next
 ``LOOKING_UP`` no              the leader's first and last offset: truncated     → ``FETCHING``
 ``WAITING``    no              after a while, or in another leader epoch         → ``FETCHING``
 
-A copy that is behind waits, too, while the throttle of this side is exceeded (KIP-73).
+A copy that is behind waits, too, while the throttle of this side is exceeded (KIP-73); and every copy does while the
+disk is full.
 """
 
 from __future__ import annotations
@@ -147,6 +148,9 @@ class LeaderFetcher:
     def _go_on(self, copy: _Copy) -> None:
         log, services = copy.log, self._services
         throttle, now_ms = services.metadata.follower_throttle, services.deadlines.now_ms
+        if services.directory.is_offline:
+            self._wait(copy)
+            return
         if copy.leader_end > log.log_end_offset and throttle.holds_back(copy.partition, now_ms):
             copy.phase = Phase.WAITING
             self._requests.want_no_more(copy.key)

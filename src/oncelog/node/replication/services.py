@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from oncelog.node.metadata import Metadata
     from oncelog.node.outbox import Outbox
     from oncelog.node.partitions.delayed_fetches import DelayedFetches
+    from oncelog.node.partitions.directory_health import DirectoryHealth
     from oncelog.node.partitions.group_commit import GroupCommit
 
 
@@ -25,3 +26,4 @@ class ReplicationServices(NamedTuple):
     outbox: Outbox
     keep_log_starts: Callable[[], None]
     """Makes the log starts of all replicas durable. Raises OSError."""
+    directory: DirectoryHealth

@@ -16,6 +16,7 @@ from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PR
 from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
+from oncelog.sim.faults.replica_disks import REPLICA_DISKS
 from oncelog.sim.faults.replicas import REPLICAS
 from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.world import World
@@ -29,6 +30,7 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **PATHS,
     **SESSIONS,
     **REPLICAS,
+    **REPLICA_DISKS,
     **LOST_DISK,
 }
 """Kinds that only worlds of several brokers draw."""
@@ -45,7 +47,7 @@ FAMILIES: Final[Families] = (
 CLUSTER_FAMILIES: Final[Families] = (
     ((*sorted(PROCESS), "rolling-restart", "kill-of-all"), 2, 0.6),
     ((*sorted(POWER), "power-cut-of-all", "power-cut-of-all"), 2, 0.5),
-    (sorted(DISK), 1, 0.3),
+    ((*sorted(DISK), "failing-disk"), 1, 0.3),
     (sorted(CLIENTS), 2, 0.5),
     ((*sorted(TIME), "frozen-past-session", "frozen-past-session"), 1, 0.3),
     (sorted({**BETWEEN_BROKERS, **PATHS}), 2, 0.4),

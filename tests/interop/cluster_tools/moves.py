@@ -1,0 +1,75 @@
+"""The part of the session that moves replicas slowly: plans made by the tool, throttles raised, moves taken back."""
+
+from __future__ import annotations
+
+from tests.interop.cluster_tools.session import Session
+
+TOOL = "kafka-reassign-partitions"
+SLOW = ("--throttle", "1000")
+LARGE_BYTES = 100_000
+
+
+def moves(session: Session) -> None:
+    """kafka-reassign-partitions: generate, a throttle that holds, one that is raised, cancel."""
+    _generated(session)
+    _throttled(session)
+    _placed_in_directories(session)
+
+
+def _generated(session: Session) -> None:
+    session.create("planned", "1,2,3")
+    session.create("planned-3", "1:2:3,2:3:1")
+    for name, topic in (("one", "planned"), ("three", "planned-3"), ("absent", "absent")):
+        path = session.file(f"{name}-topics.json", {"topics": [{"topic": topic}], "version": 1})
+        session.run(TOOL, "--generate", "--topics-to-move-json-file", path, "--broker-list", "2")
+    path = session.file("three-topics.json", {"topics": [{"topic": "planned-3"}], "version": 1})
+    spread = ("--topics-to-move-json-file", path, "--broker-list", "1,2,3")
+    session.run(TOOL, "--generate", *spread, keep="^Current|^Proposed")
+    session.run(TOOL, "--generate", *spread, "--disable-rack-aware", keep="^Current|^Proposed")
+    session.run(TOOL, "--generate", "--topics-to-move-json-file", path, "--broker-list", "1,2,9")
+
+
+def _throttled(session: Session) -> None:
+    session.create("slow", "1:2,2:1")
+    session.produce("slow", {0: 40, 1: 40}, size=LARGE_BYTES)
+    plan = session.plan("slow.json", slow_0=[3, 2], slow_1=[2, 3])
+    there = ("--reassignment-json-file", plan)
+    session.run(TOOL, "--execute", *there, *SLOW)
+    session.run(TOOL, "--execute", *there, *SLOW)
+    session.run(TOOL, "--list")
+    session.run(TOOL, "--verify", *there)
+    session.run("kafka-topics", "--describe", "--topic", "slow")
+    _throttles(session)
+    session.run(TOOL, "--execute", *there, "--additional", "--throttle", "2000")
+    _throttles(session)
+    session.run(TOOL, "--cancel", *there, "--preserve-throttles")
+    _throttles(session)
+    session.run(TOOL, "--cancel", *there)
+    session.run(TOOL, "--list")
+    session.run("kafka-topics", "--describe", "--topic", "slow")
+    session.run(TOOL, "--execute", *there, *SLOW)
+    session.run(TOOL, "--cancel", *there)
+    _throttles(session)
+    session.run(TOOL, "--execute", *there, "--throttle", "1")
+    session.run(TOOL, "--execute", *there, "--additional", "--throttle", "50000000")
+    session.until("moved", lambda status: not status.reassignments)
+    session.run(TOOL, "--verify", *there)
+    _throttles(session)
+    session.run("kafka-log-dirs", "--describe", "--topic-list", "slow")
+    session.run("kafka-log-dirs", "--describe", "--topic-list", "slow", "--broker-list", "1,3")
+    session.run("kafka-log-dirs", "--describe", "--topic-list", "slow", "--broker-list", "1,9")
+
+
+def _placed_in_directories(session: Session) -> None:
+    """Any directory, and one that no broker has."""
+    for name, directory in (("any", "any"), ("other", "/no/such/directory")):
+        plan = {"topic": "planned", "partition": 0, "replicas": [2], "log_dirs": [directory]}
+        path = session.file(f"{name}-directory.json", {"version": 1, "partitions": [plan]})
+        session.run(TOOL, "--execute", "--reassignment-json-file", path, "--timeout", "2000")
+        session.until("moved", lambda status: not status.reassignments)
+        session.run(TOOL, "--verify", "--reassignment-json-file", path)
+
+
+def _throttles(session: Session) -> None:
+    session.run("kafka-configs", "--describe", "--entity-type", "brokers", keep="throttled")
+    session.run("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", "slow")
