@@ -17,6 +17,7 @@ from oncelog.testing import Broker
 from tests.browser import chromium, scene
 from tests.browser.served import Served
 from tests.interop.admin.lab import WITHOUT_VERIFICATION
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,8 +38,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The browser, without a window."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=HANG_S * 1000)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium.executable(), args=list(chromium.FLAGS))
         yield found

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oncelog.console.refusals import Refusals
+from oncelog.console.refusals import Refusals, is_local, own_address
 from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
 
@@ -29,6 +29,10 @@ LOGIN_PATH: Final = "/login"
 STATIC_PREFIX: Final = "/static/"
 LARGEST_FORM: Final = 256 * 1024
 MOST_FIELDS: Final = 2000
+OLD_FORM: Final = (
+    "this form is older than the console, which was started again, or of a session that has ended; nothing was done. "
+    "Load its page again and repeat it"
+)
 CONTENT_SECURITY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -126,7 +130,7 @@ class Gate:
             return (413, f"a form of more than {LARGEST_FORM} bytes or {MOST_FIELDS} fields, or no form"), {}
         token = form.get("token", ("",))[0]
         if session is None or not is_form_token(token, session, self._settings.secret):
-            return (403, "this form is of another session, or too old; go back, load the page again and repeat it"), {}
+            return (403, OLD_FORM), {}
         return None, form
 
     async def _log_in(self, request: Request, now_s: int) -> tuple[Response, Session | None, bool]:
@@ -137,15 +141,18 @@ class Gate:
             return refused, None, False
         if not login.by_form:
             return self._refusals.of(request, 401, "the proxy in front has not said who you are"), None, False
-        wrong = ""
+        is_page = request.method in READING and request.scope["path"] != LOGIN_PATH
+        wrong, wanted = "", own_address(request) if is_page else "/"
         if request.method == "POST" and request.scope["path"] == LOGIN_PATH and from_own_page(request.headers):
             form = await _form(request) or {}
             user = login.user_by_token(form.get("secret", ("",))[0])
+            named = form.get("wanted", ("/",))[0]
+            wanted = named if is_local(named) else "/"
             if user is not None:
-                return RedirectResponse("/", 303), new_session(user, now_s), True
+                return RedirectResponse(wanted, 303), new_session(user, now_s), True
             self._refusals.note(request, "", "a wrong token")
             wrong = "That token is wrong."
-        return self._refusals.login(request, wrong), None, False
+        return self._refusals.login(request, wrong, wanted), None, False
 
     def _secure(self, headers: MutableHeaders, request: Request, session: Session | None) -> None:
         headers["Content-Security-Policy"] = CONTENT_SECURITY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from jinja2 import Environment
 from starlette.requests import Request
@@ -30,15 +31,17 @@ class Refusals:
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason, "status": status}, status)
         template = self._templates.get_template("refused.html")
-        own = {"path": request.url.path, "own_address": own_address(request)}
+        own = {"path": request.url.path, "own_address": own_address(request), "back": form_address(request)}
         page = {"title": title, "reason": reason, "live": False} | own | shown
         return HTMLResponse(template.render(**page), status)
 
-    def login(self, request: Request, wrong: str) -> Response:
-        """The form for a token."""
+    def login(self, request: Request, wrong: str, wanted: str) -> Response:
+        """The form for a token; ``wanted`` is the address that it leads to."""
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": "a token is needed: Authorization: Bearer …", "status": 401}, 401)
-        return HTMLResponse(self._templates.get_template("login.html").render(title="Log in", wrong=wrong), 401)
+        return HTMLResponse(
+            self._templates.get_template("login.html").render(title="Log in", wrong=wrong, wanted=wanted), 401
+        )
 
     def note(self, request: Request, user: str, reason: str) -> None:
         """A line about a change or login that was refused; of a flood of them, so many a minute."""
@@ -52,6 +55,21 @@ class Refusals:
         more = {"more_this_minute": "not written"} if self._noted == MOST_NOTED_A_MINUTE else {}
         path = request.url.path[:200]
         self._audit(entry_of("console", "refused", by=user, address=where, path=path, error=reason, **more))
+
+
+def form_address(request: Request) -> str | None:
+    """The address of the page that sent a form, None if that was none of this console's."""
+    if request.method != "POST":
+        return None
+    sender = urlsplit(request.headers.get("referer", ""))
+    if sender.netloc.lower() != request.headers.get("host", "").lower() or not is_local(sender.path):
+        return None
+    return sender.path + (f"?{sender.query}" if sender.query else "")
+
+
+def is_local(address: str) -> bool:
+    """True for an address of this console: no browser takes it for one of another host."""
+    return address.startswith("/") and address[1:2] not in ("/", "\\") and address.isprintable()
 
 
 def own_address(request: Request) -> str:

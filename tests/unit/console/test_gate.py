@@ -214,3 +214,32 @@ def test_sessions_are_signed_and_end() -> None:
     assert is_form_token(form_token(session, b"key"), session, b"key")
     assert not is_form_token(form_token(Session("änn", 1000, "other"), b"key"), session, b"key")
     assert not is_form_token("é", session, b"key")
+
+
+def test_a_login_leads_to_the_page_that_was_asked_for_and_nowhere_else() -> None:
+    token = "t" * 32
+    with visiting(NOWHERE, login=Token(token.encode())) as visitor:
+        assert 'name="wanted" value="/topics?filter=a"' in visitor.get("/topics?filter=a").text
+        assert 'name="wanted" value="/"' in visitor.get("/login").text
+        for wanted, to in (
+            ("/topics?filter=a", "/topics?filter=a"),
+            ("//evil.example/", "/"),
+            ("/\\evil.example/", "/"),
+            ("https://evil.example/", "/"),
+            ("/a\r\nSet-Cookie: b", "/"),
+            ("", "/"),
+        ):
+            answer = visitor.post("/login", data={"secret": token, "wanted": wanted}, follow_redirects=False)
+            assert (answer.status_code, answer.headers["location"]) == (303, to), wanted
+            visitor.cookies.clear()
+
+
+def test_a_refused_form_names_the_page_it_came_from_and_no_other_sites(tmp_path: Path) -> None:
+    with visiting(NOWHERE, audit_log=tmp_path / "audit") as visitor:
+        for sender, shown in (
+            (f"{ORIGIN}/topics/change?name=a", True),
+            ("http://evil.example/topics", False),
+            (f"{ORIGIN}//evil.example/", False),
+        ):
+            answer = visitor.post("/topics/delete", data={"token": "x"}, headers={"Referer": sender})
+            assert (answer.status_code, "Load the page of the form again" in answer.text) == (403, shown), sender

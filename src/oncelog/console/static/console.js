@@ -48,7 +48,8 @@ for (const name of ["htmx:sendError", "htmx:timeout"]) {
   });
 }
 document.addEventListener("htmx:beforeSwap", (event) => {
-  const wanted = event.detail.elt.getAttribute("hx-select");
+  const asker = event.detail.requestConfig.elt;
+  const wanted = asker.getAttribute("hx-select");
   if (!wanted) {
     return;
   }
@@ -60,7 +61,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   event.detail.shouldSwap = false;
   const reason = answer.querySelector("[role=alert]");
   lost(reason ? reason.textContent.trim() : `The console answered ${event.detail.xhr.status}.`);
-  tryAgain(event.detail.elt);
+  tryAgain(asker);
 });
 
 // Renewing: not while the page is hidden, something is typed or text is selected; the focus and what was scrolled stay.

@@ -1,0 +1,112 @@
+"""The console by keys alone: the way to every page, what has the focus and shows it, and addresses that lead back."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from oncelog.console.pages import PAGES
+from tests.browser import scene
+from tests.browser.watch import Tab
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+FOCUS_IS_SEEN = """() => {
+  const one = document.activeElement, style = getComputedStyle(one);
+  const box = one.getBoundingClientRect();
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.width > 1;
+}"""
+
+
+def test_g_and_a_letter_reach_every_page(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/overview")
+    expect(page.get_by_role("navigation", name="Pages of the console")).to_be_visible()
+    titles = [one.title for one in PAGES if one.path.count("/") == 1]
+    for title in titles:
+        for _ in titles:
+            page.keyboard.press("g")
+            with page.expect_navigation():
+                page.keyboard.press(title[0].lower())
+            if page.locator("header [aria-current=page]").text_content() == title:
+                break
+        else:
+            pytest.fail(f"g {title[0].lower()} does not reach {title}")
+
+
+def test_tab_goes_through_a_page_in_its_order_and_the_focus_is_seen(tab: Tab) -> None:
+    page = tab.page
+    page.goto(f"/groups/one?name={scene.BILLING}")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="to the content")).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("#content")).to_be_focused()
+    seen = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        assert page.evaluate(FOCUS_IS_SEEN)
+        seen.append(page.evaluate("document.activeElement.textContent"))
+    assert seen == ["Explain", "reset offsets", f"{scene.ORDERS}-0", scene.HUNG]
+
+
+def test_a_renewal_leaves_focus_and_selection_alone(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/overview")
+    link = page.get_by_role("link", name=scene.BILLING)
+    link.focus()
+    page.evaluate("document.querySelector('h1').textContent = 'as it was'")
+    page.evaluate("htmx.trigger('#content', 'renew')")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    expect(link).to_be_focused()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+    page.evaluate("htmx.trigger('#content', 'renew')")
+    expect(page.locator("#renewal")).to_have_text("paused while text is selected")
+    page.evaluate("getSelection().removeAllRanges()")
+    with page.expect_response("**/overview"):
+        page.evaluate("htmx.trigger('#content', 'renew')")
+    expect(page.locator("#renewal")).to_have_text("renews itself every 5 s")
+
+
+def test_a_hidden_page_asks_nothing_and_one_that_is_looked_at_again_renews_at_once(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/overview")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/static/" not in request.url else None)
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true})"
+    page.evaluate(hide % "true")
+    page.evaluate("htmx.trigger('#content', 'renew')")
+    assert not asked
+    page.evaluate(hide % "false")
+    with page.expect_response("**/overview"):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_a_command_is_copied(tab: Tab) -> None:
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = tab.page
+    page.goto(f"/transactions/one?topic={scene.ORDERS}&partition=0&start_offset=4")
+    page.get_by_role("button", name="copy").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == f"oncelog txn abort --topic {scene.ORDERS} --partition 0 --start-offset 4"
+
+
+def test_every_state_has_its_address(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/transactions")
+    page.get_by_label("verdict").select_option("live")
+    page.get_by_label("topic").fill(scene.PAYMENTS)
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("row")).to_have_count(2)
+    address = page.url
+    page.get_by_role("link", name=scene.LIVE).click()
+    page.go_back()
+    assert page.url == address
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.go_forward()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Transactional id {scene.LIVE}")
+    page.goto(address)
+    expect(page.get_by_label("verdict")).to_have_value("live")
+    expect(page.get_by_label("topic")).to_have_value(scene.PAYMENTS)
+    expect(page).to_have_title("Transactions · oncelog")
