@@ -191,6 +191,7 @@ def _with_role(world: World, index: int, broker: Broker, before: PartitionImage 
     if broker.leading is not None and before is not None and before.leader_epoch == state.leader_epoch:
         machine = _machine(_put(world, index, broker._replace(image=broker.image - 1)), index)
         machine.change_in_sync(state.replicas, state.isr)
+        machine.withdraw()  # it was carried out, or is refused: there is one partition, and this is its next state
         return broker._replace(leading=_value(machine, broker.leading.end, None))
     if broker.log[: len(world.committed)] != world.committed:
         raise Violation(

@@ -153,14 +153,14 @@ class LeaderReplicas:
     # The in-sync set
 
     def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId], now_ms: int = 0) -> None:
-        """Take over a committed state: it settles what was proposed. What followers have fetched stays known."""
+        """Take over a committed state. What followers have fetched stays known; what was proposed counts until its
+        outcome is told (:meth:`withdraw`): this may be the state it was proposed on."""
         invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
         self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
         known = self._followers
         self._followers = {
             replica: known.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
         }
-        self._proposed = None
 
     @property
     def has_proposed(self) -> bool:
@@ -174,7 +174,7 @@ class LeaderReplicas:
         self._proposed = tuple(in_sync)
 
     def withdraw(self) -> None:
-        """Count what was proposed no more: the tree has refused it, and never carries it out."""
+        """Count what was proposed no more: it is taken over, or the tree has refused it and never carries it out."""
         self._proposed = None
 
     def may_join(self, replica: BrokerId) -> bool:

@@ -104,7 +104,19 @@ def test_a_member_that_is_proposed_to_leave_counts_until_it_has_left() -> None:
     assert two.settle() == 3
     two.change_in_sync((A, B, C), (A,))
     assert two.settle() == 9
+    two.withdraw()
     assert not two.has_proposed
+
+
+def test_a_proposal_outlives_a_state_that_does_not_have_it() -> None:
+    """The topic has changed elsewhere, in another partition or in the replicas that are being added."""
+    one = replicas(A)
+    one.advance(A, Offset(5))
+    fetch(one, B, 5, 5)
+    one.propose((A, B))
+    one.change_in_sync((A, B, C), (A,))
+    assert one.has_proposed
+    assert one.advance(A, Offset(9)) == 5
 
 
 def test_a_follower_joins_at_the_high_watermark_and_past_the_start_of_the_epoch() -> None:

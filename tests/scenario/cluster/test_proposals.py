@@ -1,0 +1,51 @@
+"""In-sync sets on their way to the tree: nothing is shown that a proposed member lacks (KIP-497)."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.scenario.cluster.cluster import Cluster
+from tests.scenario.cluster.replicated import state
+from tests.scenario.node.requests import PRODUCE_VERSION, batch, produce, produced
+
+LAG_MS = 500
+OTHER = TopicPartition(TopicName("t"), 1)
+
+
+def create(cluster: Cluster, *replicas: list[int]) -> None:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=brokers) for index, brokers in enumerate(replicas)
+    ]
+    topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)
+    response = cluster.connect(1).ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    assert [topic.error_code for topic in response.topics] == [0]
+
+
+@pytest.mark.slow
+def test_a_change_of_another_partition_does_not_end_a_proposal() -> None:
+    """The leader does not know whether broker 3 is a member, whatever becomes of the topic's other partitions."""
+    cluster = Cluster(3, {"replica.lag.time.max.ms": str(LAG_MS)})
+    create(cluster, [1, 2, 3], [2, 3, 1])
+    cluster.kill(3)
+    cluster.cut(2, 3)
+    cluster[1].hold_facts = True
+    cluster.start(3)
+    assert len(cluster[1].held) == 1, "broker 3 joins partition 0, which is on its way"
+    cluster.cut(1, 3)
+    cluster.heal(2, 3)
+    assert state(cluster[1], OTHER).isr == (2, 3, 1)
+    assert state(cluster[1]).isr == (1, 2)
+    peer = cluster.connect(1)
+    peer.send(produce("t", batch(cluster[1], b"a"), timeout_ms=60_000), PRODUCE_VERSION)
+    cluster.advance(2 * LAG_MS)
+    assert not peer.responses, "broker 3 may be elected"
+    assert len(cluster[1].held) == 1, "one proposal at a time"
+    cluster[1].hold_facts = False
+    cluster[1].release()
+    cluster.settle()
+    assert state(cluster[2]).isr == (1, 2, 3)
+    cluster.advance(2 * LAG_MS)
+    assert state(cluster[2]).isr == (1, 2)
+    assert produced(peer.responses.popleft()) == (0, 0)
