@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
 from oncelog.records.columns import Selection, column_schema, decode
+from oncelog.records.columns.batches import GROUP_BYTES
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from tests.unit.records.columns.naive import naive_rows
@@ -76,8 +77,10 @@ def random_fetch(chance: random.Random, base: int) -> tuple[bytes, list[tuple[in
     return bytes(fetched), aborted
 
 
-def table_of(fetched: bytes, selection: Selection, aborted: list[tuple[int, int]]) -> pa.Table:
-    pieces = [piece.rows for piece in decode(fetched, selection, aborted)]
+def table_of(
+    fetched: bytes, selection: Selection, aborted: list[tuple[int, int]], piece_bytes: int = GROUP_BYTES
+) -> pa.Table:
+    pieces = [piece.rows for piece in decode(fetched, selection, aborted, piece_bytes=piece_bytes)]
     table = pa.Table.from_batches(pieces, column_schema(include_headers=selection.include_headers))
     table.validate(full=True)
     return table
@@ -96,7 +99,7 @@ def test_decodes_what_the_naive_decoder_does(seed: int) -> None:
     expected = [row for row in expected if start <= row["offset"] < end]
     partial = fetched[: chance.randrange(61)]
     selection = Selection("t", 0, start, end, read_committed=True, include_headers=True)
-    table = table_of(fetched + partial, selection, aborted)
+    table = table_of(fetched + partial, selection, aborted, chance.choice([100, 5000, GROUP_BYTES]))
     for name in ("key", "value", "offset", "timestampType", "headers"):
         assert table[name].to_pylist() == [row[name] for row in expected], name
     assert table["timestamp"].cast(pa.int64()).to_pylist() == [row["timestamp"] for row in expected]

@@ -1,8 +1,12 @@
 """Byte ranges of a buffer → Arrow arrays, one C++ copy a column.
 
-The trick: an array with the offsets start0, end0, start1, end1 … over the whole buffer is a valid binary array whose
-even elements are the wanted ranges and whose odd ones are what lies between them; ``take`` of the even ones copies
-exactly the wanted bytes. It needs rising ranges (records lie in order) that were checked before: ``take`` checks none.
+The trick: in an array with the offsets start0, end0, start1, end1 … over the whole buffer the even elements are the
+wanted ranges and the odd ones what lies between them; ``take`` of the even ones copies exactly the wanted bytes. It
+needs ranges that were checked before: ``take`` checks none.
+
+How much room ``take`` gets first is its guess: the mean length of the array's elements. From all of them that would be
+half of what is needed, and half of a column would be copied twice. So one element goes before, as long as the mean of
+the wanted ones, and the array is said to have that one only; ``take`` without its check of bounds reads the others too.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow.compute import TakeOptions, call_function
 
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.fields import Fields, Range, read_range
@@ -25,6 +30,7 @@ HEADERS: Final = pa.list_(pa.field("element", _HEADER_FIELDS))
 """A record's headers as Spark's Kafka connector types them; null for a record without headers."""
 
 _MIN_HEADER_BYTES: Final = 2
+_UNCHECKED: Final = TakeOptions(boundscheck=False)
 _FEW_RECORDS: Final = 8
 """Records with more headers to read below which a numpy step costs more than Python steps."""
 
@@ -35,12 +41,14 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
     is_null = ranges.length < 0
     if is_null.all():
         return pa.nulls(count, pa.binary())
-    offsets = np.empty(2 * count + 1, np.int32)
-    offsets[0:-1:2] = ranges.start
-    np.add(ranges.start, np.maximum(ranges.length, 0), out=offsets[1::2], casting="unsafe")
+    lengths = np.maximum(ranges.length, 0)
+    offsets = np.empty(2 * count + 3, np.int32)
+    offsets[0], offsets[1] = 0, -(-int(lengths.sum()) // count)
+    offsets[2:-1:2] = ranges.start
+    np.add(ranges.start, lengths, out=offsets[3::2], casting="unsafe")
     offsets[-1] = offsets[-2]
-    buffers = [None, _buffer(offsets), _buffer(view.bytes)]
-    gathered = pa.Array.from_buffers(pa.binary(), 2 * count, buffers).take(_even_numbers(count))
+    only_the_mean = pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(offsets), _buffer(view.bytes)])
+    gathered: Array = call_function("array_take", [only_the_mean, _even_numbers(count)], _UNCHECKED)
     if not is_null.any():
         return gathered
     _, value_offsets, data = gathered.buffers()
@@ -50,7 +58,7 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
 
 @lru_cache(maxsize=8)
 def _even_numbers(count: int) -> Array:
-    return number_column(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32())
+    return number_column(np.arange(2, 2 * count + 2, 2, dtype=np.int32), pa.int32())
 
 
 def _buffer(array: npt.NDArray[Any]) -> pa.Buffer:

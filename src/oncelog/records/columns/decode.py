@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +24,7 @@ from oncelog.records.columns.arrow_arrays import (
     headers_column,
     number_column,
 )
-from oncelog.records.columns.batches import Group, read_groups
+from oncelog.records.columns.batches import GROUP_BYTES, Group, read_groups
 from oncelog.records.columns.fields import Fields, read_fields
 from oncelog.records.columns.record_starts import find_starts
 from oncelog.records.columns.varint import ByteView
@@ -66,28 +68,51 @@ class Decoded:
 
 
 def decode(
-    records: bytes | bytearray | memoryview, selection: Selection, aborted: Iterable[tuple[int, int]] = ()
+    records: bytes | bytearray | memoryview,
+    selection: Selection,
+    aborted: Iterable[tuple[int, int]] = (),
+    *,
+    piece_bytes: int = GROUP_BYTES,
 ) -> Iterator[Decoded]:
-    """Decode the ``records`` of one partition of one fetch response, in pieces of about 4 MB.
+    """Decode the ``records`` of one partition of one fetch response, in pieces of about ``piece_bytes``.
 
     ``aborted`` is that response's list of (producer id, first offset). Yields at least one item when the buffer has a
     whole batch; ``next_offset`` rises from item to item, and reaches ``end_offset`` when nothing wanted is left.
     Raises CorruptBatch when the bytes contradict themselves; the items before are good then.
     """
-    for group in read_groups(memoryview(records), selection, aborted):
-        yield Decoded(_decode_group(group, selection), group.next_offset)
+    groups = read_groups(memoryview(records), selection, aborted)
+    # A loop's variable would hold a group and its rows while the next one is made: megabytes for nothing.
+    return chain.from_iterable(map(partial(_decode_group, selection, piece_bytes), groups))
 
 
-def _decode_group(group: Group, selection: Selection) -> pa.RecordBatch:
+def _decode_group(selection: Selection, piece_bytes: int, group: Group) -> Iterator[Decoded]:
+    """The rows of a group; columns are copied piece by piece, as they are asked for."""
     schema = column_schema(include_headers=selection.include_headers)
+    view, next_offset = group.view, group.next_offset
+    fields = _wanted_fields(group, selection)
+    del group
+    if fields is None:
+        yield Decoded(_no_rows(schema), next_offset)
+        return
+    count = len(fields.offset)
+    step = -(-count // max(1, round(len(view.bytes) / piece_bytes)))
+    for first in range(0, count - step, step):
+        some = fields.select(slice(first, first + step))
+        yield Decoded(_to_arrow(view, some, selection, schema), Offset(int(some.offset[-1]) + 1))
+    last = fields.select(slice((count - 1) // step * step, count))
+    yield Decoded(_to_arrow(view, last, selection, schema), next_offset)
+
+
+def _wanted_fields(group: Group, selection: Selection) -> Fields | None:
+    """The fields of the records that are wanted; None if there are none."""
     if not len(group.spans.count):
-        return _no_rows(schema)
+        return None
     starts = find_starts(group.view, group.spans)
     fields = read_fields(group.view, starts, group.spans, group.batch_headers)
     wanted = (fields.offset >= selection.start_offset) & (fields.offset < selection.end_offset)
     if not wanted.all():
         fields = fields.select(wanted)
-    return _to_arrow(group.view, fields, selection, schema)
+    return fields if len(fields.offset) else None
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
@@ -96,8 +121,6 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 def _to_arrow(view: ByteView, fields: Fields, selection: Selection, schema: pa.Schema) -> pa.RecordBatch:
     count = len(fields.offset)
-    if not count:
-        return _no_rows(schema)
     columns = [
         binary_column(view, fields.key),
         binary_column(view, fields.value),

@@ -48,8 +48,8 @@ class Range:
         """Room for ``count`` ranges."""
         return cls(np.empty(count, np.int64), np.empty(count, np.int32))
 
-    def select(self, wanted: npt.NDArray[np.bool_]) -> Range:
-        """The ranges where ``wanted`` is true."""
+    def select(self, wanted: npt.NDArray[np.bool_] | slice) -> Range:
+        """The ranges where ``wanted`` is true, or those of a slice."""
         return Range(self.start[wanted], self.length[wanted])
 
 
@@ -65,8 +65,8 @@ class Fields:
     headers: Positions
     end: Positions
 
-    def select(self, wanted: npt.NDArray[np.bool_]) -> Fields:
-        """The records where ``wanted`` is true."""
+    def select(self, wanted: npt.NDArray[np.bool_] | slice) -> Fields:
+        """The records where ``wanted`` is true, or those of a slice."""
         return Fields(
             self.offset[wanted],
             self.timestamp[wanted],

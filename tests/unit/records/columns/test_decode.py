@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
-from oncelog.records.columns import Selection, batches, column_schema, decode
+from oncelog.records.columns import Decoded, Selection, batches, column_schema, decode
 from oncelog.records.compression import Codec
 from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import Record
@@ -144,6 +144,30 @@ def test_a_fetch_larger_than_a_group_comes_in_pieces_in_order(monkeypatch: pytes
     assert len(pieces) > 5
     assert [piece.next_offset for piece in pieces] == sorted({piece.next_offset for piece in pieces})
     assert pa.Table.from_batches([piece.rows for piece in pieces])["offset"].to_pylist() == list(range(100))
+
+
+def test_a_group_larger_than_a_piece_comes_in_pieces_in_order() -> None:
+    values: list[bytes | None] = [None if number % 7 == 0 else b"x" * (number * 37 % 200) for number in range(300)]
+    fetched = bytes(batch(5, values[:290]) + batch(295, values[290:], codec=Codec.GZIP))
+    pieces = list(decode(fetched, Selection("topic", 0, include_headers=True), piece_bytes=1000))
+    assert len(pieces) > 20
+    assert [piece.next_offset for piece in pieces] == [piece.rows["offset"][-1].as_py() + 1 for piece in pieces]
+    assert pa.Table.from_batches([piece.rows for piece in pieces])["value"].to_pylist() == values
+
+
+def test_what_was_handed_on_is_not_held_while_the_next_piece_is_made() -> None:
+    piece_bytes = 64 * 1024
+    fetched = b"".join(batch(base, [b"x" * 1000] * 50) for base in range(0, 1000, 50))
+    before = pa.total_allocated_bytes()
+    allocated = list(map(allocated_with, decode(fetched, Selection("topic", 0), piece_bytes=piece_bytes)))
+    assert len(allocated) > 10
+    assert max(allocated) - before < 2 * piece_bytes
+
+
+def allocated_with(piece: Decoded) -> int:
+    """Bytes in Arrow's pool while a piece is there, without a variable of a loop that would keep it."""
+    assert piece.rows.num_rows
+    return pa.total_allocated_bytes()
 
 
 def test_many_batches_of_unlike_lengths_are_stepped_together_and_alone() -> None:

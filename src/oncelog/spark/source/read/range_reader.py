@@ -3,15 +3,19 @@
 Rules: every record of the range that is in the log comes once, in offset order; a range ends at its end offset, not
 at a number of records, because markers and compaction leave gaps. Only records of the topic that was planned, by its
 id. A log that ends before the range is given the patience that the driver gives it, and records of an open transaction
-are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are two
-groups of batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its pools of memory, large
-enough to be cheap.
+are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are three
+batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its pools of memory, large enough to
+be cheap. Memory is bounded by one answer of a broker (4 MB unless ``max.partition.fetch.bytes`` says otherwise), what
+is decompressed of it at once (5 MB, or one batch), and five batches: what was handed on is held by nobody here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -40,21 +44,22 @@ _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timest
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
 BATCH_BYTES: Final = 2 * MIB
 """Approximate size of the record batches that Spark gets."""
-_GROUPS_AHEAD: Final = 2
+_BATCHES_AHEAD: Final = 3
+_NO_RECORDS: Final = memoryview(b"")
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
     try:
-        for group in read_ahead(_groups(options, wanted), _GROUPS_AHEAD):
-            yield from _pieces(group)
+        with closing(read_ahead(_batches(options, wanted), _BATCHES_AHEAD)) as batches:
+            yield from batches
     finally:
         release_free_memory()
 
 
-def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range as they are decoded, in pieces of about 4 MB."""
+def _batches(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of a range as they are decoded."""
     with open_client(options) as client:
         watch = TopicWatch(client)
         other = watch.begin(wanted.topic, TopicId(uuid_bytes(wanted.topic_id)) if wanted.topic_id else None)
@@ -69,6 +74,7 @@ def _groups(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBa
                     break
                 yield from _decode(options, wanted, fetched)
                 position = fetched.next_offset
+                del fetched  # its memory receives the next one
             else:
                 return
 
@@ -87,8 +93,9 @@ def _fetch(
             for other in watch.replaced():
                 _lost(options, wanted, position, 0, other.description)
                 return
-            for fetched in polled:
-                yield fetched
+            while polled:
+                yield polled[0]
+                fetched = polled.pop(0)._replace(records=_NO_RECORDS)  # whose memory receives the next one
                 if fetched.next_offset > position:
                     position, last_progress = fetched.next_offset, now_ms()
             waited_ms = now_ms() - last_progress
@@ -150,20 +157,17 @@ def _decode(options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> It
         read_committed=options.read_committed,
         include_headers=options.include_headers,
     )
-    try:
-        for decoded in decode(fetched.records, selection, fetched.aborted):
-            if decoded.rows.num_rows:
-                rows = _with_microseconds(decoded.rows)
-                yield _with_text(rows) if options.value_as_text else rows
+    pieces = decode(fetched.records, selection, fetched.aborted, piece_bytes=BATCH_BYTES)
+    try:  # no loop: its variable would hold one batch while the next is made
+        yield from map(partial(_with_types, options), filter(attrgetter("num_rows"), map(attrgetter("rows"), pieces)))
     except CorruptBatch as error:
         raise SparkSourceError(f"{wanted.topic_partition}, from offset {fetched.position}: {error}") from error
 
 
-def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of about ``BATCH_BYTES``; nothing is copied."""
-    count = -(-rows.nbytes // BATCH_BYTES)
-    step = -(-rows.num_rows // count)
-    return (rows.slice(first, step) for first in range(0, rows.num_rows, step))
+def _with_types(options: SourceOptions, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the types that Spark was told."""
+    rows = _with_microseconds(rows)
+    return _with_text(rows) if options.value_as_text else rows
 
 
 def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
