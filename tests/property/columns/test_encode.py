@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch
-from oncelog.records.columns.encode import Rows, encode, seal_batch
+from oncelog.records.columns.encode import Rows, encode, sealed_header
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
 
@@ -40,7 +40,7 @@ def test_bytes_are_those_of_the_builder(
     headers = [record.headers for record in records] if with_headers else None
     left = list(records)
     for body in encode(Rows(keys if keyed else None, values, times, headers), batch_bytes=batch_bytes):
-        batch = seal_batch(body, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
+        batch = sealed_header(body, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True) + body.data
         part, left = left[: body.records], left[body.records :]
         assert batch == build_batch(part, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True)
     assert not left
@@ -52,7 +52,7 @@ def test_compressed_batches_read_back() -> None:
     for codec in Codec:
         found = []
         for body in encode(rows, batch_bytes=20_000, codec=codec):
-            batch = seal_batch(body)
+            batch = sealed_header(body) + body.data
             header = read_header(batch)
             assert crc_matches(batch, 0, header)
             assert header.codec is codec

@@ -213,7 +213,7 @@ class Producer:
 
     def _send(self, broker: int, batches: list[PendingBatch]) -> None:
         settings, config = self.machine.settings, self._client.config
-        contents = {batch.partition: batch.encoded or b"" for batch in batches}
+        contents = {batch.partition: batch.contents for batch in batches}
         message = produce_request(self._client.view, contents, settings.acks, config.request_timeout_ms)
         message.transactional_id = self._transactional_id
         try:

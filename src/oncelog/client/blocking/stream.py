@@ -10,7 +10,8 @@ import contextlib
 import socket
 import ssl
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from oncelog.base.units import KIB, MIB
@@ -78,9 +79,10 @@ class TcpStream:
             if len(chunks) == 1 or len(chunks) > _MAX_VECTORS:
                 self._socket.sendall(chunks[0] if len(chunks) == 1 else b"".join(chunks))
                 return
-            sent, total = self._socket.sendmsg(chunks), sum(map(len, chunks))
-            if sent < total:
-                self._socket.sendall(b"".join(chunks)[sent:])
+            until = time.monotonic() + timeout_ms / 1000
+            for left in _after(self._socket.sendmsg(chunks), chunks):
+                self._socket.settimeout(max(until - time.monotonic(), 0.001))
+                self._socket.sendall(left)
         except TimeoutError:
             raise RequestTimedOut(f"{self._address} takes no more bytes after {timeout_ms} ms") from None
         except OSError as error:
@@ -186,6 +188,14 @@ def _shake_hands(connected: socket.socket, address: Address, tls: TlsSettings, t
         raise NoBrokerReachable(f"{address} does not finish the TLS handshake within {timeout_ms} ms") from None
     except (OSError, ValueError) as error:
         raise NoBrokerReachable(f"no TLS with {address}: {_reason(error)}; is it a TLS port?") from None
+
+
+def _after(sent: int, chunks: Sequence[Buffer]) -> Iterator[Buffer]:
+    """The chunks without their first ``sent`` bytes; nothing is copied."""
+    for chunk in chunks:
+        if sent < len(chunk):
+            yield memoryview(chunk)[sent:]
+        sent = max(0, sent - len(chunk))
 
 
 def _reason(error: Exception) -> str:

@@ -32,6 +32,7 @@ from oncelog.records.batch import next_sequence, read_header, set_producer
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
+from oncelog.wire.chunks import Buffer, Records
 
 MAX_IN_FLIGHT: Final = 5
 _RECORD_OVERHEAD_BYTES: Final = 21
@@ -74,11 +75,19 @@ class PendingBatch:
     attempts: int = 0
     not_before_ms: int = 0
     encoded: bytearray | None = None
+    body: Buffer | None = None
+    """The records of a batch whose ``encoded`` is its header alone."""
     ambiguous: bool = False
     """True if an attempt ended without a clear answer: the batch may be in the log."""
     framed: bytearray | None = None
     """A batch that came ready made instead of records: it only gets the producer's id, epoch and sequence."""
     count: int = 0
+
+    @property
+    def contents(self) -> Records:
+        """The bytes to send, once the batch was drained."""
+        header = self.encoded or b""
+        return header if self.body is None else [header, self.body]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +204,7 @@ class ProducerMachine:
         return min((due for due in waiting if due), default=0)
 
     def drain(self, partition: TopicPartition) -> PendingBatch:
-        """Take the next batch of a ready partition; its bytes are in ``encoded``."""
+        """Take the next batch of a ready partition; its bytes are its ``contents``."""
         state = self._partitions[partition]
         batch = state.queue.popleft()
         state.in_flight.append(batch)

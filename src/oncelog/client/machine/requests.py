@@ -7,7 +7,7 @@ from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.machine.metadata import ClusterView
-from oncelog.wire.chunks import Buffer
+from oncelog.wire.chunks import Records
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -15,7 +15,7 @@ LAST_PRODUCE_VERSION_BY_NAME: Final = 12
 
 
 def produce_request(
-    view: ClusterView, batches: Mapping[TopicPartition, Buffer], acks: int, timeout_ms: int
+    view: ClusterView, batches: Mapping[TopicPartition, Records], acks: int, timeout_ms: int
 ) -> ProduceRequest:
     """A Produce request with one batch a partition."""
     by_topic: dict[TopicName, list[PartitionProduceData]] = {}

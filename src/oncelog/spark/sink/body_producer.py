@@ -23,7 +23,7 @@ from oncelog.client.machine.producer import (
     _Partition,
 )
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.records.columns.encode import Body, seal_batch
+from oncelog.records.columns.encode import Body, sealed_header
 from oncelog.records.record import Record
 from oncelog.spark.sink.two_phase.register import Written
 
@@ -48,14 +48,22 @@ class BodyMachine(ProducerMachine):
         """Queue one batch."""
         self._batches += 1
         size = len(body.data)
-        batch = PendingBatch(partition, self._batches, now, records=_Encoded(body), size_bytes=size, count=body.records)
+        batch = PendingBatch(
+            partition,
+            self._batches,
+            now,
+            records=_Encoded(body),
+            size_bytes=size,
+            body=body.data,
+            count=body.records,
+        )
         self._partitions.setdefault(partition, _Partition()).queue.append(batch)
         self.buffered_bytes += size
 
     def _encode(self, batch: PendingBatch, producer_id: int, producer_epoch: int) -> bytearray:
         if not isinstance(batch.records, _Encoded):
             return super()._encode(batch, producer_id, producer_epoch)
-        return seal_batch(
+        return sealed_header(
             batch.records.body,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

@@ -141,7 +141,7 @@ def _take(rows: Rows, which: Longs) -> Rows:
 def _bytes(column: Any) -> Any:
     if column is None:
         return None
-    one = column.combine_chunks()
+    one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies one chunk, too
     if isinstance(one, pa.ChunkedArray):
         one = one.chunk(0)
     return one.cast(pa.binary())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import select
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -77,3 +78,15 @@ def test_the_next_large_response_has_room_while_nobody_reads(ends: Ends) -> None
         assert same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 600 * KIB
         stream.fileno()
         assert same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+
+
+def test_chunks_that_the_kernel_takes_in_part_arrive_whole_and_in_order(ends: Ends) -> None:
+    stream, far = ends
+    chunks = [b"head", bytes(range(256)) * 40_000, memoryview(b"x" * (6 * MIB)), bytearray(b"tail"), b""]
+    sender = threading.Thread(target=stream.send, args=(chunks, LONG_MS))
+    sender.start()
+    got = bytearray()
+    while not got.endswith(b"tail"):
+        got += far.recv(MIB)
+    sender.join()
+    assert got == b"".join(chunks)
