@@ -46,6 +46,7 @@ STATES = (
     f"/messages/one?topic={scene.ORDERS}&partition=1&offset=7",
     f"/messages/search?topic={scene.ORDERS}&q=c-16",
     f"/messages/tail?topic={scene.ORDERS}",
+    f"/messages/produce?topic={scene.ORDERS}",
     "/producers",
     f"/producers?topic={scene.ORDERS}",
     "/mirrors",

@@ -4,5 +4,6 @@ A page is a function from a client and a query to rows (``pages``), which ``appl
 same path with ``.json``, as JSON. Everything shown comes from ``admin`` and ``client``; a page only shapes it.
 
 The rule: a request that could change anything passes ``gate``, the one place that gives a ``Permit``; only
-``changes`` (with ``topic_changes``) calls what changes a cluster, never without one, between two lines of the audit.
+``changes`` (with ``topic_changes`` and ``message_changes``) calls what changes a cluster, never without one, between
+two lines of the audit.
 """

@@ -1,4 +1,4 @@
-"""Everything that changes a cluster from the console; with ``topic_changes``; nothing else here may import what does.
+"""Everything that changes a cluster, with ``topic_changes`` and ``message_changes``; nothing else may import what does.
 
 The rule: each function takes the :class:`Permit` that the gate gave to the request. The line that something is about
 to be done is on disk before it is done, with who and from where; a second one says what came of it. What was typed to

@@ -12,6 +12,7 @@ from oncelog.console.pages.message_search import SEARCH, TAIL
 from oncelog.console.pages.messages import MESSAGE, MESSAGES
 from oncelog.console.pages.mirrors import MIRRORS
 from oncelog.console.pages.overview import OVERVIEW
+from oncelog.console.pages.produce import PRODUCE, SEND, SHOW
 from oncelog.console.pages.producers import PRODUCERS
 from oncelog.console.pages.topic_changes import CHANGE, TOPIC_ACTIONS
 from oncelog.console.pages.topics import TOPIC, TOPICS
@@ -36,6 +37,7 @@ PAGES: Final[tuple[Page, ...]] = (
     MESSAGE,
     SEARCH,
     TAIL,
+    PRODUCE,
 )
 """Those with a path of one part are in the navigation."""
-ACTIONS: Final[tuple[Action, ...]] = (ABORT, BULK_ABORT, TERMINATE, APPLY, *TOPIC_ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (ABORT, BULK_ABORT, TERMINATE, APPLY, SHOW, SEND, *TOPIC_ACTIONS)
