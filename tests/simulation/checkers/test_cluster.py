@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller import layout
-from oncelog.core.controller.model import Assignment, BrokerImage, PartitionImage
+from oncelog.core.controller.model import Assignment, BrokerImage, BrokerRecord, PartitionImage
 from oncelog.ports import Create, Delete, Operation, Set
 from oncelog.sim.checkers.cluster.in_sync import MISSING, InSyncReplicas
 from oncelog.sim.checkers.cluster.producers import producers_agree
@@ -174,11 +174,17 @@ def test_a_lost_disk_does_not_count_until_the_set_was_without_it() -> None:
     members.check_all()
     assert list(members.members(PARTITION)) == [ONE]
     journal.change(BEGIN._replace(isr=(ONE,)))
-    members.check_all()
-    assert found == []
     journal.change(BEGIN)
     members.check_all()
-    assert found == [MISSING]
+    assert found == [], "by a fetch from before the loss"
+    record = layout.broker_record_value(BrokerRecord("another", epoch=9))
+    journal.commit(Create(layout.broker_record_path(TWO), record))
+    members.check_all()
+    assert found == []
+    journal.change(BEGIN._replace(isr=(ONE,)))
+    journal.change(BEGIN)
+    members.check_all()
+    assert found == [MISSING], "by a fetch of the registration before"
 
 
 def test_who_left_a_set_that_became_too_small_counts_as_long_as_it_may_be_elected() -> None:

@@ -3,7 +3,8 @@
 These are the members of the in-sync set, by the tree at the moment, and those that left it when it became too small, as
 the high watermark stands still then (``elr``, KIP-966). With ``log.sync.policy=commit`` a record counts from its sync
 on, so that a power cut of all machines at once takes nothing that was acknowledged or read; with ``none`` disks are not
-looked at. A replica whose disk was lost, or what it had not synced, does not count until it has been no member.
+looked at. A replica whose disk was lost, or what it had not synced, does not count until it is registered anew and has
+been no member: what it has asked for before may arrive after its end, and make it one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicId, TopicPartition
 from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.checkers.cluster.durable_ends import DurableEnds
 from oncelog.sim.checkers.cluster.tree_journal import Report, TreeJournal
 from oncelog.sim.files import MemoryFiles
@@ -32,7 +34,9 @@ class InSyncReplicas:
         self._report = report
         self._told: dict[tuple[TopicPartition, TopicId], int] = {}
         self._emptied: dict[BrokerId, set[TopicPartition]] = {}
-        """Partitions of which a broker still counts as a member, though it has lost what it had."""
+        """Partitions of which a broker may count as a member, though it has lost what it had."""
+        self._ended: dict[BrokerId, int] = {}
+        """The epoch of the registration in which that happened."""
         journal.on_change.append(self._changed)
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
@@ -56,9 +60,8 @@ class InSyncReplicas:
             self._lost(broker)
 
     def _lost(self, broker: BrokerId) -> None:
-        self._emptied[broker] = {
-            name for name, state in self._journal.partitions() if broker in (*state.isr, *state.elr)
-        }
+        self._emptied[broker] = {name for name, state in self._journal.partitions() if broker in state.replicas}
+        self._ended[broker] = _epoch(self._journal.image, broker)
 
     def members(self, partition: TopicPartition) -> Sequence[BrokerId]:
         """The replicas of a partition that may be elected, and so have to have everything."""
@@ -86,7 +89,15 @@ class InSyncReplicas:
 
     def _changed(self, before: ClusterImage, after: ClusterImage) -> None:
         for broker, partitions in self._emptied.items():
+            if partitions and _epoch(after, broker) == self._ended[broker]:
+                continue
             for partition in list(partitions):
                 state = after.partition(partition)
                 if state is None or broker not in (*state.isr, *state.elr):
                     partitions.discard(partition)
+
+
+def _epoch(image: ClusterImage, broker: BrokerId) -> int:
+    """The epoch of a broker's last registration."""
+    record = image.broker_records.get(broker)
+    return UNKNOWN_BROKER_EPOCH if record is None else record.epoch
