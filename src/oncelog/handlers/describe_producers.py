@@ -1,8 +1,10 @@
-"""DescribeProducers, version 0 (KIP-664): the producers a partition's leader remembers, and what they have open there.
+"""DescribeProducers, version 0 (KIP-664): the producers a partition's replica remembers, and what they have open there.
 
-With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Beyond Apache Kafka, in
-tags that its clients pass over, an open one has its transactional id, where it is known and the requester may describe
-it, and what this broker has found out about it when it grew old (``base.transaction_verdicts``).
+With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Followers answer by what
+they have copied, as in Apache Kafka: ``kafka-transactions find-hanging --broker-id`` asks a broker for all its replicas.
+
+Beyond Apache Kafka, in tags that its clients pass over, an open one has its transactional id, where it is known and the
+requester may describe it, and what this broker has found out about it when it grew old (``base.transaction_verdicts``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from oncelog.base.ids import NO_OFFSET, TopicName, TopicPartition
 from oncelog.core.controller.names import name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.support.metadata_changes import may_topic
 from oncelog.handlers.support.transaction_requests import may
 from oncelog.handlers.support.waits import NextSlice, Steps
@@ -30,7 +33,7 @@ from oncelog.wire.messages.describe_producers import (
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker has no replica of the partition",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
 }
 
@@ -71,12 +74,14 @@ def _topic_refusal(name: str, context: Context) -> tuple[ErrorCode, str | None]:
 
 
 def _producers(partition: TopicPartition, context: Context) -> PartitionResponse:
-    leader = context.partitions.leader_log(partition)
+    replica: LeaderLog | FollowerLog | ErrorCode = context.partitions.leader_log(partition)
+    if replica is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        replica = context.partitions.follower_log(partition)
     answer = PartitionResponse(partition_index=partition.partition)
-    if isinstance(leader, ErrorCode):
-        answer.error_code = leader
+    if isinstance(replica, ErrorCode):
+        answer.error_code = replica
         return answer
-    for entry in leader.log.producers.entries.values():
+    for entry in replica.log.producers.entries.values():
         first_offset = entry.transaction_first_offset
         state = ProducerState(
             producer_id=entry.producer_id,
@@ -86,7 +91,7 @@ def _producers(partition: TopicPartition, context: Context) -> PartitionResponse
             coordinator_epoch=entry.coordinator_epoch,
             current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
         )
-        opened = None if first_offset is None else leader.log.transactions.get(partition, entry.producer_id)
+        opened = None if first_offset is None else replica.log.transactions.get(partition, entry.producer_id)
         if opened is not None:
             state.verdict = opened.verdict
             name = opened.transactional_id

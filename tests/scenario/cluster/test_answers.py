@@ -8,6 +8,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -18,6 +20,7 @@ from tests.scenario.cluster.client import ClusterClient
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.cluster.replicated import create_replicated, replica, write
 from tests.scenario.node.driver import Peer
+from tests.scenario.node.requests import PRODUCE_VERSION, produce, produced
 from tests.scenario.transactions.node_client import GROUP, Client
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -114,12 +117,18 @@ class TestReplicas:
             partition.is_future_key,
         )
 
-    @pytest.mark.parametrize("broker_id", [2, 3])
-    def test_only_leaders_describe_producers(self, broker_id: int) -> None:
+    def test_leaders_and_followers_describe_producers(self) -> None:
+        """As in Apache Kafka: kafka-transactions find-hanging --broker-id asks for all replicas of a broker."""
         cluster = Cluster(3)
         create_replicated(cluster.connect(1), [1, 2])
+        header = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        records = build_batch([Record(0, cluster.now_ms, None, b"a", ())], **header)
+        assert produced(cluster.connect(1).ask(produce("t", records), PRODUCE_VERSION)) == (0, 0)
         cluster.advance(100)
         request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
-        partitions = cluster.connect(broker_id).ask(request, 0).topics[0].partitions
-        codes = [partition.error_code for partition in partitions]
-        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        found = {broker: cluster.connect(broker).ask(request, 0).topics[0].partitions for broker in (1, 2, 3)}
+        codes = {broker: [partition.error_code for partition in answers] for broker, answers in found.items()}
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes == {1: [0, unknown], 2: [0, unknown], 3: [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown]}
+        assert [one.producer_id for one in found[2][0].active_producers] == [7]
+        assert found[1][0].active_producers == found[2][0].active_producers
