@@ -73,6 +73,9 @@ OnSpark = Annotated[
     bool | None,
     typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
 ]
+TellProgress = Annotated[
+    bool, typer.Option("--progress", help="Tell on stderr how far it is: a JSON object a line, for programs.")
+]
 
 
 def audit(
@@ -90,6 +93,7 @@ def audit(
     master: Master = None,
     spark_config: SparkConfig = None,
     spark: OnSpark = None,
+    progress: TellProgress = False,
 ) -> None:
     """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
 
@@ -126,7 +130,10 @@ def audit(
     except NothingToAudit as error:
         complain(str(error))
         raise typer.Exit(EXIT_FAILED) from None
-    with _engine(master, settings, planned.size_bytes, spark=spark) as engine:
+    on_spark = (
+        spark if spark is not None else master is not None or bool(settings) or planned.size_bytes >= _WORTH_SPARK
+    )
+    with _on_spark(master, settings, planned.size_bytes, progress) if on_spark else _here(progress) as engine:
         result = run(planned, engine, check_crc=crc, limits=limits, to=to)
     if html is not None:
         from oncelog.spark.audit.html.page import page
@@ -162,25 +169,35 @@ def _settings(words: list[str] | None) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _engine(master: str | None, settings: dict[str, str], size_bytes: int, *, spark: bool | None) -> Iterator[Engine]:
-    asked = master is not None or bool(settings) or size_bytes >= _WORTH_SPARK
-    if not (asked if spark is None else spark):
-        from oncelog.spark.audit.engines.local_engine import LocalEngine
+def _here(progress: bool) -> Iterator[Engine]:
+    from oncelog.spark.audit.engines.local_engine import LocalEngine
 
-        yield LocalEngine()
-        return
+    yield LocalEngine(_tell) if progress else LocalEngine()
+
+
+@contextlib.contextmanager
+def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, progress: bool) -> Iterator[Engine]:
     from oncelog.spark.audit.engines.spark_engine import SparkEngine
+    from oncelog.spark.audit.engines.spark_progress import watched
     from oncelog.spark.local_session import local_session
 
-    if sys.stderr.isatty():
+    if progress:
+        _tell("starting Spark", 0, 0)
+    elif sys.stderr.isatty():
         print("starting Spark", file=sys.stderr, flush=True)
     with local_session(master=master or "local[*]", config=settings, log=Path("/dev/null")) as session:
         session.sparkContext.setLogLevel("ERROR")
         engine = SparkEngine(session, size_bytes)
         try:
-            yield engine
+            with watched(session.sparkContext, _tell) if progress else contextlib.nullcontext():
+                yield engine
         finally:
             engine.close()
+
+
+def _tell(step: str, done: int, total: int) -> None:
+    """A line of --progress."""
+    print(json.dumps({"step": step, "done": done, "total": total}), file=sys.stderr, flush=True)
 
 
 def _print(result: AuditResult, html: Path | None, to: Path | None) -> None:

@@ -27,42 +27,84 @@ Examples:
 
   oncelog console --schema orders=order.avsc --schema key:orders@7=key.avsc --schema payments=all.desc:shop.Payment
 
+  oncelog console --audit-report reports/ --audit-data /var/lib/kafka/data
+
+  oncelog console --metrics-url http://kafka-1:9100/metrics --metrics-url http://kafka-2:9100/metrics
+
   oncelog console --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --auth basic users.txt --name logs.example
 """
 
 
+Listen = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Address to listen on; beyond loopback it needs TLS and a login.")
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST", help="A host name that browsers use for it; may be repeated."),
+]
+AllowChanges = Annotated[bool, typer.Option("--allow-changes", help="Let pages change the cluster; needs --audit-log.")]
+AuditLog = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", envvar="ONCELOG_AUDIT_LOG", help="Append every change, and every refused one."),
+]
+Auth = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="KIND ARGUMENT",
+        help="Who may come: basic FILE (lines of NAME:PASSWORD), token FILE, or header NAME, set by a proxy.",
+    ),
+]
+TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate chain, PEM.")]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")]
+Schemas = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[key:]TOPIC[@ID]=FILE[:MESSAGE]",
+        help="Decode values (or keys) of a topic, or of *, by an Avro schema (.avsc) or a Protobuf descriptor set "
+        "(.desc); ID is a schema registry's. May be repeated.",
+    ),
+]
+AuditReports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="PATH",
+        exists=True,
+        readable=True,
+        help="A report of oncelog audit --json to show, or a directory of them; may be repeated.",
+    ),
+]
+AuditData = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="A log directory that may be audited from the console; may be repeated.",
+    ),
+]
+MetricsUrls = Annotated[
+    list[str] | None,
+    typer.Option(metavar="URL", help="Metrics port of one of oncelog's brokers (serve --http); may be repeated."),
+]
+SampleEvery = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, max=600, help="Pause between looks for the page of metrics; 0: none."),
+]
+
+
 def console(
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; beyond loopback it needs TLS and a login.")
-    ] = "127.0.0.1:8080",
-    name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="A host name that browsers use for it; may be repeated."),
-    ] = None,
-    allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Let pages change the cluster; needs --audit-log.")
-    ] = False,
-    audit_log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="ONCELOG_AUDIT_LOG", help="Append every change, and every refused one."),
-    ] = None,
-    auth: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="KIND ARGUMENT",
-            help="Who may come: basic FILE (lines of NAME:PASSWORD), token FILE, or header NAME, set by a proxy.",
-        ),
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate chain, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[key:]TOPIC[@ID]=FILE[:MESSAGE]",
-            help="Decode values (or keys) of a topic, or of *, by an Avro schema (.avsc) or a Protobuf descriptor set "
-            "(.desc); ID is a schema registry's. May be repeated.",
-        ),
-    ] = None,
+    listen: Listen = "127.0.0.1:8080",
+    name: Names = None,
+    allow_changes: AllowChanges = False,
+    audit_log: AuditLog = None,
+    auth: Auth = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    schema: Schemas = None,
+    audit_report: AuditReports = None,
+    audit_data: AuditData = None,
+    metrics_url: MetricsUrls = None,
+    sample_every: SampleEvery = 10.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -87,6 +129,10 @@ def console(
         tls_certificate=tls_cert,
         tls_key=tls_key,
         schemas=read_schemas(schema or ()),
+        audit_reports=tuple(one.absolute() for one in audit_report or ()),
+        audit_data=tuple(one.absolute() for one in audit_data or ()),
+        sample_every_s=sample_every,
+        metrics_urls=tuple(metrics_url or ()),
     )
     run(settings)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -22,14 +23,17 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.json_values import to_json
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.console.audits.shelf import AuditShelf
 from oncelog.console.changes import Changes, NotConfirmed
 from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess
 from oncelog.console.downloads.reading import PATH as DOWNLOAD_PATH
 from oncelog.console.downloads.serving import Downloads
 from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Gate, Visitor
-from oncelog.console.page import Action, Asked, Page
-from oncelog.console.pages import ACTIONS, PAGES
+from oncelog.console.metrics.broker_ports import checked_address
+from oncelog.console.metrics.sampler import Sampler
+from oncelog.console.page import Action, Asked, LocalPage, Page, Work
+from oncelog.console.pages import ACTIONS, PAGES, WORKS
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.recent import Recent
 from oncelog.console.refusals import Refusals, own_address
@@ -77,6 +81,11 @@ class Console:
             command_options=settings.command_options,
         )
         self.recent = Recent()
+        self.audits = AuditShelf(settings.audit_reports, settings.audit_data)
+        self.sampler: Sampler | None = None
+        if settings.sample_every_s:
+            urls = [checked_address(one) for one in settings.metrics_urls]
+            self.sampler = Sampler(self.cluster.new_client, urls, settings.sample_every_s)
         self.decoding = DecodingProcess(settings.schemas)
         self.streams = Streams(self.cluster, self.templates, self.asked_by)
         self.downloads = Downloads(self.cluster)
@@ -86,16 +95,36 @@ class Console:
     def asked_by(self, request: Request) -> Asked:
         """What a reading request asks for."""
         as_json = request.url.path.endswith(".json")
-        return Asked(Query(request.query_params), self.settings, as_json, self.recent, self.decoding)
+        query = Query(request.query_params)
+        return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler)
 
-    def page(self, page: Page) -> Callable[[Request], Any]:
+    def page(self, page: Page | LocalPage) -> Callable[[Request], Any]:
         """The endpoint of a page, for both of its paths."""
 
         async def endpoint(request: Request) -> Response:
             asked = self.asked_by(request)
-            return await self._answered(
-                request, page.template, page.title, page.live, lambda client: page.read(client, asked), None
+            if isinstance(page, LocalPage):
+                work = run_in_threadpool(page.read, asked)
+            else:
+                work = self.cluster.call(lambda client: page.read(client, asked))
+            return await self._answered(request, page.template, page.title, page.live, work)
+
+        return endpoint
+
+    def work(self, work: Work) -> Callable[[Request], Any]:
+        """The endpoint of a form that changes no cluster."""
+
+        async def endpoint(request: Request) -> Response:
+            visitor: Visitor = request.scope["visitor"]
+            form = visitor.form or {}
+            asked = Asked(
+                Query({name: values[-1] for name, values in form.items()}, form), self.settings, audits=self.audits
             )
+            try:
+                there = await run_in_threadpool(work.act, asked, visitor.user)
+            except BadQuery as error:
+                return self.refusals.of(request, error.status, str(error))
+            return RedirectResponse(there, 303)
 
         return endpoint
 
@@ -125,7 +154,8 @@ class Console:
                 finally:
                     self.recent.forget()
 
-            return await self._answered(request, action.template, action.title, False, work, CHANGE_PATIENCE_S)
+            done = self.cluster.call(work, CHANGE_PATIENCE_S)
+            return await self._answered(request, action.template, action.title, False, done)
 
         return endpoint
 
@@ -135,13 +165,12 @@ class Console:
         template: str,
         title: str,
         live: bool,
-        work: Callable[[Client], Mapping[str, Any]],
-        patience_s: float | None,
+        work: Awaitable[Mapping[str, Any]],
     ) -> Response:
         try:
-            rows = await self.cluster.call(work, patience_s)
+            rows = await work
         except BadQuery as error:
-            return self.refusals.of(request, 400, str(error))
+            return self.refusals.of(request, error.status, str(error))
         except ClientError as error:
             status = status_of(error)
             return self.refusals.of(request, status, str(error), live=status == 503 and request.method == "GET")
@@ -150,14 +179,14 @@ class Console:
         visitor: Visitor = request.scope["visitor"]
         shown = {
             "title": title,
-            "live": live,
+            "live": rows.get("live", live),
             "path": request.url.path,
             "own_address": own_address(request),
             "query": dict(request.query_params),
             "visitor": visitor,
             "now_ms": int(time.time() * 1000),
         }
-        return HTMLResponse(self.templates.get_template(template).render(**shown, **rows))
+        return HTMLResponse(self.templates.get_template(template).render(**{**rows, **shown}))
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """The answer for a path or method that is not there."""
@@ -196,13 +225,19 @@ def application(settings: Settings, connect: Callable[[], Client] | None = None)
     routes.append(Route("/messages/tail-events", console.streams.endpoint(tailing), methods=["GET"]))
     routes.append(Route(DOWNLOAD_PATH, console.download, methods=["GET"]))
     routes += [Route(action.path, console.action(action), methods=["POST"]) for action in ACTIONS]
+    routes += [Route(work.path, console.work(work), methods=["POST"]) for work in WORKS]
     routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
 
     @contextlib.asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
+        if console.sampler is not None:
+            console.sampler.start()
         yield
+        if console.sampler is not None:
+            await run_in_threadpool(console.sampler.close)
         console.streams.close()
         console.downloads.close()
+        await run_in_threadpool(console.audits.close)
         console.cluster.close()
         console.decoding.close()
 

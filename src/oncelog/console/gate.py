@@ -4,22 +4,27 @@ In this order: the Host header names this console (DNS rebinding); somebody is l
 than GET and HEAD, whatever the path: changes are allowed, the form is small, it comes from this console's own pages
 (Origin, Sec-Fetch-Site) and carries the token of its session. Then, and only then, the request has a :class:`Permit`.
 
+Forms below ``WORK_PREFIX`` make the console itself work (run an audit, show a report) and change no cluster. They come
+in where changes are not allowed, too, through all the other checks, and never get a Permit: whatever is behind such a
+path, it cannot call what changes a cluster.
+
 The rule: a route cannot choose to be let through. There is no list of paths here but that of the login itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from oncelog.console.forms import LARGEST_FORM, LARGEST_UPLOAD, Form, read_form
 from oncelog.console.refusals import Refusals, is_local, own_address
 from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
@@ -27,8 +32,8 @@ from oncelog.console.settings import Settings, may_be_addressed_as
 READING: Final = frozenset({"GET", "HEAD"})
 LOGIN_PATH: Final = "/login"
 STATIC_PREFIX: Final = "/static/"
-LARGEST_FORM: Final = 256 * 1024
-MOST_FIELDS: Final = 2000
+WORK_PREFIX: Final = "/work/"
+UPLOAD_PATIENCE_S: Final = 60.0
 OLD_FORM: Final = (
     "this form is older than the console, which was started again, or of a session that has ended; nothing was done. "
     "Load its page again and repeat it"
@@ -49,13 +54,13 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The sender of a request, as pages see them. ``permit`` and ``form`` only for a change that is allowed."""
+    """The sender of a request, as pages see them. ``permit`` is for an allowed change alone, ``form`` for work too."""
 
     user: str
     session: Session
     form_token: str
     permit: Permit | None = None
-    form: Mapping[str, tuple[str, ...]] | None = None
+    form: Form | None = None
 
 
 class Gate:
@@ -65,6 +70,7 @@ class Gate:
         self._app = app
         self._settings = settings
         self._refusals = refusals
+        self._upload = asyncio.Lock()
         # Browsers send cookies to every port of a host: with its port in the name two consoles leave each other alone.
         self._cookie = f"{'__Host-' if settings.has_tls else ''}oncelog-console-{settings.port}"
 
@@ -111,27 +117,38 @@ class Gate:
             if refused is not None:
                 self._refusals.note(request, user, refused[1])
                 return self._refusals.of(request, *refused), session, is_new
-            visitor = Visitor(user, session, token, Permit(user, address_of(request.scope)), form)
+            permit = None if is_work(request) else Permit(user, address_of(request.scope))
+            visitor = Visitor(user, session, token, permit, form)
         request.scope["visitor"] = visitor
         return None, session, is_new
 
-    async def _refusal(
-        self, request: Request, session: Session | None
-    ) -> tuple[tuple[int, str] | None, Mapping[str, tuple[str, ...]]]:
+    async def _refusal(self, request: Request, session: Session | None) -> tuple[tuple[int, str] | None, Form]:
         """The one authorisation point: status and reason for a change that is refused, or None and its form."""
-        if not self._settings.allow_changes:
+        works = is_work(request)
+        if not self._settings.allow_changes and not works:
             return (403, "this console only reads; start it with --allow-changes to change things here"), {}
         if request.method != "POST":
             return (405, f"{request.method} is not used here"), {}
         if not from_own_page(request.headers):
             return (403, "this form was sent by another site's page; nothing was done"), {}
-        form = await _form(request)
+        form = await self._form(request, may_upload=works and session is not None)
         if form is None:
-            return (413, f"a form of more than {LARGEST_FORM} bytes or {MOST_FIELDS} fields, or no form"), {}
+            largest = LARGEST_UPLOAD if works else LARGEST_FORM
+            return (413, f"a form of more than {largest} bytes or too many fields, or no form"), {}
         token = form.get("token", ("",))[0]
         if session is None or not is_form_token(token, session, self._settings.secret):
             return (403, OLD_FORM), {}
         return None, form
+
+    async def _form(self, request: Request, *, may_upload: bool) -> Form | None:
+        """The request's form; uploads, which are large, one after the other."""
+        if not may_upload:
+            return await read_form(request)
+        try:
+            async with asyncio.timeout(UPLOAD_PATIENCE_S), self._upload:
+                return await read_form(request, may_upload=True)
+        except TimeoutError:
+            return None
 
     async def _log_in(self, request: Request, now_s: int) -> tuple[Response, Session | None, bool]:
         login = self._settings.login
@@ -144,7 +161,7 @@ class Gate:
         is_page = request.method in READING and request.scope["path"] != LOGIN_PATH
         wrong, wanted = "", own_address(request) if is_page else "/"
         if request.method == "POST" and request.scope["path"] == LOGIN_PATH and from_own_page(request.headers):
-            form = await _form(request) or {}
+            form = await read_form(request) or {}
             user = login.user_by_token(form.get("secret", ("",))[0])
             named = form.get("wanted", ("/",))[0]
             wanted = named if is_local(named) else "/"
@@ -170,6 +187,11 @@ class Gate:
             headers.append("Set-Cookie", f"{self._cookie}={value}; Path=/; HttpOnly; SameSite=Lax{secure}")
 
 
+def is_work(request: Request) -> bool:
+    """True for a form that makes the console work, and cannot change a cluster."""
+    return request.method == "POST" and request.scope["path"].startswith(WORK_PREFIX)
+
+
 def address_of(scope: Scope) -> str:
     """The address a request came from."""
     client = scope.get("client")
@@ -182,23 +204,3 @@ def from_own_page(headers: Headers) -> bool:
         return False
     origin = headers.get("origin")
     return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
-
-
-async def _form(request: Request) -> Mapping[str, tuple[str, ...]] | None:
-    """The fields of a form; None for what is none, or too large."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        return None
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LARGEST_FORM:
-                return None
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
-    except (ValueError, ClientDisconnect):
-        return None
-    found: dict[str, tuple[str, ...]] = {}
-    for name, value in pairs:
-        found[name] = (*found.get(name, ()), value)
-    return found

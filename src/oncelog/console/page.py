@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.client.blocking.client import Client
+from oncelog.console.audits.shelf import AuditShelf
 from oncelog.console.changes import Changes
 from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Permit
+from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.query import Query
 from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
@@ -24,6 +26,8 @@ class Asked:
     as_json: bool = False
     recent: Recent = field(default_factory=Recent)
     decoding: DecodingProcess = field(default_factory=DecodingProcess)
+    audits: AuditShelf = field(default_factory=lambda: AuditShelf((), ()))
+    sampler: Sampler | None = None
 
 
 Read = Callable[[Client, Asked], Mapping[str, Any]]
@@ -46,6 +50,30 @@ class Page:
     def template(self) -> str:
         """The template's file."""
         return f"{self.path.strip('/').replace('/', '-')}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPage:
+    """A page of the console's own, which asks no cluster and is there when the cluster is not."""
+
+    path: str
+    title: str
+    read: Callable[[Asked], Mapping[str, Any]]
+    live: bool = False
+
+    @property
+    def template(self) -> str:
+        """The template's file."""
+        return f"{self.path.strip('/').replace('/', '-')}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A form's target that makes the console work and changes no cluster; it returns the address to go on at."""
+
+    path: str
+    act: Callable[[Asked, str], str]
+    """Takes who asks, too. Raises BadQuery."""
 
 
 @dataclass(frozen=True, slots=True)

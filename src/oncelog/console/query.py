@@ -10,14 +10,21 @@ INT64_MAX: Final = 2**63 - 1
 
 
 class BadQuery(Exception):
-    """A parameter that cannot be."""
+    """A parameter that cannot be; ``status`` is the HTTP status that says so."""
+
+    status = 400
 
 
 class Query:
-    """The parameters of one request; the last one of a name counts."""
+    """The parameters of one request; the last one of a name counts, but for ``all``."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], repeated: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.values = dict(values)
+        self._repeated = repeated or {}
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """All texts of a name in a form."""
+        return self._repeated.get(name, ())
 
     def text(self, name: str, default: str = "") -> str:
         """A text, at most ``LONGEST`` characters."""

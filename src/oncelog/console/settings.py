@@ -13,6 +13,7 @@ from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
 from oncelog.console.logins import Login, Nobody
 
+MOST_METRICS_URLS: Final = 32
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -37,12 +38,24 @@ class Settings:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     schemas: tuple[SchemaFile, ...] = ()
+    audit_reports: tuple[Path, ...] = ()
+    """Files, and directories of files, that ``oncelog audit --json`` wrote."""
+    audit_data: tuple[Path, ...] = ()
+    """Log directories that may be audited from here."""
+    sample_every_s: float = 0.0
+    """Pause between looks for the page of metrics; 0 for none."""
+    metrics_urls: tuple[str, ...] = ()
+    """Metrics ports of oncelog's brokers."""
     workers: int = 4
     patience_s: float = 10.0
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs sessions; another one at each start ends them all."""
 
     def __post_init__(self) -> None:
+        if self.sample_every_s and not 1 <= self.sample_every_s <= 600:
+            raise ConfigError(f"--sample-every is 0, or 1 to 600 seconds, not {self.sample_every_s:g}")
+        if len(self.metrics_urls) > MOST_METRICS_URLS:
+            raise ConfigError(f"{len(self.metrics_urls)} addresses of metrics; {MOST_METRICS_URLS} are the most")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("--tls-cert and --tls-key go together")
         if not is_loopback(self.host) and (not self.has_tls or isinstance(self.login, Nobody)):

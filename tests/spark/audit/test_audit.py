@@ -61,11 +61,24 @@ def test_spark_finds_what_one_process_finds(
     """By the command line, in the session that runs in this process, and as if the log were large."""
     alone = json.loads(json.dumps(to_json(as_json(run(directory)))))
     monkeypatch.setattr(spark_engine, "SHUFFLE_BYTES", plan([directory]).size_bytes // 2)
-    options = ["--spark", "--json", "--fail-on-findings", "--to", str(tmp_path / "r"), "--transaction-partitions", "1"]
+    options = [
+        "--spark",
+        "--json",
+        "--progress",
+        "--fail-on-findings",
+        "--to",
+        str(tmp_path / "r"),
+        "--transaction-partitions",
+        "1",
+    ]
     assert invoke(["audit", str(directory), *options]) == 2
-    found = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    told = [json.loads(line) for line in printed.err.splitlines() if line.startswith("{")]
+    assert told[0] == {"step": "starting Spark", "done": 0, "total": 0}
+    assert all(one["done"] <= one["total"] for one in told)
     assert {"torn", "hanging", "duplicate", "crc", "offsets-beyond-log"} <= set(alone["findings"])
-    for name in ("as_of", "read", "transactions", "findings"):
+    for name in ("as_of", "read", "transactions", "findings", "over_time", "meanings"):
         assert found[name] == alone[name]
     for name in ("listed", "not_ended"):
         assert sorted(map(str, found[name])) == sorted(map(str, alone[name]))

@@ -48,8 +48,14 @@ def test_findings_in_a_table_json_and_a_page(
     assert "&lt;b&gt;" in text
     assert "http" not in text.replace("http-equiv", "")
     assert "<script" not in text
-    assert invoke(["audit", str(directory), "--json", "--fail-on-findings"]) == 2
-    report = json.loads(capsys.readouterr().out)
+    assert invoke(["audit", str(directory), "--json", "--progress", "--fail-on-findings"]) == 2
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    told = [json.loads(line) for line in printed.err.splitlines()]
+    assert told[0] == {"step": "reading segments", "done": 0, "total": 2}
+    assert told[-1]["done"] == 2
+    assert sum(one.get("hanging", 0) for one in report["over_time"]["transactions"]) == 1
+    assert report["meanings"] == {"hanging": "an open transaction that nobody will end"}
     assert report["findings"] == {"hanging": 1}
     assert report["listed"][0]["offset"] == 3
     assert report["transactions"] == {"committed": 1, "hanging": 1}

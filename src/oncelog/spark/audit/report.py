@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from oncelog.spark.audit.model import KINDS, NONE, Finding
-from oncelog.spark.audit.pipeline import AuditResult
+from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
 
 _WORTH_A_SPEED: Final = 64 << 20
 _YEAR_9999_MS: Final = 253_402_300_799_000
@@ -25,6 +25,8 @@ def as_json(result: AuditResult) -> dict[str, Any]:
         "read": totals(result),
         "transactions": fates(result),
         "findings": result.kinds,
+        "meanings": {kind: meaning(kind) for kind in result.kinds},
+        "over_time": over_time(result),
         "listed": [finding_json(one) for one in result.findings],
         "not_ended": [
             {name: value for name, value in one._asdict().items() if value not in ("", NONE)}
@@ -69,6 +71,17 @@ def fates(result: AuditResult) -> dict[str, int]:
     for tally in result.tallies:
         numbers[tally.fate] += tally.parts
     return dict(sorted(numbers.items(), key=lambda item: -item[1]))
+
+
+def over_time(result: AuditResult) -> dict[str, Any]:
+    """Numbers of transactions by fate in stretches of equal length, those without any left out."""
+    start, width = result.buckets
+    columns: dict[int, dict[str, int]] = {}
+    for tally in result.tallies:
+        column = columns.setdefault(min(BUCKETS - 1, max(0, tally.bucket)), {})
+        column[tally.fate] = column.get(tally.fate, 0) + tally.parts
+    stretches = [{"time": time_text(start + number * width), **columns[number]} for number in sorted(columns)]
+    return {"from": time_text(start), "stretch_ms": width, "stretches": BUCKETS, "transactions": stretches}
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:

@@ -13,19 +13,29 @@ import pyarrow.parquet as pq
 
 from oncelog.spark.audit.directories.directory_layout import SegmentTask
 from oncelog.spark.audit.model import Finding, Part, rows_of, schema_of
-from oncelog.spark.audit.pipeline import Tally, gravest_first, typed_batches
+from oncelog.spark.audit.pipeline import Tally, Tell, gravest_first, nobody, typed_batches
 from oncelog.spark.audit.segments.segment_facts import Typed
 
 Batches = dict[type[Any], list[pa.RecordBatch]]
+READING = "reading segments"
 PLAIN_FATES = ("committed", "aborted")
 
 
 class LocalEngine:
     """Implements ``pipeline.Engine``; a handle is batches by type of row."""
 
+    def __init__(self, tell: Tell = nobody) -> None:
+        self._tell = tell
+
     def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> Batches:
         """Read the segments one after the other."""
-        return _gather(typed for task in tasks for typed in read(task))
+        return _gather(typed for task in self._counted(tasks) for typed in read(task))
+
+    def _counted(self, tasks: Sequence[SegmentTask]) -> Iterator[SegmentTask]:
+        for number, task in enumerate(tasks):
+            self._tell(READING, number, len(tasks))
+            yield task
+        self._tell(READING, len(tasks), len(tasks))
 
     def map_sorted(
         self,

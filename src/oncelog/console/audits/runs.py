@@ -1,0 +1,125 @@
+"""An audit run by this console: ``oncelog audit`` as a process of its own, its progress, and its end.
+
+The rules: one runs at a time, since it takes a machine's disks and cores; it belongs to a process group of its own, so
+that a cancelled one leaves no JVM behind; what it prints goes to files, with a bound on what is read of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal
+
+State = Literal["running", "done", "failed", "cancelled"]
+_KILL_AFTER_S: Final = 10.0
+_KEPT_LINES: Final = 20
+_LONGEST_LINE: Final = 4096
+
+
+class AuditRun:
+    """One audit. Attributes are written by its own thread, and read by any."""
+
+    def __init__(self, key: str, directories: Sequence[str], command: Sequence[str], report: Path, user: str) -> None:
+        """Start the process. Raises OSError."""
+        self.key = key
+        self.directories = tuple(directories)
+        self.command = tuple(command)
+        self.report = report
+        self.user = user
+        self.started_ms = int(time.time() * 1000)
+        self.ended_ms: int | None = None
+        self.state: State = "running"
+        self.step = "starting"
+        self.done = 0
+        self.total = 0
+        self.said: list[str] = []
+        self._cancelled = threading.Event()
+        with report.open("wb") as out:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
+            )
+        self._watcher = threading.Thread(target=self._watch, name="oncelog-console-audit", daemon=True)
+        self._watcher.start()
+
+    @property
+    def is_over(self) -> bool:
+        """True once the process has ended."""
+        return self.state != "running"
+
+    def cancel(self) -> None:
+        """End the process and what it has started; ``state`` says so when it is done."""
+        if not self.is_over and not self._cancelled.is_set():
+            self._cancelled.set()
+            self._signal(signal.SIGTERM)
+            killer = threading.Timer(_KILL_AFTER_S, self._signal, (signal.SIGKILL,))
+            killer.daemon = True
+            killer.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """True if it has ended within that time."""
+        self._watcher.join(timeout_s)
+        return self.is_over
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.is_over:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+    def _watch(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            while line := lines.readline(_LONGEST_LINE):
+                self._take(line.decode(errors="replace").rstrip())
+        code = self._process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # Whatever it has left behind.
+        self.ended_ms = int(time.time() * 1000)
+        self.state = "cancelled" if self._cancelled.is_set() else "done" if code == 0 else "failed"
+
+    def _take(self, line: str) -> None:
+        """A line of progress, or of complaint."""
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            found = json.loads(line)
+            self.step, self.done, self.total = str(found["step"]), int(found["done"]), int(found["total"])
+            return
+        if line:
+            self.said = [*self.said[-_KEPT_LINES:], line]
+
+
+Start = Callable[[str, Sequence[str], Sequence[str], Path, str], AuditRun]
+
+
+def command_of(directories: Sequence[str], *, copied_within_s: int | None, check_crc: bool) -> list[str]:
+    """The command line of an audit, without the options that only programs want."""
+    command = ["oncelog", "audit"]
+    if copied_within_s is not None:
+        command += ["--copied-within", str(copied_within_s)]
+    if not check_crc:
+        command.append("--no-crc")
+    return [*command, "--json", "--", *directories]
+
+
+def process_of(command: Sequence[str]) -> list[str]:
+    """The same as a process of this installation that tells how far it is."""
+    return [sys.executable, "-m", *command[:2], "--progress", *command[2:]]
+
+
+def lacking() -> list[str]:
+    """What has to be installed before an audit can be run here; nothing if it can."""
+    found = []
+    if any(find_spec(one) is None for one in ("numpy", "pyarrow", "pyspark")):
+        found.append('the extra "spark": pip install "oncelog[spark]"')
+    home = os.environ.get("JAVA_HOME")
+    if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
+        found.append("Java 17 or later, which Spark runs on, in the PATH or named by JAVA_HOME")
+    return found

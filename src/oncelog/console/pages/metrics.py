@@ -1,0 +1,114 @@
+"""Metrics of the last hour, as plots: what was sampled while this console ran. Asks the cluster nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oncelog.console.metrics.history import Key
+from oncelog.console.page import Asked, LocalPage
+from oncelog.console.plots.axes import Unit
+from oncelog.console.plots.lines import Line, LinePlot, line_plot
+from oncelog.console.rendering import shown
+
+MINUTES: Final = ("60", "15", "5")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A plot: the measures whose series it draws, and how a series without a name is called."""
+
+    key: str
+    title: str
+    unit: Unit
+    measures: tuple[str, ...]
+    about: str = ""
+    of_all: str = "all"
+
+
+CLUSTER: Final = (
+    _Wanted("records", "Records written", "per second", ("records",), "by offsets, markers too", "all topics"),
+    _Wanted("held", "Held back from readers of committed records", "count", ("held",), "end less last stable offset"),
+    _Wanted("lag", "Lag of groups", "count", ("lag",), "from what is committed to the end"),
+    _Wanted("transactions", "Transactions under way", "count", ("transactions",)),
+    _Wanted("partitions", "Partitions that lack something", "count", ("partitions",)),
+    _Wanted(
+        "answer",
+        "Time to answer",
+        "seconds",
+        ("answer",),
+        "Metadata of all topics, as this console asks",
+        "the cluster",
+    ),
+)
+BROKERS: Final = (
+    _Wanted("requests", "Requests", "per second", ("requests",)),
+    _Wanted("bytes", "Record bytes", "bytes per second", ("bytes in", "bytes out")),
+    _Wanted("produce", "Latency of Produce", "seconds", ("produce p50", "produce p99")),
+    _Wanted("commit", "Latency of EndTxn", "seconds", ("commit p50", "commit p99")),
+    _Wanted("loop", "Loop delay", "seconds", ("loop delay",)),
+    _Wanted("replication", "Replication lag", "count", ("replication lag",), "records of the copy furthest behind"),
+    _Wanted("orphaned", "Orphaned transactions", "count", ("orphaned",), "that nobody will end"),
+    _Wanted("connections", "Connections", "count", ("connections",)),
+)
+
+
+def read(asked: Asked) -> Mapping[str, Any]:
+    """The plots, of all or of a topic, group or broker; as JSON the values behind them."""
+    query = asked.query
+    minutes, name = query.choice("minutes", MINUTES), query.text("name").strip()
+    sampler = asked.sampler
+    if sampler is None:
+        return {"sampling": None, "filter": {"minutes": minutes, "name": name}, "minutes": MINUTES}
+    now_ms = int(time.time() * 1000)
+    span = now_ms - int(minutes) * 60_000, now_ms
+    times, series = sampler.history.since(span[0])
+    wanted = (*CLUSTER, *(BROKERS if sampler.urls else ()))
+    lines = {one.key: lines_of(series, one, name) for one in wanted}
+    rows: dict[str, Any] = {
+        "sampling": {
+            "every_s": sampler.every_s,
+            "pause_s": sampler.pause_s,
+            "took_s": sampler.took_s,
+            "moments": len(times),
+            "left_out": sampler.history.left_out,
+            "ports": len(sampler.urls),
+        },
+        "unanswered": list(sampler.said),
+        "filter": {"minutes": minutes, "name": name},
+        "minutes": MINUTES,
+    }
+    if asked.as_json:
+        return rows | {"times_ms": times, "plots": [_plain(one, lines[one.key]) for one in wanted]}
+    return rows | {
+        "cluster": [_drawn(one, times, lines[one.key], span) for one in CLUSTER],
+        "brokers": [_drawn(one, times, lines[one.key], span) for one in BROKERS] if sampler.urls else [],
+    }
+
+
+def lines_of(series: Mapping[Key, Sequence[float]], wanted: _Wanted, name: str) -> list[Line]:
+    """The lines of a plot that have any value, that of the whole cluster first, then the highest."""
+    found = []
+    for (measure, of), values in series.items():
+        seen = [one for one in values if math.isfinite(one)]
+        if measure not in wanted.measures or not seen or (name and of and name.lower() not in of.lower()):
+            continue
+        title = of or wanted.of_all
+        found.append((bool(of), -max(seen), Line(f"{title}, {measure}" if len(wanted.measures) > 1 else title, values)))
+    return [one for *_, one in sorted(found, key=lambda one: (one[0], one[1], one[2].name))]
+
+
+def _drawn(wanted: _Wanted, times: Sequence[int], lines: Sequence[Line], span: tuple[int, int]) -> LinePlot:
+    named = [Line(shown(one.name), one.values) for one in lines]
+    return line_plot(wanted.key, wanted.title, times, named, span, wanted.unit, wanted.about)
+
+
+def _plain(wanted: _Wanted, lines: Sequence[Line]) -> dict[str, Any]:
+    values = {one.name: [value if math.isfinite(value) else None for value in one.values] for one in lines}
+    return {"key": wanted.key, "title": wanted.title, "unit": wanted.unit, "lines": values}
+
+
+METRICS: Final = LocalPage("/metrics", "Metrics", read, live=True)

@@ -1,0 +1,118 @@
+"""Runs as processes: progress, what they say, their end, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.console.audits import shelf
+from oncelog.console.audits.runs import AuditRun, command_of, process_of
+from oncelog.console.audits.shelf import AuditShelf, NoSuchAudit
+from oncelog.console.query import BadQuery
+from tests.unit.console.audits.test_report import document
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+TELLS = 'import sys; sys.stderr.write(\'{"step": "reading", "done": 2, "total": 5}\\noh\\n\'); print(\'{}\')'
+STAYS = (
+    "import subprocess, sys; one = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE);"
+    'print(one.pid, flush=True); sys.stderr.write(\'{"step": "s", "done": 0, "total": 0}\\n\'); one.wait()'
+)
+
+
+def running(tmp_path: Path, code: str) -> AuditRun:
+    return AuditRun("run-1", ["/data"], [sys.executable, "-c", code], tmp_path / "report", "me")
+
+
+def test_its_progress_and_what_it_says_are_kept(tmp_path: Path) -> None:
+    run = running(tmp_path, TELLS)
+    assert run.wait(60)
+    assert (run.state, run.step, run.done, run.total, run.said) == ("done", "reading", 2, 5, ["oh"])
+    failed = running(tmp_path, "raise SystemExit('no such directory')")
+    assert failed.wait(60)
+    assert (failed.state, failed.said) == ("failed", ["no such directory"])
+
+
+def test_one_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    run = running(tmp_path, STAYS)
+    wait_until(lambda: run.step == "s", "its first word")
+    child = int((tmp_path / "report").read_text())
+    run.cancel()
+    run.cancel()
+    assert run.wait(60)
+    assert run.state == "cancelled"
+    wait_until(lambda: not _lives(child), "the end of its child")
+
+
+def _lives(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+    except OSError:
+        os.kill(process, 0)
+        return True
+
+
+def test_the_command_is_what_a_person_would_type() -> None:
+    assert command_of(["/a b"], copied_within_s=0, check_crc=False) == [
+        *("oncelog", "audit", "--copied-within", "0", "--no-crc", "--json", "--", "/a b")
+    ]
+    assert process_of(["oncelog", "audit", "--json"])[1:] == ["-m", "oncelog", "audit", "--progress", "--json"]
+
+
+def test_one_audit_at_a_time_over_directories_that_were_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "lacking", list)
+    made: list[AuditRun] = []
+
+    def start(key: str, names: object, command: object, report: Path, user: str) -> AuditRun:
+        del names, command
+        made.append(AuditRun(key, ["/data"], [sys.executable, "-c", STAYS], report, user))
+        return made[-1]
+
+    kept = AuditShelf([], [Path("/data")], start)
+    try:
+        for wrong in (["/"], ["/data", "/data/.."], []):
+            with pytest.raises(BadQuery):
+                kept.run(wrong, "me", copied_within_s=None, check_crc=True)
+        run = kept.run(["/data"], "me", copied_within_s=None, check_crc=True)
+        with pytest.raises(BadQuery, match="running already"):
+            kept.run(["/data"], "me", copied_within_s=None, check_crc=True)
+        assert kept.run_of("run-1") is run
+        with pytest.raises(NoSuchAudit):
+            kept.run_of("run-2")
+    finally:
+        kept.close()
+    assert made[0].state == "cancelled"
+
+
+def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.console.audits.runs.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(BadQuery, match=r"oncelog\[spark\].*Java"):
+        AuditShelf([], [Path("/data")]).run(["/data"], "me", copied_within_s=None, check_crc=True)
+
+
+def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "a.json").write_bytes(document())
+    (tmp_path / "secret.json").write_bytes(document())
+    kept = AuditShelf([tmp_path / "reports"], [])
+    (one,) = kept.reports()
+    assert (one.source, kept.open(one.key).found) == ("file", 1)
+    assert kept.open(one.key) is kept.open(one.key)
+    for wrong in (str(tmp_path / "secret.json"), f"{tmp_path}/reports/../secret.json", "", "/etc/passwd"):
+        with pytest.raises(NoSuchAudit):
+            kept.open(wrong)
+    keys = [kept.upload(document(seconds=number).decode()) for number in range(10)]
+    assert len(kept.reports()) == 1 + shelf.MOST_KEPT
+    assert kept.open(keys[-1]).seconds == 9
+    with pytest.raises(NoSuchAudit):
+        kept.open(keys[0])
+    kept.close()
