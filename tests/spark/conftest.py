@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from oncelog.admin.topics import NewTopic, add_partitions, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
+from oncelog.spark import versions
 from oncelog.testing import Broker
 from tests.peers.jars import SPARK_AVRO, SPARK_CONNECTOR, jars_of
 from tests.spark.jvms import prepare
@@ -23,7 +25,24 @@ if TYPE_CHECKING:
 
 TIME = 1_700_000_000_000
 
+_OPEN_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+"""PySpark before 4.2 leaves those of its results open."""
+
 prepare()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not versions.has_admission_control():
+        config.addinivalue_line("filterwarnings", _OPEN_SOCKETS)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what does not hold for this version of PySpark."""
+    import pyspark
+
+    for marker in item.iter_markers("spark_versions"):
+        if not SpecifierSet(marker.args[0]).contains(pyspark.__version__, prereleases=True):
+            pytest.skip(f"holds for Spark {marker.args[0]}, and this is {pyspark.__version__}")
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,10 @@ def copy(arguments: list[str]) -> int:
     with local_session(master="local[2]", log=Path(directory) / "spark.log") as spark:
         query = Copy(spark, servers, source, sink, Path(directory))
         query.options["exactlyOnce"] = mode
-        return 0 if query.run() is None else 1
+        while query.run() is None:
+            if query.is_at_the_end:
+                return 0
+        return 1
 
 
 def one_seed(broker: Broker, seed: int, mode: str) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.peers.supply import ROOT
-from tests.spark.versions.environments import HOME, NotToBeHad, environment, known_versions, release
+from tests.spark.versions.environments import HOME, NotToBeHad, chosen_versions, environment, known_versions, release
 
 SELECTION: Final = ["-q", "-m", "not (java or peer)", "tests/spark"]
 """What is run unless something else is said."""
@@ -31,7 +31,7 @@ def main() -> int:
     """The exit code: 0 if every version passed."""
     arguments, of_pytest = _arguments()
     try:
-        versions = _chosen(arguments.versions)
+        versions = list(dict.fromkeys(chosen_versions(arguments.versions) or known_versions()))
         pythons = {version: environment(version, _say) for version in versions}
     except NotToBeHad as reason:
         print(f"oncelog: {reason}", file=sys.stderr)
@@ -67,15 +67,6 @@ def _arguments() -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--make", action="store_true", help="only make the environments, and print their Pythons")
     return parser.parse_args(given[:cut]), given[cut + 1 :]
-
-
-def _chosen(names: list[str]) -> list[str]:
-    known = known_versions()
-    places = {"oldest": known[0], "newest": known[-1]}
-    chosen = [places.get(name, name) for name in names] or known
-    for version in chosen:
-        release(version)
-    return list(dict.fromkeys(chosen))
 
 
 def _mypy(python: Path) -> list[str]:

@@ -19,7 +19,7 @@ import sysconfig
 import tempfile
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,23 @@ def known_versions() -> list[str]:
     return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
 
 
+def chosen_versions(names: Sequence[str]) -> list[str]:
+    """Versions by their names, or ``oldest`` and ``newest``, in the order given. Raises NotToBeHad."""
+    known = known_versions()
+    places = {"oldest": known[0], "newest": known[-1]}
+    found = [places.get(name, name) for name in names]
+    for version in found:
+        release(version)
+    return found
+
+
 def environment(version: str, say: Say) -> Path:
     """The Python of a version's environment, which is made where it is not there yet. Raises NotToBeHad."""
     home = HOME / version
     with _alone(say):
         if not _is_complete(home, version):
             _make(home, version, say)
+        _write_command(home)
     return _python(home)
 
 
@@ -68,6 +79,16 @@ def _make(home: Path, version: str, say: Say) -> None:
         _run(command, Path(scratch), home, version, say)
     _stamp_file(home).write_text(_stamp(version), encoding="ascii")
     say(f"{release(version)}: ready after {time.monotonic() - started_s:.0f} s")
+
+
+def _write_command(home: Path) -> None:
+    """``oncelog`` beside the environment's Python, for whichever checkout or wheel is on its path."""
+    script = _python(home).with_name("oncelog")
+    if not script.exists():
+        script.write_text(
+            f"#!{_python(home)}\nimport sys\nfrom oncelog.cli.main import run\nsys.exit(run())\n", "ascii"
+        )
+        script.chmod(0o755)
 
 
 def _run(command: list[str], scratch: Path, home: Path, version: str, say: Say) -> None:

@@ -127,12 +127,13 @@ class ShapedSparkWriter:
         return files
 
     def _arrow_schema(self, frame: DataFrame) -> pa.Schema:
-        from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
+
+        from oncelog.spark import versions
 
         outside = levels(self.partition_by) if self.partition_by else ()
         inside = StructType([one for one in frame.schema if one.name not in outside])
-        return to_arrow_schema(inside, timezone="UTC")
+        return versions.arrow_schema(inside)
 
     def record_columns(self, table: Table) -> None:
         """Record the columns in the table, before there are rows with them."""

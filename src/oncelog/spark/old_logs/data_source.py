@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from oncelog.spark import versions
 from oncelog.spark.old_logs.files import OldLogRange
 from oncelog.spark.source.data_source import connector_columns
 
@@ -58,5 +59,5 @@ class OldLogReader(DataSourceReader):
 
 def frame_of(session: SparkSession, ranges: Iterable[OldLogRange]) -> DataFrame:
     """The rows of some ranges, a task each."""
-    session.dataSource.register(OldLogSource)
+    versions.register(session, OldLogSource)
     return session.read.format(SHORT_NAME).option("ranges", json.dumps([asdict(one) for one in ranges])).load()

@@ -1,9 +1,10 @@
 """The writers that PySpark calls, with the task and query that Spark tells them.
 
-Where code runs (Spark 4.2): ``streamWriter`` is called when a micro-batch is planned, and again in another process for
-its ``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the tasks is
-the one that commits. So everything a commit needs is in the messages, and what is drawn once (the run, the mode) is
-drawn when the writer is pickled. Query id and batch id reach a task only as local properties, which are not documented.
+Where code runs (Spark 4.0 to 4.3): ``streamWriter`` is called when a micro-batch is planned, and again in another
+process for its ``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the
+tasks is the one that commits. So everything a commit needs is in the messages, and what is drawn once (the run, the
+mode) is drawn when the writer is pickled. Query id and batch id reach a task only as local properties, which are not
+documented.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.spark.errors import OptionError
 from oncelog.spark.sink.errors import SinkError
@@ -25,6 +26,7 @@ from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.schema import check_schema
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
 from oncelog.spark.sink.two_phase.register_records import encode
+from oncelog.spark.versions import StreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +85,7 @@ class _Writer:
         return SinkMessage(attempt, *task_writer.write_two_phase(self.options, attempt, place, batches))
 
 
-class SinkStreamWriter(_Writer, DataSourceStreamArrowWriter):
+class SinkStreamWriter(_Writer, StreamArrowWriter):
     """The writer of a streaming query."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own

@@ -1,7 +1,7 @@
 """``format("oncelog")``: topics as a Spark source, batch and streaming, in Python (PySpark's Python data source API).
 
 The columns and option names are those of Spark's Kafka connector, so a query changes by the name of its format only.
-The driver plans offsets (``batch_reader``, ``stream_reader``, ``plan``), each task reads a range (``read``); nothing is
+The driver plans offsets (``readers``, ``plan``), each task reads a range (``read``); nothing is
 kept between them but the options and the offsets Spark itself keeps, in the connector's JSON with notes beside it.
 
 Readers are imported when they are asked for: Spark makes a process for each step of planning, and each imports what is
@@ -78,16 +78,15 @@ class OncelogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch query's reader."""
-        from oncelog.spark.source.batch_reader import FilteringReader, OncelogReader
+        from oncelog.spark.source.readers import batch_reader
 
-        options = self._checked(self._parsed().check_batch(), schema)
-        return FilteringReader(options) if options.pushdown else OncelogReader(options)
+        return batch_reader(self._checked(self._parsed().check_batch(), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's name
         """A streaming query's reader."""
-        from oncelog.spark.source.stream_reader import OncelogStreamReader
+        from oncelog.spark.source.readers import stream_reader
 
-        return OncelogStreamReader(self._checked(self._parsed().check_stream(), schema))
+        return stream_reader(self._checked(self._parsed().check_stream(), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write: the sink's (``oncelog.spark.sink``)."""
@@ -115,4 +114,6 @@ def register(spark: SparkSession) -> None:
 
     Spark finds it by itself where the package is installed; this is for sessions started before that was so.
     """
-    spark.dataSource.register(OncelogSource)
+    from oncelog.spark import versions
+
+    versions.register(spark, OncelogSource)

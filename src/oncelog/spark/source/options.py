@@ -80,6 +80,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * MINUTE_MS
+    limit_first_batch: bool = False
+    """Before Spark 4.2: the first batch after a start is limited as well, for others follow."""
     offset_retries: int = 3
     """Times a log that seems shorter than it was is listed again: a new leader may be behind for a moment."""
     offset_retry_interval_ms: int = SECOND_MS
@@ -169,6 +171,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         max_offsets_per_trigger=optional_positive(options, "maxOffsetsPerTrigger"),
         min_offsets_per_trigger=optional_positive(options, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", 15 * MINUTE_MS),
+        limit_first_batch=boolean(options, "limitFirstBatch", default=False),
         offset_retries=optional_positive(options, "fetchOffset.numRetries") or 3,
         offset_retry_interval_ms=duration_ms(options, "fetchOffset.retryIntervalMs", SECOND_MS),
         pushdown=boolean(options, "pushdown", default=False),

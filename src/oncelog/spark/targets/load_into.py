@@ -124,7 +124,9 @@ def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
-    return StructType([one for one in from_arrow_schema(columns) if one.name.lower() not in RESERVED])
+    return StructType(
+        [one for one in from_arrow_schema(columns, prefer_timestamp_ntz=True) if one.name.lower() not in RESERVED]
+    )
 
 
 @dataclass(frozen=True, slots=True)

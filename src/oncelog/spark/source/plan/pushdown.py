@@ -8,8 +8,7 @@ offsets and is left to Spark altogether. A filter that is not understood is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -27,22 +26,16 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.plan.range_bounds import RangeBounds, Test
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
-Test = Callable[[int], bool]
 
 
-@dataclass(slots=True)
-class PushedFilters:
-    """Filters taken from a query, as bounds on its ranges: ``first`` inclusive, ``end`` exclusive, ``from_ms`` since
-    1970."""
+class PushedFilters(RangeBounds):
+    """Filters taken from a query, as bounds on its ranges."""
 
-    first: int | None = None
-    end: int | None = None
-    from_ms: int | None = None
-    partition_tests: tuple[Test, ...] = ()
+    __slots__ = ()
 
     def take(self, given: Filter) -> bool:
         """Take a filter; True if the narrowed ranges fulfil it exactly, so that Spark need not apply it."""
@@ -57,14 +50,6 @@ class PushedFilters:
             self._take_timestamp(given)
         return False
 
-    def narrowed(self, one: OffsetRange) -> OffsetRange | None:
-        """The part of a range that the filters leave; None if that is nothing."""
-        if not all(test(one.partition) for test in self.partition_tests):
-            return None
-        start = one.start if self.first is None else max(one.start, self.first)
-        end = one.end if self.end is None else min(one.end, self.end)
-        return replace(one, start=start, end=end) if start < end else None
-
     def _take_partition(self, given: Filter) -> bool:
         test = _test_of(given)
         if test is None:
@@ -75,27 +60,21 @@ class PushedFilters:
     def _take_offset(self, given: Filter) -> bool:
         match given:
             case EqualTo(_, int(value)) | EqualNullSafe(_, int(value)):
-                self._between(value, value + 1)
+                self.between(value, value + 1)
             case GreaterThan(_, int(value)):
-                self._between(value + 1, None)
+                self.between(value + 1, None)
             case GreaterThanOrEqual(_, int(value)):
-                self._between(value, None)
+                self.between(value, None)
             case LessThan(_, int(value)):
-                self._between(None, value)
+                self.between(None, value)
             case LessThanOrEqual(_, int(value)):
-                self._between(None, value + 1)
+                self.between(None, value + 1)
             case In(_, values) if (numbers := _integers(values)) is not None:
-                self._between(min(numbers, default=0), max(numbers, default=-1) + 1)
+                self.between(min(numbers, default=0), max(numbers, default=-1) + 1)
                 return len(set(numbers)) == max(numbers, default=-1) + 1 - min(numbers, default=0)
             case _:
                 return False
         return True
-
-    def _between(self, first: int | None, end: int | None) -> None:
-        if first is not None:
-            self.first = first if self.first is None else max(self.first, first)
-        if end is not None:
-            self.end = end if self.end is None else min(self.end, end)
 
     def _take_timestamp(self, given: Filter) -> None:
         match given:

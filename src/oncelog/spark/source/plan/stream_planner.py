@@ -160,7 +160,7 @@ class StreamPlanner:
         match change:
             case Added(partition):
                 if change not in self._noticed:
-                    self._warn(f"{partition_name(partition)} is new: it is read from its beginning")
+                    self.warn(f"{partition_name(partition)} is new: it is read from its beginning")
             case Gone(partition, offset):
                 self._lost(DataLoss(partition, offset, offset, "it is gone: deleted, or not subscribed to any more"))
             case Recreated(partition, offset, topic_id):
@@ -173,9 +173,10 @@ class StreamPlanner:
     def _lost(self, loss: DataLoss) -> None:
         if self._options.fail_on_data_loss:
             raise loss
-        self._warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query goes on with what is there)")
+        self.warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query goes on with what is there)")
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Log a line once, and keep it for the query's progress."""
         if text not in self._notices:
             _LOG.warning("%s", text)
             self._notices.append(text)

@@ -1,0 +1,44 @@
+"""The readers of a query, chosen for the Spark that this is.
+
+Each is imported when it is asked for: Spark makes a process for each step of planning.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from oncelog.spark import versions
+from oncelog.spark.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from oncelog.spark.source.batch_reader import OncelogReader
+    from oncelog.spark.source.stream_reader import OncelogStreamReader
+
+_LOG: Final = logging.getLogger("oncelog.spark")
+
+
+def batch_reader(options: SourceOptions) -> OncelogReader:
+    """A batch query's reader."""
+    from oncelog.spark.source.batch_reader import OncelogReader
+
+    if not options.pushdown:
+        return OncelogReader(options)
+    if not versions.has_pushdown():
+        version = versions.spark_version()
+        _LOG.warning("option pushdown has no effect: %s pushes no filters into Python sources", version)
+        return OncelogReader(options)
+    from oncelog.spark.source.filtering_reader import FilteringReader
+
+    return FilteringReader(options)
+
+
+def stream_reader(options: SourceOptions) -> OncelogStreamReader:
+    """A streaming query's reader."""
+    if versions.has_admission_control():
+        from oncelog.spark.source.admission_reader import AdmissionReader
+
+        return AdmissionReader(options)
+    from oncelog.spark.source.self_limited_reader import SelfLimitedReader
+
+    return SelfLimitedReader(options)

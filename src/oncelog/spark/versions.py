@@ -1,0 +1,79 @@
+"""The differences between the versions of PySpark, found by what each of them has: the one place that knows them.
+
+| feature | Spark | without it |
+|---|---|---|
+| filters pushed into Python sources | 4.1 | option ``pushdown`` has no effect: Spark filters the rows |
+| ``DataSourceStreamArrowWriter`` | 4.1 | a writer of batches that is a writer of streams, too |
+| registering a source that Spark finds by itself | 4.1 | it is left as it was found |
+| the zone of times in Arrow's schema is named | 4.2 | UTC is asked for by a flag |
+| admission control of Python streaming sources | 4.2 | ``self_limited_reader`` keeps its position |
+
+A version's number is never compared: vendors rent out versions of their own, with later features in them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import datasource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
+    from pyspark.sql.types import StructType
+elif hasattr(datasource, "DataSourceStreamArrowWriter"):
+    StreamArrowWriter = datasource.DataSourceStreamArrowWriter
+else:
+
+    class StreamArrowWriter(datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter):
+        """A streaming query's writer that takes Arrow batches. Spark's tasks ask for the first class, whatever the
+        query; the calls of ``commit`` and ``abort`` are those of the second."""
+
+
+_ALREADY_THERE: Final = "DATA_SOURCE_ALREADY_EXISTS"
+
+__all__ = ["StreamArrowWriter", "arrow_schema", "has_admission_control", "has_pushdown", "register", "spark_version"]
+
+
+def has_admission_control() -> bool:
+    """True if a streaming source is told its position, a limit, and that it is read under ``Trigger.AvailableNow``."""
+    return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+def has_pushdown() -> bool:
+    """True if filters are pushed into Python sources."""
+    return hasattr(datasource.DataSourceReader, "pushFilters")
+
+
+def arrow_schema(columns: StructType) -> pa.Schema:
+    """Columns in Arrow's types, times with a zone in UTC."""
+    from pyspark.sql.pandas import types
+
+    convert: Any = types.to_arrow_schema
+    if "timezone" in inspect.signature(convert).parameters:
+        schema: pa.Schema = convert(columns, timezone="UTC")
+    else:
+        schema = convert(columns, timestamp_utc=True)
+    return schema
+
+
+def register(session: SparkSession, source: type[DataSource]) -> None:
+    """Make a source known to a session, unless Spark has found it by itself and refuses to be told."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        session.dataSource.register(source)
+    except AnalysisException as error:
+        if _ALREADY_THERE not in str(error):
+            raise
+
+
+def spark_version() -> str:
+    """``Spark 4.1.4``, for messages."""
+    import pyspark
+
+    return f"Spark {pyspark.__version__}"
