@@ -1,8 +1,7 @@
-"""DescribeProducers, version 0 (KIP-664): the producers a partition's replica remembers, and what they have open there.
+"""DescribeProducers, version 0 (KIP-664): the producers a replica remembers, and what they have open there.
 
-With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Followers answer by what
-they have copied, as in Apache Kafka: ``kafka-transactions find-hanging --broker-id`` asks about all of a broker's
-replicas.
+With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Followers answer by
+what they have copied, as in Apache Kafka: ``kafka-transactions find-hanging --broker-id`` asks for all replicas of one.
 
 Beyond Apache Kafka, in tags that its clients pass over, an open one has its transactional id, where it is known and the
 requester may describe it, and what this broker has found out about it when it grew old (``base.transaction_verdicts``).

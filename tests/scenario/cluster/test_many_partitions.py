@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.node.partitions.manager import PartitionManager
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.scenario.cluster.cluster import Cluster
@@ -44,6 +50,25 @@ def test_a_record_costs_no_look_at_the_other_partitions(cluster: Cluster, monkey
     assert write(cluster, 1, b"a") == (0, 1)
     assert_same(cluster, 1, 2, 3)
     assert looked.keys() == {PARTITION}
+
+
+def test_a_change_of_one_partition_costs_no_look_at_the_others_of_its_topic(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: Counter[int] = Counter()
+    right = PartitionManager._take_role
+
+    def take_role(self: PartitionManager, partition: TopicPartition, *arguments: Any) -> None:
+        looked[partition.partition] += 1
+        right(self, partition, *arguments)
+
+    monkeypatch.setattr(PartitionManager, "_take_role", take_role)
+    many = TopicPartition(TopicName("many"), 7)
+    asked = ReassignablePartition(partition_index=7, replicas=[1, 2])
+    topic = ReassignableTopic(name=many.topic, partitions=[asked])
+    cluster.connect(1).ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000), 0)
+    assert state(cluster[1], many).replicas == (1, 2)
+    assert looked.keys() == {7}
 
 
 def test_each_of_many_partitions_is_copied(cluster: Cluster) -> None:

@@ -120,23 +120,28 @@ class TopicReplay:
 def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
     """The topic that a draft describes, None when it does not exist."""
     before = draft.before
+    old = before.partitions if before is not None else ()
     if draft.assignments is not None and draft.topic_id is not None:
-        topic_id, version, assignments = draft.topic_id, draft.version, draft.assignments
+        topic_id, version = draft.topic_id, draft.version
+        partitions = tuple(_partition(i, each, draft.states, old) for i, each in enumerate(draft.assignments))
     elif before is not None:
         topic_id, version = before.topic_id, before.version
-        assignments = [partition.assignment for partition in before.partitions]
+        partitions = _with_states(old, draft.states) if draft.states else old
     else:
         return None
-    old = before.partitions if before is not None else ()
     configs, config_version = draft.configs, draft.config_version
     if configs is None:
         configs, config_version = (_NO_CONFIGS, ABSENT) if before is None else (before.configs, before.config_version)
-    states = draft.states
-    if states or draft.assignments is not None:
-        partitions = tuple(_partition(i, assignment, states, old) for i, assignment in enumerate(assignments))
-    else:
-        partitions = old
     return TopicImage(name, topic_id, partitions, configs, version, config_version)
+
+
+def _with_states(old: tuple[PartitionImage, ...], states: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
+    """The partitions of a topic whose own node has not changed: only those with another state are made anew."""
+    partitions = list(old)
+    for index, found in states.items():
+        if index < len(old):
+            partitions[index] = found._replace(**old[index].assignment._asdict())
+    return tuple(partitions)
 
 
 def _partition(

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicPartition
+from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
 from oncelog.core.controller.model import PartitionImage, TopicImage
 from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
@@ -70,6 +70,9 @@ class PartitionManager:
         self._broker_epoch = metadata.broker_epoch
         self._leaders: dict[TopicPartition, LeaderLog] = {}
         self._missing: dict[TopicPartition, None] = {}
+        self._taken_over: dict[TopicName, TopicImage] = {}
+        """Topics as they were when their partitions were last looked at: what is the same object needs no second look,
+        or the change of one partition would cost as much as the topic has."""
         self.fetch_sessions = FetchSessions(
             int(metadata.config.get("max.incremental.fetch.session.cache.slots")), metadata.random_bytes
         )
@@ -96,10 +99,12 @@ class PartitionManager:
         registered_anew = self._broker_epoch != self._metadata.broker_epoch
         self._broker_epoch = self._metadata.broker_epoch
         for name in topics if registered_anew else (*delta.created, *delta.altered):
-            self._note_replicas(topics[name])
-        touched = topics if delta.broker_configs else (*delta.created, *delta.altered, *delta.configs)
-        for name in touched:
+            self._note_replicas(topics[name], None if registered_anew else self._taken_over.get(name))
+        for name in topics if delta.broker_configs else (*delta.created, *delta.configs):
             self._configure(topics[name])
+        for topic in delta.deleted:
+            self._taken_over.pop(topic.name, None)
+        self._taken_over.update((name, topics[name]) for name in (*delta.created, *delta.altered))
         return gone
 
     def create_slice(self) -> bool:
@@ -110,8 +115,11 @@ class PartitionManager:
             self._create_log(partition)
         return bool(self._missing)
 
-    def _note_replicas(self, topic: TopicImage) -> None:
+    def _note_replicas(self, topic: TopicImage, before: TopicImage | None = None) -> None:
+        known = () if before is None else before.partitions
         for index, image in enumerate(topic.partitions):
+            if index < len(known) and known[index] is image:
+                continue
             partition = TopicPartition(topic.name, index)
             log = self.logs.logs.get(partition)
             if self._metadata.broker_id not in image.replicas:
