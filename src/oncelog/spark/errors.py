@@ -14,6 +14,21 @@ class OptionError(SparkSourceError, ValueError):
     """An option is missing, unknown in its value, or contradicts another."""
 
 
+class ServerLacksOncelog(SparkSourceError):
+    """The Python of a Spark server or of its executors cannot import ``module``: oncelog, or what it needs."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        super().__init__(
+            f"the Spark that runs this has no Python module {module!r}: install oncelog, in this version, for the "
+            "Python of the server and of its executors (docs/deploy-spark.md)"
+        )
+
+    def __reduce__(self) -> tuple[type[ServerLacksOncelog], tuple[str]]:
+        """Executors send their errors pickled."""
+        return type(self), (self.module,)
+
+
 class DataLoss(SparkSourceError):
     """Records in the range of a query are not in the log: removed, or not written yet.
 

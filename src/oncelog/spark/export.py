@@ -31,6 +31,10 @@ Span = tuple[int, int]
 Spans = dict[str, list[Span]]
 """``<topic label>-<partition>`` → offsets, end exclusive, in rising order and apart."""
 _OWN: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+_SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",  # a job that runs again has the same tasks
+    "spark.sql.session.timeZone": "UTC",
+}
 MOST_CONDITIONS: Final = 100
 """With more spans than these, they are joined with the rows."""
 _BESIDE: Final = ("other_fields", "event_time", "day", "hour", "offsets")
@@ -103,19 +107,20 @@ def _identity(options: Mapping[str, str], topic: str) -> str:
 def _send(
     session: SparkSession, path: Path, state: _Progress, options: Mapping[str, str], *, keep_partitions: bool
 ) -> int:
+    from oncelog.spark.sessions import JobSession, check_shared
     from oncelog.spark.source.data_source import register
 
-    own = session.newSession()
-    own.conf.set("spark.sql.adaptive.enabled", "false")  # a job that runs again has the same tasks
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    register(own)
-    chosen = _chosen(own.read.parquet(str(path)), state)
-    rows = chosen.count()
-    ordered = chosen.repartition(max(1, len(state.sending)), "topic", "partition").sortWithinPartitions(
-        "topic", "partition", "offset"
-    )
-    frame = records(ordered, keep_partitions=keep_partitions)
-    frame.write.format("oncelog").options(**options).option("jobId", state.job).mode("append").save()
+    job = JobSession(session, _SETTINGS)
+    register(job.spark)
+    check_shared(job, path / "_oncelog")
+    with job.settings():
+        chosen = _chosen(job.spark.read.parquet(str(path.absolute())), state)
+        rows = chosen.count()
+        ordered = chosen.repartition(max(1, len(state.sending)), "topic", "partition").sortWithinPartitions(
+            "topic", "partition", "offset"
+        )
+        frame = records(ordered, keep_partitions=keep_partitions)
+        frame.write.format("oncelog").options(**options).option("jobId", state.job).mode("append").save()
     return int(rows)
 
 

@@ -1,17 +1,24 @@
-"""A local Spark session for commands: quiet, stopped at the end; a missing Java is said in one line."""
+"""The Spark session of commands: a Spark on this machine, a master, or a server of Spark Connect.
+
+Quiet, and stopped at the end; a missing Java, a missing package and a server that is not there are said in one line.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.spark_home import quick_home
@@ -21,6 +28,11 @@ if TYPE_CHECKING:
 
 
 MASTER_VARIABLE: Final = "ONCELOG_SPARK_MASTER"
+REMOTE_VARIABLE: Final = "ONCELOG_SPARK_REMOTE"
+_SPARKS_REMOTE: Final = "SPARK_REMOTE"
+_REMOTE_SCHEME: Final = "sc://"
+_REMOTE_PORT: Final = 15002
+_CONNECT_SECONDS: Final = 20.0
 _SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
 """Set by spark-submit, and by those who do without it."""
 _ONLY_HERE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -32,20 +44,110 @@ def local_session(
 ) -> Iterator[SparkSession]:
     """A session on this machine, or on ``master``. The JVM's own messages go to ``log`` instead of the terminal.
 
-    Without ``master``: what spark-submit was told, or ``ONCELOG_SPARK_MASTER`` in the environment, or ``local[*]``.
+    ``master`` may be a server of Spark Connect, too (``sc://host:port``). Without it: what spark-submit was told, or
+    the environment (``ONCELOG_SPARK_REMOTE``, ``ONCELOG_SPARK_MASTER``, Spark's own ``SPARK_REMOTE``), or ``local[*]``.
     A session that is already running in this process is used, and left running.
     """
-    check_java()
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
+    master = master or _from_environment()
+    if (master or "").startswith(_REMOTE_SCHEME):
+        with remote_session(master or "") as session:
+            yield session
+        return
+    check_java()
+    with _without_sparks_remote(), _jvm_session(log, master, config) as session:
+        yield session
+
+
+def _from_environment() -> str | None:
+    """The master or server that the environment names; None for spark-submit's."""
+    remote, master = os.environ.get(REMOTE_VARIABLE), os.environ.get(MASTER_VARIABLE)
+    if remote and master:
+        raise SparkSourceError(f"{REMOTE_VARIABLE} and {MASTER_VARIABLE} are both set: unset one")
+    if remote and not remote.startswith(_REMOTE_SCHEME):
+        raise SparkSourceError(f"{REMOTE_VARIABLE} must be a server of Spark Connect, sc://host:port, got {remote!r}")
+    if any(name in os.environ for name in _SUBMITTED):
+        return None
+    spark_s = os.environ.get(_SPARKS_REMOTE, "")
+    return remote or master or (spark_s if spark_s.startswith(_REMOTE_SCHEME) else "local[*]")
+
+
+@contextmanager
+def remote_session(url: str) -> Iterator[SparkSession]:
+    """A session of its own on a server of Spark Connect. Raises SparkSourceError if there is none."""
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError as error:
+        raise SparkSourceError(
+            f"Spark Connect needs more of PySpark: pip install 'oncelog[connect]' ({_first_line(error)})"
+        ) from None
+    _check_listening(url)
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # PySpark's functions make expressions for servers from now on
+    try:
+        session = ConnectSession.builder.remote(url).config("spark.sql.session.timeZone", "UTC").create()
+    except Exception as error:
+        raise SparkSourceError(f"no Spark Connect server answers at {_without_token(url)}: {_reason(error)}") from error
+    try:
+        yield session  # type: ignore[misc]  # the two kinds of sessions have no common type that says so
+    finally:
+        session.stop()
+
+
+def _check_listening(url: str) -> None:
+    """Raise SparkSourceError unless somebody listens there: PySpark would try for minutes. Behind a proxy it is left
+    to PySpark."""
+    where = urlsplit(url)
+    try:
+        host, port = where.hostname, where.port or _REMOTE_PORT
+    except ValueError:
+        host, port = None, 0
+    if not host:
+        raise SparkSourceError(f"a Spark Connect server is named sc://host:port, got {_without_token(url)!r}")
+    if any(getproxies().get(one) for one in ("https", "http", "all")):
+        return
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise SparkSourceError(f"no Spark Connect server answers at {_without_token(url)}: {error}") from None
+
+
+def _without_token(url: str) -> str:
+    """The address alone: parameters may be secrets."""
+    return url.partition("/;")[0]
+
+
+def _reason(error: Exception) -> str:
+    found = re.search(r'details = "([^"]*)"', str(error))
+    return found[1] if found else _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or repr(error)).splitlines()[0]
+
+
+@contextmanager
+def _without_sparks_remote() -> Iterator[None]:
+    """Meanwhile Spark is not told of a server: another master was chosen."""
+    remote = os.environ.pop(_SPARKS_REMOTE, None)
+    try:
+        yield
+    finally:
+        if remote is not None:
+            os.environ[_SPARKS_REMOTE] = remote
+
+
+@contextmanager
+def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str] | None) -> Iterator[SparkSession]:
+    """A session whose driver is a JVM of this process."""
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("oncelog")
-    if not master and not any(name in os.environ for name in _SUBMITTED):
-        master = os.environ.get(MASTER_VARIABLE) or "local[*]"
     if master:
         builder = builder.master(master)
     settings = {

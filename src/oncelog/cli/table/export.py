@@ -9,6 +9,7 @@ import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json
+from oncelog.cli.table.options import Remote, spark_at
 
 
 def export(
@@ -17,6 +18,7 @@ def export(
     keep_partitions: Annotated[
         bool, typer.Option("--keep-partitions", help="To the partition of the same number, instead of the key's.")
     ] = False,
+    remote: Remote = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -30,12 +32,14 @@ def export(
     Examples:
       oncelog export ./flights-table flights-again
       oncelog export ./orders orders --keep-partitions --bootstrap-server other:9092
+      oncelog export /shared/orders orders --remote sc://spark-server:15002
     """
     from oncelog.spark.export import export as run
 
     servers, settings = connection_settings(bootstrap, properties, command_config)
     options = {f"kafka.{name}": value for name, value in settings.items()}
-    report = run(directory, topic, servers, keep_partitions=keep_partitions, options=options)
+    with spark_at(remote) as spark:
+        report = run(directory, topic, servers, spark=spark, keep_partitions=keep_partitions, options=options)
     if as_json:
         print_json(report)
     elif report.job is None:

@@ -23,6 +23,7 @@ from oncelog.cli.table.options import (
     PartitionBy,
     QuarantineTopic,
     ReadUncommitted,
+    Remote,
     RowsPerStep,
     SchemaText,
     SkipBytes,
@@ -31,6 +32,7 @@ from oncelog.cli.table.options import (
     ValueFormat,
     shape_of,
     source_options,
+    spark_at,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def load(
     quarantine_topic: QuarantineTopic = None,
     backfill: Backfill = False,
     compact: Compact = False,
+    remote: Remote = None,
     headers: Headers = False,
     read_uncommitted: ReadUncommitted = False,
     allow_data_loss: AllowDataLoss = False,
@@ -65,7 +68,7 @@ def load(
     """Load what is new in topics into a table of Parquet files, each record exactly once.
 
     Run it again whenever there is more; after a crash, too: it goes on where the table ends. Spark, pyarrow, DuckDB
-    and others read DIR as it is, at any time. Needs Java 17 or later for Spark.
+    and others read DIR as it is, at any time. Needs Java 17 or later for Spark, or a --remote server.
 
     \b
     Examples:
@@ -73,30 +76,28 @@ def load(
       oncelog load orders payments --to ./lake --from 2013-06-01
       oncelog load orders --to ./orders --value-format json --schema 'id BIGINT, at TIMESTAMP' --partition-by day
       oncelog load orders --to delta:./orders-delta
+      oncelog load orders --to /shared/orders --remote sc://spark-server:15002
       oncelog load --from-logs /var/kafka-0.7/logs --to ./old-events
     """
-    from oncelog.cli.moments import MomentError, parse_time_ms
     from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES
     from oncelog.spark.targets.load_into import load_into as run
 
-    try:
-        from_ms = None if from_time is None else parse_time_ms(from_time)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--from") from None
+    from_ms = None if from_time is None else _moment(from_time)
     shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
     if from_logs is not None:
         given = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
-        given |= {"--headers": headers, "--compact": compact, "--allow-data-loss": allow_data_loss}
+        given |= {"--headers": headers, "--compact": compact, "--allow-data-loss": allow_data_loss, "--remote": remote}
         _load_old_logs(from_logs, to, topics, shape, as_json, [name for name, value in given.items() if value])
         return
     if not topics:
         raise typer.BadParameter("name the topics to load, or a directory with --from-logs", param_hint="TOPIC")
     servers, settings = connection_settings(bootstrap, properties, command_config)
-    with load_progress(quiet=as_json) as on_event:
+    with spark_at(remote) as spark, load_progress(quiet=as_json) as on_event:
         report = run(
             topics,
             servers,
             to,
+            spark=spark,
             from_ms=from_ms,
             rows_per_step=rows_per_step,
             options=source_options(
@@ -109,6 +110,16 @@ def load(
             on_event=on_event,
         )
     _print(report, as_json)
+
+
+def _moment(text: str) -> int:
+    """The time in milliseconds. Raises BadParameter."""
+    from oncelog.cli.moments import MomentError, parse_time_ms
+
+    try:
+        return parse_time_ms(text)
+    except MomentError as error:
+        raise typer.BadParameter(str(error), param_hint="--from") from None
 
 
 def _load_old_logs(

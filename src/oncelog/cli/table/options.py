@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from oncelog.spark.jobs.shape import Shape
 
 To = Annotated[
@@ -24,6 +28,15 @@ FromLogs = Annotated[
     Path | None,
     typer.Option(
         "--from-logs", metavar="DIR", help="Read this log directory of Kafka 0.7, or 0.8 to 0.10, instead of a cluster."
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        metavar="sc://HOST:PORT",
+        envvar="ONCELOG_SPARK_REMOTE",
+        help="A Spark Connect server that does the work, instead of a Spark on this machine.",
     ),
 ]
 PartitionBy = Annotated[
@@ -111,3 +124,15 @@ def source_options(
     options["includeHeaders"] = str(headers).lower()
     options["failOnDataLoss"] = str(not allow_data_loss).lower()
     return options
+
+
+@contextmanager
+def spark_at(remote: str | None) -> Iterator[SparkSession | None]:
+    """A session on the server named; None, so that the job starts its own Spark when it needs one."""
+    if remote is None:
+        yield None
+        return
+    from oncelog.spark.local_session import remote_session
+
+    with remote_session(remote) as session:
+        yield session

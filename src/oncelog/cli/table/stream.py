@@ -22,11 +22,13 @@ from oncelog.cli.table.options import (
     PartitionBy,
     QuarantineTopic,
     ReadUncommitted,
+    Remote,
     SchemaText,
     SkipBytes,
     ValueFormat,
     shape_of,
     source_options,
+    spark_at,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def stream(
     schema: SchemaText = None,
     skip_bytes: SkipBytes = 0,
     quarantine_topic: QuarantineTopic = None,
+    remote: Remote = None,
     headers: Headers = False,
     read_uncommitted: ReadUncommitted = False,
     allow_data_loss: AllowDataLoss = False,
@@ -84,8 +87,10 @@ def stream(
     how = StreamRequest(trigger, starting, compact_every)
     if not as_json:
         how.on_batch = _say
-    with _stopped_by_signals(how.stop):
-        report = run(topics, servers, to, how, options=options, shape=shape, quarantine_topic=quarantine_topic)
+    with _stopped_by_signals(how.stop), spark_at(remote) as spark:
+        report = run(
+            topics, servers, to, how, spark=spark, options=options, shape=shape, quarantine_topic=quarantine_topic
+        )
     if as_json:
         print_json(report)
     else:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.jobs.load_report import LoadRequest
-from oncelog.spark.jobs.publication import Writer
 from oncelog.spark.jobs.shape import BAD, Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.sessions import JobSession, check_shared, lacking
 from oncelog.spark.source.data_source import register
 from oncelog.spark.table.directory import Table, TableError
-from oncelog.spark.table.parquet_files import files_in, levels, write_common_columns
+from oncelog.spark.table.parquet_files import files_in, footer_stats, levels, write_common_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,30 +42,50 @@ class LoadFailed(SparkSourceError):
 
 
 class SparkWriter:
-    """Writes with a session of its own on the given session's Spark, so that no setting of the caller's changes."""
+    """Writes with the job's settings on the given session's Spark, so that no setting of the caller's changes."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        self._spark = spark.newSession()
-        for name, value in _SETTINGS.items():
-            self._spark.conf.set(name, value)
-        register(self._spark)
+        self.job_session = JobSession(spark, _SETTINGS)
+        register(self.session)
         self._options = {name: value for name, value in options.items() if name != "subscribe"}
-        self.parallelism: int = spark.sparkContext.defaultParallelism
+        self.parallelism: int = self.job_session.parallelism()
 
     @property
     def session(self) -> SparkSession:
         """The session that writes."""
-        return self._spark
+        return self.job_session.spark
 
     def read(self, pieces: Sequence[Piece]) -> DataFrame:
         """The rows of some ranges, a task each."""
-        reader = self._spark.read.format("oncelog").options(**self._options)
+        reader = self.session.read.format("oncelog").options(**self._options)
         return reader.option("ranges", ranges_option(pieces)).load()
 
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """Run the job. Raises LoadFailed."""
-        write_frame(self.read(pieces), directory)
-        return by_task(directory, len(pieces))
+        return self.write_rows(self.read(pieces), directory, len(pieces))
+
+    def write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
+        """Write a frame of so many tasks; task number → file. Raises LoadFailed, TableError."""
+        if self.job_session.is_this_machine():
+            self.write_frame(frame, directory)
+            return by_task(directory, tasks)
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        seen: Observation = Observation()
+        self.write_frame(frame.observe(seen, f.count(f.lit(1)).alias("rows")), directory)
+        files = by_task(directory, tasks)
+        check_rows(files, int(seen.get["rows"]), directory)
+        return files
+
+    def write_frame(self, frame: DataFrame, directory: Path, partition_by: str | None = None) -> None:
+        """A file for each task that has rows; for each task and day in a partitioned table. Raises LoadFailed."""
+        writer = frame.write.partitionBy(*levels(partition_by)) if partition_by else frame.write
+        try:
+            with self.job_session.settings():
+                writer.parquet(str(directory.absolute()))
+        except Exception as error:
+            raise one_line_error(error) from error
 
 
 class ShapedSparkWriter:
@@ -78,12 +98,13 @@ class ShapedSparkWriter:
     def __init__(self, plain: SparkWriter, shape: Shape, known: StructType | None) -> None:
         self._plain, self._shape = plain, shape
         self.parallelism, self.partition_by = plain.parallelism, shape.partition_by
-        nothing = plain.read([])
-        self._columns = merged_columns(known, schema_columns(nothing, shape))
+        with plain.job_session.settings():
+            nothing = plain.read([])
+            self._columns = merged_columns(known, schema_columns(nothing, shape))
+            self.schema = self._arrow_schema(good_rows(self.shape(nothing), shape))
         self.new_columns = (
             [] if known is None else [one for one in (self._columns or known).names if one not in known.names]
         )
-        self.schema = self._arrow_schema(good_rows(self.shape(nothing), shape))
         self._bad: tuple[Sequence[Piece], int] = ((), 0)
 
     @property
@@ -97,19 +118,23 @@ class ShapedSparkWriter:
 
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """Run the job for the good rows. Raises LoadFailed."""
-        bad = self.write_good(self._plain.read(pieces), directory)
+        files, bad = self.write_good(self._plain.read(pieces), directory, len(pieces))
         self._bad = (pieces, bad)
-        return by_task(directory, len(pieces))
+        return files
 
-    def write_good(self, frame: DataFrame, directory: Path) -> int:
-        """Write the good rows of the source's; the number of bad ones."""
+    def write_good(self, frame: DataFrame, directory: Path, tasks: int) -> tuple[dict[int, Path], int]:
+        """Write the good rows of the source's; task number → file, and the number of bad rows."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
         seen: Observation = Observation()
-        counted = self.shape(frame).observe(seen, f.count_if(f.col(BAD).isNotNull()).alias("bad"))
-        write_frame(good_rows(counted, self._shape), directory, self.partition_by)
-        return int(seen.get["bad"])
+        is_bad = f.col(BAD).isNotNull()
+        counted = self.shape(frame).observe(seen, f.count_if(is_bad).alias("bad"), f.count_if(~is_bad).alias("good"))
+        self._plain.write_frame(good_rows(counted, self._shape), directory, self.partition_by)
+        files = by_task(directory, tasks)
+        if not self._plain.job_session.is_this_machine():
+            check_rows(files, int(seen.get["good"]), directory)
+        return files, int(seen.get["bad"])
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """The bad rows of the pieces written last. Raises LoadFailed, TableError."""
@@ -121,7 +146,9 @@ class ShapedSparkWriter:
         """The bad rows of the pieces, of which there were ``counted``. Raises LoadFailed, TableError."""
         if not counted:
             return {}
-        write_frame(bad_rows(self.shape(self._plain.read(pieces))), directory)
+        with self._plain.job_session.settings():
+            frame = bad_rows(self.shape(self._plain.read(pieces)))
+        self._plain.write_frame(frame, directory)
         files = by_task(directory, len(pieces))
         check_bad_count(files, counted)
         return files
@@ -146,9 +173,10 @@ class ShapedSparkWriter:
         write_common_columns(table, self.schema)
 
 
-def writer_for(spark: SparkSession, request: LoadRequest, table: Table) -> Writer:
+def writer_for(spark: SparkSession, request: LoadRequest, table: Table) -> SparkWriter | ShapedSparkWriter:
     """The writer that a request needs."""
     plain = SparkWriter(spark, request.options)
+    check_shared(plain.job_session, table.hidden)
     if request.shape.is_plain:
         return plain
     writer = ShapedSparkWriter(plain, request.shape, known_columns(table))
@@ -167,15 +195,6 @@ def known_columns(table: Table) -> StructType | None:
 
     said = table.describe().get("columns")
     return None if said is None else StructType.fromJson(said)
-
-
-def write_frame(frame: DataFrame, directory: Path, partition_by: str | None = None) -> None:
-    """A file for each task that has rows; for each task and day in a partitioned table. Raises LoadFailed."""
-    writer = frame.write.partitionBy(*levels(partition_by)) if partition_by else frame.write
-    try:
-        writer.parquet(str(directory.absolute()))
-    except Exception as error:
-        raise one_line_error(error) from error
 
 
 def by_task(directory: Path, tasks: int) -> dict[int, Path]:
@@ -202,14 +221,26 @@ def by_task(directory: Path, tasks: int) -> dict[int, Path]:
 
 def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
     """Raise TableError unless the rows found bad the second time are as many as the first time."""
-    from oncelog.spark.table.parquet_files import footer_stats
-
-    found = sum(footer_stats(file).rows for file in files.values())
+    found = _rows_in(files)
     if found != counted:
         raise TableError(
             f"{counted} rows were bad when they were read first and {found} the second time: "
             "the log changed meanwhile (retention or compaction). Nothing of this step was published; run it again"
         )
+
+
+def check_rows(files: Mapping[int, Path], counted: int, directory: Path) -> None:
+    """Raise TableError unless the rows that Spark's tasks have written are in the files that are here."""
+    found = _rows_in(files)
+    if found != counted:
+        raise TableError(
+            f"Spark's tasks wrote {counted} rows, and {found} of them are in {directory} here: every executor needs "
+            "the table's directory at the same path as this process. Nothing of this step was published"
+        )
+
+
+def _rows_in(files: Mapping[int, Path]) -> int:
+    return sum(footer_stats(file).rows for path in files.values() for file in files_in(path))
 
 
 def ranges_option(pieces: Sequence[Piece]) -> str:
@@ -218,7 +249,11 @@ def ranges_option(pieces: Sequence[Piece]) -> str:
     return json.dumps([[one.topic, one.partition, one.start, one.end, one.topic_id] for one in ranges])
 
 
-def one_line_error(error: Exception) -> LoadFailed:
+def one_line_error(error: Exception) -> SparkSourceError:
     """The error of a Spark job in one line: a task's own message, without the traceback that Spark wraps it in."""
+    if isinstance(error, SparkSourceError):
+        return error
     ours = _OUR_ERROR.findall(str(error))
-    return LoadFailed(ours[-1] if ours else "Spark: " + (str(error).strip() or repr(error)).splitlines()[0])
+    return (None if ours else lacking(error)) or LoadFailed(
+        ours[-1] if ours else "Spark: " + (str(error).strip() or repr(error)).splitlines()[0]
+    )

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,17 +27,18 @@ from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_job import check_same_table, request_for
 from oncelog.spark.jobs.load_plan import PartitionState, Piece
 from oncelog.spark.jobs.load_report import LoadReport, LoadRequest, PartitionReport
-from oncelog.spark.jobs.publication import Publication, Writer
+from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches
+from oncelog.spark.jobs.publication import Publication
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.jobs.spark_writer import (
     MOST_TASKS,
     ShapedSparkWriter,
-    by_task,
+    SparkWriter,
     one_line_error,
-    write_frame,
     writer_for,
 )
+from oncelog.spark.sessions import is_connect
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.plan.stream_position import Position
@@ -121,10 +122,13 @@ def _run_query(
 ) -> None:
     """Run the query until ``how.stop`` is set, all is there with ``available-now``, or it fails."""
     session = batches.session
+    if is_connect(session):
+        run_batches(session, batches.handler(checkpoint), request, starts, checkpoint, how)
+        return
     options = {name: value for name, value in request.options.items() if name != "minPartitions"}
     frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
-    if how.trigger == "available-now":
+    if how.trigger == AVAILABLE_NOW:
         writing = writing.trigger(availableNow=True)
     else:
         writing = writing.trigger(processingTime=how.trigger)
@@ -153,7 +157,9 @@ def _raise_failure(query: StreamingQuery, batches: _Batches) -> None:
 class _Batches:
     """Micro-batches into the table. Spark calls it from a thread of its own, one batch at a time."""
 
-    def __init__(self, table: Table, run: Publication, writer: Writer, how: StreamRequest) -> None:
+    def __init__(
+        self, table: Table, run: Publication, writer: SparkWriter | ShapedSparkWriter, how: StreamRequest
+    ) -> None:
         self._table, self._run, self._writer, self._how = table, run, writer, how
         self._lock, self._closed = threading.Lock(), False
         self._starts: dict[TopicPartition, int] = {}
@@ -163,8 +169,7 @@ class _Batches:
     def session(self) -> SparkSession:
         """The session that writes."""
         plain = self._writer.plain if isinstance(self._writer, ShapedSparkWriter) else self._writer
-        session: SparkSession = plain.session  # type: ignore[attr-defined]  # a SparkWriter: writer_for makes no other
-        return session
+        return plain.session
 
     def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
         """The ``startingOffsets`` by which the query continues the table; an empty file records where a late partition
@@ -244,7 +249,7 @@ class _Batches:
 class _FrameWriter:
     """A writer for one batch's rows: Spark's tasks have read them already, so the footers say whose a file is."""
 
-    def __init__(self, frame: DataFrame, writer: Writer) -> None:
+    def __init__(self, frame: DataFrame, writer: SparkWriter | ShapedSparkWriter) -> None:
         self._frame, self._writer = frame, writer
         self.parallelism = writer.parallelism
         self._bad = 0
@@ -252,10 +257,10 @@ class _FrameWriter:
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """Write the batch's rows, a file for each piece: see ``Writer.write``."""
         if isinstance(self._writer, ShapedSparkWriter):
-            self._bad = self._writer.write_good(self._frame, directory)
+            files, self._bad = self._writer.write_good(self._frame, directory, MOST_TASKS)
         else:
-            write_frame(self._frame, directory)
-        return by_range(directory, pieces)
+            files = self._writer.write_rows(self._frame, directory, MOST_TASKS)
+        return by_range(files.values(), directory, pieces)
 
 
 class _ShapedFrameWriter(_FrameWriter):
@@ -271,10 +276,10 @@ class _ShapedFrameWriter(_FrameWriter):
         return self._shaped.write_bad_of(pieces, directory, self._bad)
 
 
-def by_range(directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
+def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
     """Index of the piece → the file of its rows; those of a piece that several tasks read are merged."""
     parts: dict[int, list[tuple[int, Path]]] = {}
-    for path in by_task(directory, MOST_TASKS).values():
+    for path in files:
         facts = footer_stats(path)
         if facts.rows:
             partition = partition_of(path)

@@ -127,6 +127,7 @@ def _writer(spark: SparkSession | None, table: Table, shape: Shape, stack: ExitS
     from oncelog.spark.jobs.spark_writer import ShapedSparkWriter, SparkWriter, known_columns
     from oncelog.spark.local_session import local_session
     from oncelog.spark.old_logs.data_source import frame_of
+    from oncelog.spark.sessions import check_shared
 
     class OldLogWriter(SparkWriter):
         """Reads files instead of a cluster; all else is as for topics."""
@@ -136,6 +137,7 @@ def _writer(spark: SparkSession | None, table: Table, shape: Shape, stack: ExitS
 
     session = spark or stack.enter_context(local_session(log=table.hidden / "spark.log"))
     plain = OldLogWriter(session, _NOBODY)
+    check_shared(plain.job_session, table.hidden)
     if shape.is_plain:
         return plain
     shaped = ShapedSparkWriter(plain, shape, known_columns(table))

@@ -180,6 +180,11 @@ def _abort_attempt(options: SinkOptions, attempt: Attempt) -> None:
 def _leave_for_transaction(directory: str, messages: Iterable[WriterCommitMessage | None]) -> None:
     """Leave the transactions of a write in a file, for ``oncelog.spark.transaction`` to decide."""
     listed = tuple(one.listed for one in _known(messages) if one.listed is not None)
+    if not Path(directory).is_dir():
+        raise SinkError(
+            "the transaction's process and Spark's driver are on different machines: write it in foreachBatch, whose "
+            "function runs beside the driver, or as one write with jobId"
+        )
     path = Path(directory) / f"{secrets.token_hex(8)}.json"
     part = path.with_suffix(".part")
     part.write_bytes(encode(Register(0, "", State.DECIDED, listed)))

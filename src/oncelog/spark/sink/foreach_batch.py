@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import ClientError
+from oncelog.spark.sessions import query_of
 from oncelog.spark.sink import epoch_commit, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 MOST_NAME: Final = 200
 PROBE: Final = "probe:"
-_QUERY_PROPERTY: Final = "sql.streaming.queryId"
-_RUN_PROPERTY: Final = "spark.jobGroup.id"
 _DECIDED_HERE: Final[set[tuple[str, int, str | None]]] = set()
 """Query, epoch and run of each decision of this process. One run of a query has each epoch once: again is no replay."""
 
@@ -87,14 +86,17 @@ def transaction(
 ) -> Iterator[SinkTransaction]:
     """A transaction for one epoch; ``query`` (default: the streaming query's id) and ``epoch`` are its identity.
 
-    Raises SinkError where the cluster has no two-phase commit, or the query id is not known.
+    Raises SinkError where the cluster has no two-phase commit, or the query id is not known. Over Spark Connect the
+    function of a ``foreachBatch`` runs on the server, and the query's id is known if it is the only query of its
+    session.
     """
     parsed = parse_sink_options(options)
-    name = query or frame.sparkSession.sparkContext.getLocalProperty(_QUERY_PROPERTY)
+    running = None if query else query_of(frame)
+    name = query or (running.query if running else None)
     if not name:
         raise SinkError("the frame is not of a streaming query's foreachBatch: name the transaction with query=…")
     _check_name(name)
-    run = None if query else frame.sparkSession.sparkContext.getLocalProperty(_RUN_PROPERTY)
+    run = running.run if running else None
     if run is not None and (name, epoch, run) in _DECIDED_HERE:
         raise SinkError(
             f"epoch {epoch} was decided by a transaction before: put all writes into one block, or name "

@@ -10,6 +10,7 @@ named here.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -30,7 +31,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.spark.errors import OptionError
+from oncelog.spark.errors import OptionError, ServerLacksOncelog
+from oncelog.spark.sessions import check_server, is_connect
 from oncelog.spark.source.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
@@ -112,8 +114,14 @@ class OncelogSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make ``format("oncelog")`` known to a session.
 
-    Spark finds it by itself where the package is installed; this is for sessions started before that was so.
+    Spark finds it by itself where the package is installed; this is for sessions started before that was so. Over
+    Spark Connect it also asks whether the server can import it; raises ServerLacksOncelog, which says what to install.
     """
     from oncelog.spark import versions
 
+    if is_connect(spark):
+        with suppress(ServerLacksOncelog):  # not found by itself; it may be there for this session only
+            check_server(spark)
+            return
     versions.register(spark, OncelogSource)
+    check_server(spark)

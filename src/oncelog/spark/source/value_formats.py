@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import OptionError
+from oncelog.spark.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,7 +51,10 @@ def decode_values(
     if skip_bytes:
         raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
     try:
-        return frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
+        decoded = frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
+        if chosen == "avro" and is_connect(frame):
+            decoded.schema  # noqa: B018 - analysed now, as everywhere else
+        return decoded
     except AnalysisException as error:
         if _NO_AVRO not in str(error):
             raise
@@ -70,7 +74,7 @@ def _decoded(raw: Column, value_format: str, schema: str | StructType | None, op
     if schema is None:
         raise OptionError(f"value.format={value_format} needs a schema: give one")
     if value_format == "json":
-        return functions.from_json(raw.cast("string"), schema, options)
+        return functions.from_json(raw.cast("string"), schema, options or None)
     if not isinstance(schema, str):
         raise OptionError("value.format=avro needs a schema in Avro's JSON, as text")
     from pyspark.sql.avro.functions import from_avro

@@ -109,9 +109,11 @@ def load_target(
 def _writer(spark: SparkSession | None, request: LoadRequest, target: Target, stack: ExitStack) -> Any:
     from oncelog.spark.jobs.spark_writer import ShapedSparkWriter, SparkWriter
     from oncelog.spark.local_session import local_session
+    from oncelog.spark.sessions import check_shared
 
     session = spark or stack.enter_context(local_session(log=target.root / ".oncelog-spark.log"))
     plain = SparkWriter(session, request.options)
+    check_shared(plain.job_session, target.root)
     if request.shape.is_plain:
         return plain
     return ShapedSparkWriter(plain, request.shape, _decoded_columns(target.columns(), request.shape))

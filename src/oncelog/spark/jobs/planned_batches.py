@@ -1,0 +1,121 @@
+"""The micro-batches of ``oncelog stream`` where Spark cannot call this process: over Spark Connect.
+
+A server of Connect runs the function of ``foreachBatch`` in a process of its own, which has neither the table's lock
+nor this process's state. So batches are planned here, by the planner of the streaming source, and handed to the same
+function as frames of ranges; ADR 0001 needs no more, for the table's names are the only checkpoint. What a query of
+Spark's has beside that, its entry among the server's streaming queries, is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from oncelog.base.units import SECOND_MS
+from oncelog.spark.errors import OptionError
+from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP, Piece
+from oncelog.spark.jobs.load_report import LoadRequest
+from oncelog.spark.jobs.spark_writer import ranges_option
+from oncelog.spark.source.options import parse_options
+from oncelog.spark.source.plan.read_limits import ReadLimits
+from oncelog.spark.source.plan.stream_planner import StreamPlanner
+from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.table.directory import RowsFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_NOT_READ: Final = ("subscribe", "minPartitions", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+AVAILABLE_NOW: Final = "available-now"
+
+
+class Pace(Protocol):
+    """The part of a ``StreamRequest`` that says when there is a batch."""
+
+    trigger: str
+    stop: threading.Event
+
+
+def run_batches(
+    session: SparkSession,
+    handler: Callable[[DataFrame, int], None],
+    request: LoadRequest,
+    starts: Mapping[str, Mapping[str, int]],
+    checkpoint: Path,
+    how: Pace,
+) -> None:
+    """Call ``handler`` with one batch after the other until ``how.stop`` is set, or all is there with
+    ``available-now``. The end of each is in ``checkpoint`` as Spark would write it. Raises what ``handler`` raises."""
+    every_ms = None if how.trigger == AVAILABLE_NOW else interval_ms(session, how.trigger)
+    options = parse_options({**request.options, "startingOffsets": json.dumps(starts)}).check_stream()
+    options = replace(options, min_partitions=None, max_records_per_partition=None)
+    limits = ReadLimits(
+        None if every_ms is None else options.min_offsets_per_trigger,
+        options.max_offsets_per_trigger or DEFAULT_ROWS_PER_STEP,
+        options.max_trigger_delay_ms,
+    )
+    (checkpoint / "offsets").mkdir(parents=True)
+    reader = {name: value for name, value in request.options.items() if name not in _NOT_READ}
+    number = 0
+    with closing(StreamPlanner(options)) as planner:
+        position = planner.initial()
+        target = planner.latest() if every_ms is None else None
+        while not how.stop.is_set():
+            began_ms = _now_ms()
+            end = _end_of_batch(planner, limits, position, target)
+            if end is not None:
+                pieces = [
+                    Piece(one, RowsFile.of(one.topic_partition, one.start, one.end))
+                    for one in planner.ranges(position, end)
+                ]
+                write_batch_end(checkpoint, number, end)
+                frame = session.read.format("oncelog").options(**reader).option("ranges", ranges_option(pieces)).load()
+                handler(frame, number)
+                position, number = end, number + 1
+            elif every_ms is None:
+                return
+            if every_ms is not None:
+                how.stop.wait(max(0, every_ms - (_now_ms() - began_ms)) / SECOND_MS)
+
+
+def _end_of_batch(
+    planner: StreamPlanner, limits: ReadLimits, position: Position, target: Position | None
+) -> Position | None:
+    """The end of the next batch; None while there is nothing to read, or too little."""
+    latest = planner.latest_after(position, target)
+    first = planner.starting_offsets(position, latest)
+    until = limits.end_of_batch(first, latest.offsets, _now_ms())
+    if until is None or all(until[one] <= first[one] for one in until):
+        return None
+    return Position(until, latest.topic_ids)
+
+
+def interval_ms(session: SparkSession, text: str) -> int:
+    """An interval as Spark reads it (``10 seconds``, ``1 minute``), in milliseconds. Raises OptionError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    epoch = f.timestamp_millis(f.lit(0))
+    try:
+        row = session.range(1).select(f.unix_millis(epoch + f.lit(text).cast("interval"))).first()
+    except PySparkException:
+        row = None
+    if row is None or row[0] is None or row[0] < 0:
+        raise OptionError(f"a trigger must be an interval such as '10 seconds', or 'available-now', got {text!r}")
+    return int(row[0])
+
+
+def write_batch_end(checkpoint: Path, number: int, end: Position) -> None:
+    """Write where a batch ends: version, metadata, then a line for the only source."""
+    (checkpoint / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end.to_json())}\n", encoding="utf-8")
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
