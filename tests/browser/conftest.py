@@ -35,9 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The browser, without a window."""
+    """The browser, without a window. Playwright's loop runs in this thread as long as the browser does, and the tests of
+    other rooms have loops of their own: so it ends with this room."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=HANG_S * 1000)
