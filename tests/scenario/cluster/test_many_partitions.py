@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.tree import Operation
+from oncelog.core.controller.image import ClusterImage
+from oncelog.node.controller import duties
 from oncelog.node.partitions.manager import PartitionManager
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -129,3 +133,27 @@ def test_a_topic_that_is_made_anew_is_fetched_anew(cluster: Cluster) -> None:
     cluster.advance(1000)
     assert write(cluster, 1, b"b") == (0, 0)
     assert_same(cluster, 1, 2, 3)
+
+
+def test_the_controller_elects_leaders_of_many_partitions_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duties, "PARTITIONS_A_ROUND", 2)
+    asked: list[int] = []
+    right = duties.settle_partitions
+
+    def settle_partitions(image: ClusterImage, topics: Sequence[TopicName], *arguments: Any) -> list[list[Operation]]:
+        asked.append(len(topics))
+        return right(image, topics, *arguments)
+
+    monkeypatch.setattr(duties, "settle_partitions", settle_partitions)
+    cluster = Cluster(3)
+    names = [f"t-{number}" for number in range(9)]
+    for name in names:
+        create_replicated(cluster.connect(1), [3, 1, 2], name)
+    reports = len(cluster[1].reports)
+    cluster.kill(3)
+    cluster.advance(100)
+    leaders = {state(cluster[2], TopicPartition(TopicName(name), 0)).leader for name in names}
+    assert leaders == {1}
+    assert max(asked) == 2
+    told = [line for line in cluster[1].reports[reports:] if "elected" in line]
+    assert told == ["elected leaders of 9 partitions: 9 because broker 3 has left"]

@@ -9,6 +9,8 @@ Invariants:
    is decided again on the image that has what was in the way; after several in a row, or when the tree cannot be
    written, a moment later.
 3. What is to be looked at is noted before it is decided and forgotten only when its commits are in the image.
+4. A round looks at some thousand partitions, and the next round, in an event of its own, at the next ones: a broker
+   that dies may have tens of thousands, and clients have their turn in between.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ RETRY_MS: Final = 200
 CONFLICTS_AT_ONCE: Final = 5
 """Rounds in a row that end in a conflict and are decided again at once."""
 SMALLEST_COMMIT_BYTES: Final = 8 * 1024
+ROUND_COMMIT_BYTES: Final = COMMIT_BYTES // 4
+"""Of a round: some 250 partitions, which their new leaders take over in one event."""
+PARTITIONS_A_ROUND: Final = 2_000
 
 
 class ControllerDuties:
@@ -65,8 +70,10 @@ class ControllerDuties:
         self._failed = False
         """True if a commit of this round was refused."""
         self._conflicts = 0
-        self._limit_bytes = COMMIT_BYTES
+        self._limit_bytes = ROUND_COMMIT_BYTES
         self._waits = False
+        self._goes_on = False
+        """True while the next round is due, with the event that comes next."""
         self._imbalance_noted = False
         self._ending = False
         self._report = ControllerReport()
@@ -101,7 +108,10 @@ class ControllerDuties:
         if self.is_controller:
             self._report.follow(delta, before)
         self._act()
-        self._outbox.effects += self._report.take(settled=not self._under_way)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._outbox.effects += self._report.take(settled=not self._under_way and not self._topics)
 
     def watched(self) -> list[BrokerId]:
         """The brokers whose deaths this one has to notice by a connection to them: the controller's all others, and
@@ -144,8 +154,12 @@ class ControllerDuties:
             self._brokers_changed = False
 
     def _decide(self, image: ClusterImage) -> None:
-        topics, self._topics = list(self._topics), {}
+        topics = self._take_some(image)
         commits = settle_partitions(image, topics, self._is_unclean, self._limit_bytes)
+        if not commits and self._topics:
+            self._note_imbalance(topics)
+            self._go_on_soon()
+            return
         if not commits and self._brokers_changed:
             commits = self._after_brokers_changed(image)
             self._brokers_changed = bool(commits)
@@ -154,6 +168,29 @@ class ControllerDuties:
         else:
             self._conflicts = 0
             self._note_imbalance(topics)
+
+    def _take_some(self, image: ClusterImage) -> list[TopicName]:
+        """The topics of the next round; they are not to be looked at after it, unless they change."""
+        taken, partitions = [], 0
+        for name in self._topics:
+            topic = image.topics.get(name)
+            partitions += 0 if topic is None else len(topic.partitions)
+            taken.append(name)
+            if partitions >= PARTITIONS_A_ROUND:
+                break
+        for name in taken:
+            del self._topics[name]
+        return taken
+
+    def _go_on_soon(self) -> None:
+        if not self._goes_on:
+            self._goes_on = True
+            self._deadlines.at(self._deadlines.now_ms + 1, self._go_on)
+
+    def _go_on(self, _now_ms: int) -> None:
+        self._goes_on = False
+        self._act()
+        self._tell()
 
     def _after_brokers_changed(self, image: ClusterImage) -> list[list[Operation]]:
         """The next thing to do once every partition is settled with the brokers there are."""
@@ -181,9 +218,9 @@ class ControllerDuties:
         if self._under_way:
             return
         if not self._failed:
-            self._conflicts, self._limit_bytes = 0, COMMIT_BYTES
+            self._conflicts, self._limit_bytes = 0, ROUND_COMMIT_BYTES
             self._act()
-            self._outbox.effects += self._report.take(settled=not self._under_way)
+            self._tell()
             return
         self._conflicts += 1
         self._limit_bytes = max(SMALLEST_COMMIT_BYTES, self._limit_bytes // 4)  # less of it is refused together
