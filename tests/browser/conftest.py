@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The browser, without a window. Playwright's loop runs in this thread as long as the browser does, and the tests of
+    """The browser, without a window. Playwright's loop runs in this thread as long as the browser does, and tests of
     other rooms have loops of their own: so it ends with this room."""
     from playwright.sync_api import expect, sync_playwright
 

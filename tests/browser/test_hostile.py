@@ -33,7 +33,7 @@ HARM = (
     "zero\x00byte\x1b[31m\x7f\u2028\u2029\U000e0041",
     "%3Cscript%3E&lt;script&gt;&#60;",
 )
-BYTES = tuple(one.encode() for one in HARM) + (b"\xff\xfe\xc3\x28\xed\xa0\x80", b"\x00" * 64, b"[" * 5000)
+BYTES = (*(one.encode() for one in HARM), b"\xff\xfe\xc3\x28\xed\xa0\x80", b"\x00" * 64, b"[" * 5000)
 WORST = "".join(HARM)[:200]
 LARGE = 10_000_000
 HARMED = """() => {
