@@ -106,7 +106,7 @@ class Console:
             if isinstance(page, LocalPage):
                 work = run_in_threadpool(page.read, asked)
             else:
-                work = self.cluster.call(lambda client: page.read(client, asked))
+                work = self.cluster.call(lambda client: page.read(client, asked), page.patience_s)
             return await self._answered(request, page.template, page.title, page.live, work)
 
         return endpoint

@@ -39,12 +39,14 @@ address and the fields of the form."""
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page at ``path``, and its rows as JSON at ``path`` + ``.json``. ``live``: it renews itself while it is open."""
+    """A page at ``path``, and its rows as JSON at ``path`` + ``.json``. ``live``: it renews itself while it is open.
+    ``patience_s``: the time that it may take, where that is more than other pages have."""
 
     path: str
     title: str
     read: Read
     live: bool = False
+    patience_s: float | None = None
 
     @property
     def template(self) -> str:

@@ -101,18 +101,18 @@ def _ask_all(
 ) -> list[tuple[int, ListTransactionsResponse | Unanswered]]:
     """Answers without an error code in them. One that is loading is asked again a few times."""
     found: list[tuple[int, ListTransactionsResponse | Unanswered]] = []
-    too_old = {broker: reason for broker in brokers if (reason := _too_old(client, broker, wanted))}
-    found += [(broker, Unanswered(broker, _WHAT, reason)) for broker, reason in too_old.items()]
-    brokers = [broker for broker in brokers if broker not in too_old]
+    reasons = {broker: reason for broker in brokers if (reason := too_old(client, broker, wanted))}
+    found += [(broker, Unanswered(broker, _WHAT, reason)) for broker, reason in reasons.items()]
+    brokers = [broker for broker in brokers if broker not in reasons]
     for attempt in range(LOADING_ATTEMPTS):
         loading = []
         for question, answer in ask(client, [list_question(broker, wanted) for broker in brokers]):
+            if not isinstance(answer, Unanswered) and (refused := refused_filter(answer, wanted)):
+                raise refused
             if isinstance(answer, Unanswered) or not answer.error_code:
-                found.append((question.broker, _checked(answer, wanted)))
+                found.append((question.broker, answer))
             elif answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and attempt + 1 < LOADING_ATTEMPTS:
                 loading.append(question.broker)
-            elif answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
-                raise BrokerRefused(answer.error_code, f"pattern {wanted.pattern!r}", "not a regular expression of RE2")
             else:
                 found.append((question.broker, Unanswered(question.broker, question.what, explain(answer.error_code))))
         brokers = loading
@@ -122,7 +122,7 @@ def _ask_all(
     return found
 
 
-def _too_old(client: Client, broker: int, wanted: ListFilter) -> str | None:
+def too_old(client: Client, broker: int, wanted: ListFilter) -> str | None:
     """The filter that the broker's version cannot express, which it would pass over in silence."""
     try:
         versions = client.link(broker).versions
@@ -146,13 +146,14 @@ def list_question(broker: int, wanted: ListFilter) -> Question[ListTransactionsR
     return Question(broker, message, _WHAT)
 
 
-def _checked(
-    answer: ListTransactionsResponse | Unanswered, wanted: ListFilter
-) -> ListTransactionsResponse | Unanswered:
-    if isinstance(answer, ListTransactionsResponse) and answer.unknown_state_filters and wanted.states:
+def refused_filter(answer: ListTransactionsResponse, wanted: ListFilter) -> BrokerRefused | None:
+    """The error of a filter that is wrong, None for an answer that says nothing of the kind."""
+    if answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
+        return BrokerRefused(answer.error_code, f"pattern {wanted.pattern!r}", "not a regular expression of RE2")
+    if answer.unknown_state_filters and wanted.states:
         unknown = ", ".join(answer.unknown_state_filters)
-        raise BrokerRefused(ErrorCode.INVALID_REQUEST, f"state {unknown}", "there is no such state of a transaction")
-    return answer
+        return BrokerRefused(ErrorCode.INVALID_REQUEST, f"state {unknown}", "there is no such state of a transaction")
+    return None
 
 
 def unled_coordinators(client: Client) -> list[Unanswered]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.admin.groups import GroupDescription, ResetRow, ResetTo, describe_group, group_lag, list_groups
+from oncelog.admin.groups import LagRow, ResetRow, ResetTo, describe_group, group_lag, list_groups
+from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import Scope, scan
-from oncelog.admin.transactions.partition_offsets import bounds_of
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.console.changes import Changes, reset_plan
+from oncelog.console.changes import Changes, partition_of, reset_plan
 from oncelog.console.gate import Permit
 from oncelog.console.page import Action, Asked, Page
 from oncelog.console.query import BadQuery, Query
@@ -19,6 +21,9 @@ from oncelog.console.rendering import one_page
 
 TARGETS: Final = ("earliest", "latest", "current", "offset", "timestamp_ms", "shift")
 LONGEST_PLAN: Final = 200_000
+MOST_MEMBERS: Final = 100
+MOST_ASSIGNED: Final = 20
+"""Partitions of a member that a page names; of the others it says how many they are."""
 
 
 def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
@@ -36,47 +41,56 @@ def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
 def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     """One group: members, and for each partition the offsets that matter, all asked now."""
     description = describe_group(client, asked.query.needed("name"))
-    rows, unanswered = lag_rows(client, description)
+    lags = group_lag(client, description)
+    there = [partition_of(one.topic, one.partition) for one in lags if one.log_end is not None]
+    bounds, unanswered = bounds_of(client, there)
+    page = one_page(lags, asked.query.number("page", 1, 1))
+    page["rows"], more_unanswered = rows_of(client, page["rows"], bounds)
+    members = description.members[:MOST_MEMBERS]
     return {
-        "group": description,
-        "partitions": one_page(rows, asked.query.number("page", 1, 1)),
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "readable": sum(row["readable"] or 0 for row in rows),
-        "unanswered": unanswered,
+        "group": replace(
+            description, members=[replace(one, partitions=one.partitions[:MOST_ASSIGNED]) for one in members]
+        ),
+        "members": len(description.members),
+        "assigned": [len(one.partitions) for one in members],
+        "partitions": page,
+        "lag": sum(one.lag or 0 for one in lags),
+        "readable": sum(readable(one, bounds.get(partition_of(one.topic, one.partition))) or 0 for one in lags),
+        "unanswered": [str(one) for one in (*unanswered, *more_unanswered)],
     }
 
 
-def lag_rows(client: Client, description: GroupDescription) -> tuple[list[dict[str, Any]], list[str]]:
-    """Partitions of a group. ``lag`` counts offsets up to the end, ``readable`` those a reader of committed records
+def readable(one: LagRow, bound: Bounds | None) -> int | None:
+    """The offsets that a reader of committed records has left; None where nothing is committed, or not answered."""
+    return None if bound is None or one.committed is None else max(0, bound.last_stable_offset - one.committed)
+
+
+def rows_of(
+    client: Client, lags: Sequence[LagRow], bounds: Mapping[TopicPartition, Bounds]
+) -> tuple[list[dict[str, Any]], list[Unanswered]]:
+    """Partitions of a page. ``lag`` counts offsets up to the end, ``readable`` those a reader of committed records
     gets to; None where nothing is committed. ``held_by`` is the transaction at the last stable offset."""
-    lags = group_lag(client, description)
-    there = [TopicPartition(TopicName(one.topic), one.partition) for one in lags if one.log_end is not None]
-    bounds, unanswered = bounds_of(client, there)
-    held = [where for where, one in bounds.items() if one.held]
+    places = [partition_of(one.topic, one.partition) for one in lags]
+    held = [where for where in places if where in bounds and bounds[where].held]
     scanned = scan(client, Scope(partitions=tuple(held))) if held else None
     holders = {one.where: one for one in reversed(scanned.transactions if scanned else [])}
-    rows = []
-    for one in lags:
-        where = TopicPartition(TopicName(one.topic), one.partition)
-        bound, holder = bounds.get(where), holders.get(where)
-        stable = None if bound is None else bound.last_stable_offset
-        behind = None if stable is None or one.committed is None else max(0, stable - one.committed)
-        rows.append(
-            {
-                "topic": one.topic,
-                "partition": one.partition,
-                "committed": one.committed,
-                "log_start": one.log_start,
-                "log_end": one.log_end,
-                "last_stable_offset": stable,
-                "lag": one.lag,
-                "readable": behind,
-                "client_id": one.client_id,
-                "host": one.host,
-                "held_by": None if holder is None else holder.as_row(),
-            }
-        )
-    return rows, [str(one) for one in [*unanswered, *(scanned.unanswered if scanned else [])]]
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "committed": one.committed,
+            "log_start": one.log_start,
+            "log_end": one.log_end,
+            "last_stable_offset": bounds[where].last_stable_offset if where in bounds else None,
+            "lag": one.lag,
+            "readable": readable(one, bounds.get(where)),
+            "client_id": one.client_id,
+            "host": one.host,
+            "held_by": holders[where].as_row() if where in holders else None,
+        }
+        for one, where in zip(lags, places, strict=True)
+    ]
+    return rows, scanned.unanswered if scanned else []
 
 
 def read_plan(client: Client, asked: Asked) -> Mapping[str, Any]:

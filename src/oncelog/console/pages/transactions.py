@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.admin.transactions.abort_marker import race_of, refusal
 from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, scan
+from oncelog.admin.transactions.id_pages import page_of_ids
 from oncelog.admin.transactions.report import clears_at_ms
 from oncelog.admin.transactions.termination import warning_of
-from oncelog.admin.transactions.transactional_ids import ListFilter, describe_transaction, list_transactions
+from oncelog.admin.transactions.transactional_ids import ListFilter, describe_transaction
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import RULES, Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.changes import Changes, partition_of
+from oncelog.console.cluster_access import ClusterSlow
 from oncelog.console.gate import Permit
 from oncelog.console.page import Action, Asked, Page
 from oncelog.console.query import Query
-from oncelog.console.rendering import one_page
+from oncelog.console.rendering import ROWS_A_PAGE, one_page
 
+LONGEST_ID: Final = 32_767
+IDS_PATIENCE_MS: Final = 60_000
+"""A coordinator of a million ids takes seconds to list them."""
+_LISTING_S: Final = 2.0
+_ONE_LIST: Final = threading.Lock()
+"""An answer with a million ids takes tens of megabytes: one is read at a time."""
 _ORDER: Final = (Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE, Verdict.LIVE)
 
 
@@ -98,12 +107,20 @@ def read_id(client: Client, asked: Asked) -> Mapping[str, Any]:
         found = {one: getattr(row, one) for one in row.__slots__} | {"partitions": sorted(row.partitions)}
         return {"id": name, "found": found, "is_open": row.is_open, "warning": warning, "two_phase": row.is_two_phase}
     state, pattern = query.text("state"), query.text("pattern")
-    listing = list_transactions(client, ListFilter((state,) if state else (), pattern=pattern or None))
+    wanted = ListFilter((state,) if state else (), pattern=pattern or None)
+    after, before = query.long("after", LONGEST_ID), query.long("before", LONGEST_ID)
+    if not _ONE_LIST.acquire(timeout=_LISTING_S):
+        raise ClusterSlow("another list of transactional ids is being read; ask again")
+    try:
+        ids = page_of_ids(client, wanted, count=ROWS_A_PAGE, after=after, before=before, answer_ms=IDS_PATIENCE_MS)
+    finally:
+        _ONE_LIST.release()
     return {
         "id": None,
-        "ids": one_page(listing.rows, query.number("page", 1, 1)),
+        "ids": {"rows": ids.rows, "total": ids.total, "ahead": ids.ahead, "has_more": ids.has_more},
         "filter": {"state": state, "pattern": pattern},
-        "unanswered": list(map(str, listing.unanswered)),
+        "after": after,
+        "unanswered": list(map(str, ids.unanswered)),
     }
 
 
@@ -143,6 +160,6 @@ def act_terminate(client: Client, asked: Asked, permit: Permit, changes: Changes
 
 TRANSACTIONS: Final = Page("/transactions", "Transactions", read_open, live=True)
 TRANSACTION: Final = Page("/transactions/one", "Transaction", read_one)
-TRANSACTIONAL_ID: Final = Page("/transactions/ids", "Transactional ids", read_id)
+TRANSACTIONAL_ID: Final = Page("/transactions/ids", "Transactional ids", read_id, patience_s=IDS_PATIENCE_MS / 1000)
 ABORT: Final = Action("/transactions/abort", "Abort", act_abort, "done.html")
 TERMINATE: Final = Action("/transactions/terminate", "Force-terminate", act_terminate, "done.html")

@@ -1,0 +1,74 @@
+"""A group of 100,000 partitions: its page has a hundred rows, the right totals, and bounded memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from oncelog.admin.groups import GroupDescription, MemberRow
+from oncelog.admin.transactions.partition_offsets import Bounds
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.units import MIB
+from oncelog.client.blocking import Client, Committed
+from oncelog.client.blocking.client import LATEST, ListedOffset
+from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.console.page import Asked
+from oncelog.console.pages import groups
+from oncelog.console.query import Query
+from oncelog.console.settings import Settings
+from tests.interop.admin.lab import at
+
+pytestmark = pytest.mark.slow
+PARTITIONS = 100_000
+PLACES = [at(f"topic-{number // 1000:03}", number % 1000) for number in range(PARTITIONS)]
+MOST_BYTES = 90 * MIB
+"""Beside what a console takes for itself."""
+
+
+class ManyPartitions(Client):
+    """A cluster of so many partitions: each begins at 5 and ends at 20."""
+
+    def metadata(self, topics: object = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
+        partitions = {index: PartitionInfo(index, BrokerId(1), LeaderEpoch(0), (1,), (1,), ()) for index in range(1000)}
+        names = {one.topic for one in PLACES}
+        return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in names}
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset]:
+        return {one: ListedOffset(20 if time == LATEST else 5, -1, 0) for one, time in wanted.items()}
+
+
+def described(client: Client, group: str) -> GroupDescription:
+    members = [MemberRow(f"m-{n}", None, "c", "h", tuple(PLACES[n * 100 : (n + 1) * 100])) for n in range(1000)]
+    return GroupDescription(group, "Stable", "classic", "consumer", "range", 1, members)
+
+
+def bounds(client: Client, partitions: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, Bounds], list[object]]:
+    return {one: Bounds(20, 20) for one in partitions}, []
+
+
+def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "describe_group", described)
+    monkeypatch.setattr(groups, "bounds_of", bounds)
+    committed = {one: Committed(11) for one in PLACES}
+    monkeypatch.setattr("oncelog.admin.groups.committed_offsets", lambda client, group: dict(committed))
+    asked = Asked(Query({"name": "all", "page": "1000"}), Settings("x"))
+    tracemalloc.start()
+    try:
+        found = groups.read_one(ManyPartitions("127.0.0.1:9"), asked)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found["lag"], found["readable"], found["members"]) == (9 * PARTITIONS, 9 * PARTITIONS, 1000)
+    rows = found["partitions"]["rows"]
+    assert (len(rows), found["partitions"]["pages"]) == (100, 1000)
+    assert (rows[-1]["topic"], rows[-1]["partition"], rows[-1]["log_start"]) == ("topic-099", 999, 5)
+    assert (len(found["group"].members), len(found["group"].members[0].partitions), found["assigned"][0]) == (
+        100,
+        20,
+        100,
+    )
+    assert peak < MOST_BYTES, f"{peak / MIB:.0f} MiB"
