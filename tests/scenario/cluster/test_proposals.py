@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.cluster.replicated import state
@@ -49,3 +54,27 @@ def test_a_change_of_another_partition_does_not_end_a_proposal() -> None:
     cluster.advance(2 * LAG_MS)
     assert state(cluster[2]).isr == (1, 2)
     assert produced(peer.responses.popleft()) == (0, 0)
+
+
+def test_a_replica_that_is_taken_back_while_it_joins_is_no_member() -> None:
+    """The reassignment changes the replicas alone; the proposal was made when the follower was one of them."""
+    cluster = Cluster(3)
+    create(cluster, [1, 2])
+    cluster.cut(1, 3)
+    assert _reassign(cluster, [1, 2, 3]) == 0
+    cluster[1].hold_facts = True
+    cluster.heal(1, 3)
+    cluster.advance(100)
+    assert len(cluster[1].held) == 1, "broker 3 joins, which is on its way"
+    assert _reassign(cluster, None) == 0
+    cluster[1].hold_facts = False
+    cluster[1].release()
+    cluster.settle()
+    assert (state(cluster[2]).replicas, state(cluster[2]).isr) == ((1, 2), (1, 2))
+
+
+def _reassign(cluster: Cluster, replicas: list[int] | None) -> int:
+    partition = ReassignablePartition(partition_index=0, replicas=replicas)
+    topic = ReassignableTopic(name="t", partitions=[partition])
+    response = cluster.connect(2).ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000), 0)
+    return int(response.responses[0].partitions[0].error_code)

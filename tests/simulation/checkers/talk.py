@@ -66,14 +66,16 @@ def marker(*, commit: bool, at: int, producer: int, epoch: int, reign: int = 0, 
 class Talk:
     """Every request is answered at once, unless :meth:`ask` and :meth:`answer` are used."""
 
-    def __init__(self) -> None:
-        self.observer = WireObserver()
+    def __init__(self, *, is_cluster: bool = False) -> None:
+        self.observer = WireObserver(is_cluster=is_cluster)
+        self.broker_id = 1
+        """The broker that is talked to."""
         self._correlation = 0
 
     def ask(self, request: object, version: int = LAST_VERSION) -> int:
         """The request comes; its number."""
         self._correlation += 1
-        self.observer.received("c", self._correlation, version, request, self._correlation)
+        self.observer.received("c", self._correlation, version, request, self._correlation, self.broker_id)
         return self._correlation
 
     def answer(self, number: int, response: object) -> None:

@@ -355,3 +355,30 @@ def test_the_disk_is_told_what_was_acknowledged_by_all() -> None:
     talk.produce(batch("c"), 6, acks=1)
     (sent,) = talk.observer.acknowledged_batches()
     assert (sent.partition, sent.topic_id, sent.offset) == (("t", 0), OLD, 4)
+
+
+def _joined_and_synced(talk: Talk, broker_id: int, generation: int) -> None:
+    talk.broker_id = broker_id
+    talk.join(generation)
+    talk.sync(generation)
+
+
+def test_a_coordinator_that_does_not_know_of_the_next_may_go_on_from_its_own_generation() -> None:
+    talk = Talk(is_cluster=True)
+    _joined_and_synced(talk, 1, 3)
+    _joined_and_synced(talk, 2, 6)
+    talk.broker_id = 1
+    talk.join(4)
+    assert talk.observer.violations == {}
+
+
+@pytest.mark.parametrize("died", [True, False])
+def test_a_coordinator_that_begins_has_every_generation_that_was_synced(died: bool) -> None:
+    talk = Talk(is_cluster=True)
+    if died:
+        _joined_and_synced(talk, 2, 3)
+        talk.observer.broker_died(1, 2, [])
+    _joined_and_synced(talk, 1, 6)
+    talk.broker_id = 2
+    talk.join(4)
+    assert [name.partition(" ")[0] for name in talk.observer.violations] == ["W14"]

@@ -100,13 +100,17 @@ def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator
 def _topic_group(
     image: ClusterImage, topic: TopicImage, partitions: Mapping[int, PartitionImage]
 ) -> tuple[TopicImage, list[Operation]]:
-    """The operations that change some partitions of a topic, and the topic as they leave it."""
+    """The operations that change some partitions of a topic, and the topic as they leave it.
+
+    A partition's state is written with its replicas, changed or not: its version stands for both, so that a leader's
+    proposal of an in-sync set is refused that was made on other replicas.
+    """
     operations: list[Operation] = []
     after = list(topic.partitions)
     for index, partition in partitions.items():
         before = after[index]
         after[index] = partition
-        if _state(before) != _state(partition):
+        if _state(before) != _state(partition) or before.assignment != partition.assignment:
             value = layout.state_value(partition, image.controller_epoch)
             operations.append(Set(layout.state_path(topic.name, index), value, before.version))
     moved = any(topic.partitions[index].assignment != after[index].assignment for index in partitions)

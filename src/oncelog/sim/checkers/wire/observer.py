@@ -133,6 +133,7 @@ class WireObserver:
         for connection in connections:
             self._open.pop(connection, None)
         self._commits.restarted(self._index, broker_id)
+        self._generations.broker_died(broker_id)
 
     def restarted(self, at_ms: int, *, keeps_all: bool = True, power_lost: bool = False) -> None:
         """The broker stopped or was killed, and all connections with it.
