@@ -1,18 +1,20 @@
 """A Python data source that does nothing: it yields one Arrow batch that is ready again and again.
 
 What Spark makes of it is the most that any Python data source can reach on a machine; how near our source comes says
-whether Spark is the limit. Same columns as the connector's, batches as large as our source's.
+whether Spark is the limit. Same columns as the connector's, batches as large as our source's, and the rows of the
+topics that the others read: the same values, rising offsets. Rows that are all alike would cost Parquet's writer less.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from bench.texts import texts
 from oncelog.spark.source.data_source import source_schema
 from oncelog.spark.source.options import parse_options
 
@@ -53,10 +55,21 @@ class _Reader(DataSourceReader):
         """Its share of the rows."""
         left = self._rows // self._partitions
         batch = _batch(max(1, self._batch // (self._size + _BESIDE)), self._size)
-        while left > 0:
-            part = batch.slice(0, left)
-            left -= part.num_rows
-            yield part
+        first = 0
+        while first < left:
+            yield _at_offset(batch, first).slice(0, left - first)
+            first += batch.num_rows
+
+
+def _at_offset(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """The batch with offsets from ``first`` on."""
+    import numpy as np
+    import pyarrow as pa
+
+    from oncelog.records.columns.arrow_arrays import number_column
+
+    offsets = number_column(np.arange(first, first + batch.num_rows), pa.int64())
+    return batch.set_column(batch.schema.get_field_index("offset"), batch.schema.field("offset"), offsets)
 
 
 def _batch(rows: int, size: int) -> pa.RecordBatch:
@@ -66,14 +79,16 @@ def _batch(rows: int, size: int) -> pa.RecordBatch:
 
     from oncelog.records.columns.arrow_arrays import constant_string_column, number_column
 
-    def same(value: bytes) -> pa.Array[Any]:
-        offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(value))
-        return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets.data), pa.py_buffer(value * rows)])
+    def binary(values: list[bytes]) -> pa.Array[Any]:
+        """The values, all of one length, again and again."""
+        offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(values[0]))
+        data = b"".join(islice(cycle(values), rows))
+        return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets.data), pa.py_buffer(data)])
 
     zeros = np.zeros(rows, np.int32)
     columns: dict[str, pa.Array[Any]] = {
-        "key": same(b"12345678"),
-        "value": same(os.urandom(size)),
+        "key": binary([b"12345678"]),
+        "value": binary(texts(size)),
         "topic": constant_string_column("a topic", rows),
         "partition": number_column(zeros, pa.int32()),
         "offset": number_column(np.arange(rows), pa.int64()),
