@@ -10,7 +10,7 @@ Segments are assigned to tasks, largest first; those of a few MB share tasks, si
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -126,7 +126,7 @@ class SparkEngine:
         return together
 
     def _map(
-        self, frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+        self, frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     ) -> DataFrame:
         """``frame`` mapped, and persisted: several steps read it."""
         from pyspark import StorageLevel
@@ -165,7 +165,7 @@ class _ReadTasks:
     assigned: Sequence[Sequence[SegmentTask]]
     read: Callable[[SegmentTask], Iterator[Typed]]
 
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_numpy().tolist():
                 for task in self.assigned[number]:
@@ -180,7 +180,7 @@ class _Step:
     row_type: type[Any]
     step: Callable[[Iterator[Any]], Iterator[Any]]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row_type, rows in typed_batches(self.step(rows_of(batches, self.row_type))):
             yield mixed(row_type, rows)
 
