@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,6 +81,7 @@ def _from_environment() -> str | None:
 @contextmanager
 def remote_session(url: str) -> Iterator[SparkSession]:
     """A session of its own on a server of Spark Connect. Raises SparkSourceError if there is none."""
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # none is used
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
     except ImportError as error:
