@@ -17,6 +17,8 @@ from oncelog.testing import Broker
 from tests.browser import chromium, scene
 from tests.browser.served import Served
 from tests.interop.admin.lab import WITHOUT_VERIFICATION
+from tests.unit.console.audits.test_report import document
+from tests.unit.spark.audit.logs import Coordinator, Log
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
@@ -67,8 +69,17 @@ def audit_log() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def console(broker: Broker, audit_log: Path) -> Iterator[Served]:
-    """A console of it that may change things."""
-    with Served(broker.bootstrap_servers, audit_log=audit_log) as running:
+    """A console of it that may change things, with a report of an audit, a directory to audit, and plots."""
+    report, data = audit_log.with_name("report.json"), audit_log.with_name("data")
+    report.write_bytes(document())
+    log, coordinator = Log(data, "audited"), Coordinator(data)
+    log.transaction(epoch=0)
+    log.data(epoch=1)
+    coordinator.ended("audited-0", epoch=0, name="audited-service")
+    coordinator.write()
+    log.write()
+    more = {"audit_reports": (report,), "audit_data": (data,), "sample_every_s": 2.0}
+    with Served(broker.bootstrap_servers, audit_log=audit_log, **more) as running:
         yield running
 
 
