@@ -97,16 +97,23 @@ def describe_configs(
 
 def values_of(client: Client, kind: ResourceType, names: Iterable[str], key: str) -> dict[str, str | None]:
     """The value of one key by name, asked in one request; names that may not be read, or are gone, are left out."""
+    found = values_by_name(client, kind, names, [key])
+    return {name: values[key] for name, values in found.items() if key in values}
+
+
+def values_by_name(
+    client: Client, kind: ResourceType, names: Iterable[str], keys: Iterable[str]
+) -> dict[str, dict[str, str | None]]:
+    """The values of some keys by name, as ``values_of``."""
+    asked = list(keys)
     wanted = [
-        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[key]) for name in names
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=asked) for name in names
     ]
     response = client.retrying(lambda: client.request(DescribeConfigsRequest(resources=wanted)))
     return {
-        result.resource_name: one.value
+        result.resource_name: {one.name: one.value for one in result.configs if one.name in asked}
         for result in response.results
         if not result.error_code
-        for one in result.configs
-        if one.name == key
     }
 
 

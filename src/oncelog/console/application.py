@@ -35,6 +35,7 @@ from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import Action, Asked, LocalPage, Page, Work
 from oncelog.console.pages import ACTIONS, PAGES, WORKS
 from oncelog.console.query import BadQuery, Query
+from oncelog.console.rates import Rates
 from oncelog.console.recent import Recent
 from oncelog.console.refusals import Refusals, own_address
 from oncelog.console.rendering import environment
@@ -81,6 +82,7 @@ class Console:
             command_options=settings.command_options,
         )
         self.recent = Recent()
+        self.rates = Rates()
         self.audits = AuditShelf(settings.audit_reports, settings.audit_data)
         self.sampler: Sampler | None = None
         if settings.sample_every_s:
@@ -96,7 +98,7 @@ class Console:
         """What a reading request asks for."""
         as_json = request.url.path.endswith(".json")
         query = Query(request.query_params)
-        return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler)
+        return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates)
 
     def page(self, page: Page | LocalPage) -> Callable[[Request], Any]:
         """The endpoint of a page, for both of its paths."""

@@ -13,6 +13,7 @@ from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Permit
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.query import Query
+from oncelog.console.rates import Rates
 from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
 
@@ -28,6 +29,7 @@ class Asked:
     decoding: DecodingProcess = field(default_factory=DecodingProcess)
     audits: AuditShelf = field(default_factory=lambda: AuditShelf((), ()))
     sampler: Sampler | None = None
+    rates: Rates = field(default_factory=Rates)
 
 
 Read = Callable[[Client, Asked], Mapping[str, Any]]

@@ -55,6 +55,11 @@ def about(value: int) -> str:
     return number(value)
 
 
+def per_second(value: float) -> str:
+    """A rate; small ones with their decimals."""
+    return f"{about(round(value))}/s" if value >= 10 else f"{value:.2g}/s"
+
+
 def size(value: int | None) -> str:
     """Bytes in the unit that fits."""
     if value is None:
@@ -116,6 +121,7 @@ def environment(**known: Callable[..., object] | object) -> Environment:
         "shown": shown,
         "number": number,
         "about": about,
+        "per_second": per_second,
         "size": size,
         "duration": duration,
         "moment": moment,

@@ -18,9 +18,13 @@ from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
 from oncelog.console.page import Asked
 from oncelog.console.pages.topics import read_all
+from oncelog.console.pages.topics import read_one as read_topic
 from oncelog.console.query import Query
+from oncelog.console.rates import Rate, Rates
 from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.visits import token_of
@@ -105,6 +109,25 @@ def test_a_topic_and_its_producers(broker: Broker, reader: TestClient) -> None:
     assert "boxes" in reader.get("/topics?internal=1").text
 
 
+def test_a_topics_rate_is_between_two_looks_and_its_retention_is_said(broker: Broker) -> None:
+    now_s = 100.0
+    rates = Rates(lambda: now_s)
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("rated", partitions=2, replication_factor=1, configs={"retention.ms": "3600000"}))
+        client.topic("rated")
+        asked = Asked(Query({"filter": "rated", "name": "rated"}), Settings("x"), rates=rates)
+        (first,) = read_all(client, asked)["topics"]["rows"]
+        assert (first["rate"], first["retention"].milliseconds) == (Rate(), 3_600_000)
+        batch = build_batch([Record(number, 1, None, b"x" * 100) for number in range(40)])
+        client.produce(at("rated"), batch)
+        now_s = 104.0
+        (second,) = read_all(client, Asked(asked.query, Settings("x"), rates=rates))["topics"]["rows"]
+        assert (second["rate"].records_per_s, second["rate"].window_s) == (10.0, 4.0)
+        assert second["rate"].bytes_per_s == len(batch) / 4
+        one = read_topic(client, asked)
+    assert (one["rate"].window_s, one["retention"].policy) == (4.0, "delete")
+
+
 def own_configs(visitor: TestClient) -> list[tuple[str, str]]:
     configs = visitor.get("/topics/one.json?name=made.json").json()["configs"]
     return [(one["name"], one["value"]) for one in configs if one["source"] == "topic"]
@@ -154,6 +177,7 @@ class ManyTopics(Client):
 
 def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.console.pages.topics._sizes", lambda client, names: ([], []))
+    monkeypatch.setattr("oncelog.console.pages.topics._settings", lambda client, names, unanswered: {})
     client = ManyTopics("127.0.0.1:9")
     began = time.process_time()
     found = read_all(client, Asked(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]

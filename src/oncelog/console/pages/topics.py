@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.admin.cluster import LogDirRow, describe_log_dirs
-from oncelog.admin.configs import ResourceType, describe_configs
+from oncelog.admin.configs import ResourceType, describe_configs, values_by_name
 from oncelog.admin.topics import describe_topics, list_topics
 from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.console.page import Asked, Page
+from oncelog.console.rates import Rate, Rates
 from oncelog.console.rendering import one_page
+
+RETENTION_KEYS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
+MOST_RATED: Final = 5000
+"""Partitions of one page whose ends are asked for."""
 
 
 def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
@@ -28,8 +34,13 @@ def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
     by_topic: Counter[str] = Counter()
     for one in sizes:
         by_topic[one.topic] += one.size_bytes
+    names = [one.name for one in found["rows"]]
+    rates = _rates(client, asked.rates, names, sizes)
+    kept = _settings(client, names, unanswered)
     found["rows"] = [
-        {name: getattr(one, name) for name in one.__slots__} | {"size_bytes": by_topic.get(one.name)}
+        {name: getattr(one, name) for name in one.__slots__}
+        | {"size_bytes": by_topic.get(one.name), "rate": rates.get(one.name, Rate())}
+        | {"retention": kept.get(one.name, Retention())}
         for one in found["rows"]
     ]
     return {"topics": found, "filter": {"filter": wanted, "internal": internal}, "unanswered": unanswered}
@@ -46,6 +57,57 @@ def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]
         return [], [str(error)]
     except ClientError as error:
         return [], [f"sizes: {error}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The records a topic keeps; None where nothing bounds that, or nobody said."""
+
+    is_known: bool = False
+    milliseconds: int | None = None
+    size_bytes: int | None = None
+    policy: str | None = None
+
+
+def _settings(client: Client, names: list[str], unanswered: list[str]) -> dict[str, Retention]:
+    """Retention of topics, by name."""
+    if not names:
+        return {}
+    try:
+        found = values_by_name(client, ResourceType.TOPIC, names, RETENTION_KEYS)
+    except ClientError as error:
+        unanswered.append(f"retention: {error}")
+        return {}
+    return {name: _retention(values) for name, values in found.items()}
+
+
+def _retention(values: Mapping[str, str | None]) -> Retention:
+    milliseconds, size_bytes, policy = (values.get(key) for key in RETENTION_KEYS)
+    return Retention(True, _bound(milliseconds), _bound(size_bytes), policy)
+
+
+def _bound(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _rates(client: Client, rates: Rates, names: list[str], sizes: list[LogDirRow]) -> dict[str, Rate]:
+    """Rates of topics up to now, of those whose partitions are all led; none on a page of very many partitions."""
+    there = {name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics}
+    places = [_at(name, index) for name, partitions in there.items() for index in partitions]
+    if not 0 < len(places) <= MOST_RATED:
+        return {}
+    bounds, _ = bounds_of(client, places)
+    leaders = {(name, index): one.leader for name, partitions in there.items() for index, one in partitions.items()}
+    copies: Counter[str] = Counter()
+    for one in sizes:
+        if leaders.get((TopicName(one.topic), one.partition)) == one.broker_id:
+            copies[one.topic] += one.size_bytes
+    found = {}
+    for name, partitions in there.items():
+        ends = {at: bounds[at].end_offset for index in partitions if (at := _at(name, index)) in bounds}
+        if len(ends) == len(partitions):
+            found[str(name)] = rates.look(name, ends, copies.get(name))
+    return found
 
 
 def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
@@ -72,6 +134,8 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     except BrokerRefused as error:
         configs, silent = [], [*silent, str(error)]
     return {
+        "rate": _rates(client, asked.rates, [name], sizes).get(name, Rate()),
+        "retention": _settings(client, [name], silent).get(name, Retention()),
         "topic": described.topic,
         "partitions": found,
         "offsets": sum((one.latest or 0) - (one.earliest or 0) for one in rows),

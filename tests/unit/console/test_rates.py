@@ -1,0 +1,54 @@
+"""Rates of topics: a window that is said, and none where something was deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.console.rates import LONGEST_S, MOST_TOPICS, Rate, Rates
+from tests.interop.admin.lab import at
+
+ONE = at("t")
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [0.0]
+
+
+def looking(clock: list[float]) -> Callable[..., Rate]:
+    rates = Rates(lambda: clock[0])
+
+    def look(at_s: float, end: int, size: int | None = 0, partition: int = 0) -> Rate:
+        clock[0] = at_s
+        return rates.look("t", {at("t", partition): end} if partition == 0 else {ONE: end, at("t", 1): 0}, size)
+
+    return look
+
+
+def test_a_rate_is_over_the_longest_window_there_is(clock: list[float]) -> None:
+    look = looking(clock)
+    assert look(0, 100, 1000) == Rate()
+    assert look(0.5, 100, 1000) == Rate(), "too short"
+    assert look(2, 120, 3000) == Rate(10.0, 1000.0, 2.0)
+    assert look(10, 200, 3000) == Rate(10.0, 200.0, 10.0)
+    assert look(10 + LONGEST_S, 200, 3000) == Rate(0.0, 0.0, LONGEST_S), "the first look is too old"
+
+
+def test_what_went_down_gives_no_rate(clock: list[float]) -> None:
+    look = looking(clock)
+    look(0, 100, 1000)
+    assert look(5, 110, 500).bytes_per_s is None, "retention"
+    assert look(6, 5, 500) == Rate(), "another topic of the name"
+    assert look(8, 25, 500) == Rate(10.0, None, 2.0), "offsets came, the size has not moved"
+    assert look(9, 25, None, partition=1) == Rate(), "partitions were added"
+
+
+def test_topics_that_nobody_looks_at_are_forgotten(clock: list[float]) -> None:
+    rates = Rates(lambda: clock[0])
+    for number in range(MOST_TOPICS + 1):
+        rates.look(f"t-{number}", {ONE: 1}, None)
+    clock[0] = 5
+    assert rates.look("t-0", {ONE: 6}, None) == Rate()
+    assert rates.look(f"t-{MOST_TOPICS}", {ONE: 6}, None) == Rate(1.0, None, 5.0)
