@@ -8,6 +8,7 @@ processor time is of the searching processes alone.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from tests.waiting import wait_until
 from bench.options import Options, progress
 from bench.peers import Broker, create_topics, running
 from bench.report import Comparison, Figures, paired
+from bench.transactions import loaded_s, transactional_producer, write_ids
 from bench.workloads import produce
 
 _RECORD_BYTES: Final = 100
@@ -32,6 +34,7 @@ _PARTITIONS: Final = 4
 _NEEDLE: Final = "needle-in-no-record"
 _NOTHING: Final = "Nothing found: everything was read."
 SEARCH_GOALS: Final = {"records/s of a core": "≥ 1,000,000", "peak memory, MB": "≤ 150"}
+IDS_GOALS: Final = {"peak memory, MB": "≤ 150"}
 
 
 @contextlib.contextmanager
@@ -92,6 +95,64 @@ def search(options: Options) -> Comparison:
         return paired(comparison, (ours, theirs), options.repeat, progress)
 
 
+def ids(options: Options) -> Comparison:
+    """Pages of 1,000,000 transactional ids: the first, and one from the middle, with the console's memory."""
+    count = options.scaled(1_000_000)
+    with TemporaryDirectory(prefix="oncelog-bench-") as directory:
+        broker = options.ours.broker(Path(directory))
+        with running(broker):
+            transactional_producer(broker, "first")  # makes the internal topic
+            broker.kill()
+            write_ids(broker.data_directory, count)
+            broker.start()
+            loaded_s(broker, count)
+            with console_of(broker, Path(directory)) as (console, address):
+                title = f"Pages of {count:,} transactional ids"
+                comparison = Comparison(title, "console", "all of them by txn list", IDS_GOALS)
+
+                def ours(_number: int) -> Figures:
+                    path = f"{address}/transactions/ids"
+                    first = _page_s(path, f"of {count + 1:,}")
+                    middle = _page_s(f"{path}?after=loaded-5", f"of {count + 1:,}")
+                    return {"s": first, "a page in the middle, s": middle, **_memory(console)}
+
+                def theirs(_number: int) -> Figures:
+                    began = time.perf_counter()
+                    command = [
+                        sys.executable,
+                        "-m",
+                        "oncelog",
+                        "txn",
+                        "list",
+                        "--json",
+                        "-X",
+                        "request.timeout.ms=120000",
+                    ]
+                    command += ["--bootstrap-servers", broker.bootstrap_servers]
+                    with Path(directory, "list.json").open("wb") as output:
+                        listing = subprocess.Popen(command, stdout=output)
+                        _, status, used = os.wait4(listing.pid, 0)
+                    listing.returncode = status
+                    if status:
+                        raise RuntimeError(f"txn list failed: {status}")
+                    return {"s": time.perf_counter() - began, "peak memory, MB": used.ru_maxrss * 1024 / 1e6}
+
+                return paired(comparison, (ours, theirs), min(options.repeat, 2), progress)
+
+
+def _page_s(address: str, expected: str) -> float:
+    began = time.perf_counter()
+    with urllib.request.urlopen(address, timeout=120) as answer:
+        text = answer.read().decode()
+    if expected not in text:
+        raise RuntimeError(f"{address} does not show {expected!r}: {text[-2000:]}")
+    return time.perf_counter() - began
+
+
+def _memory(console: Process) -> dict[str, float]:
+    return {"peak memory, MB": console.peak_resident_bytes() / 1e6, "memory after, MB": console.resident_bytes() / 1e6}
+
+
 def _figures(count: int, elapsed_s: float, cpu_s: float) -> dict[str, float]:
     return {
         "records/s": count / elapsed_s,
@@ -105,4 +166,4 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-CONSOLE_BENCHMARKS: Final = {"console-search": search}
+CONSOLE_BENCHMARKS: Final = {"console-search": search, "console-ids": ids}
