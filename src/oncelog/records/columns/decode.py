@@ -38,6 +38,8 @@ _COLUMNS: Final[list[pa.Field[Any]]] = [
     pa.field("timestamp", pa.timestamp("ms", "UTC")),
     pa.field("timestampType", pa.int32()),
 ]
+_FIXED_BYTES: Final = 36
+"""Bytes of a row beside the contents of key, value and topic: its numbers, and an offset for each of the three."""
 _SCHEMA: Final = pa.schema(_COLUMNS)
 _SCHEMA_WITH_HEADERS: Final = pa.schema([*_COLUMNS, pa.field("headers", HEADERS)])
 
@@ -74,7 +76,7 @@ def decode(
     *,
     piece_bytes: int = GROUP_BYTES,
 ) -> Iterator[Decoded]:
-    """Decode the ``records`` of one partition of one fetch response, in pieces of about ``piece_bytes``.
+    """Decode the ``records`` of one partition of one fetch response, in pieces of about ``piece_bytes`` of columns.
 
     ``aborted`` is that response's list of (producer id, first offset). Yields at least one item when the buffer has a
     whole batch; ``next_offset`` rises from item to item, and reaches ``end_offset`` when nothing wanted is left.
@@ -95,12 +97,18 @@ def _decode_group(selection: Selection, piece_bytes: int, group: Group) -> Itera
         yield Decoded(_no_rows(schema), next_offset)
         return
     count = len(fields.offset)
-    step = -(-count // max(1, round(len(view.bytes) / piece_bytes)))
+    step = -(-count // max(1, round(_size_of_rows(fields, selection) / piece_bytes)))
     for first in range(0, count - step, step):
         some = fields.select(slice(first, first + step))
         yield Decoded(_to_arrow(view, some, selection, schema), Offset(int(some.offset[-1]) + 1))
     last = fields.select(slice((count - 1) // step * step, count))
     yield Decoded(_to_arrow(view, last, selection, schema), next_offset)
+
+
+def _size_of_rows(fields: Fields, selection: Selection) -> int:
+    """Bytes of the rows' columns, without headers."""
+    contents = sum(int(np.maximum(one.length, 0).sum()) for one in (fields.key, fields.value))
+    return contents + len(fields.offset) * (_FIXED_BYTES + len(selection.topic))
 
 
 def _wanted_fields(group: Group, selection: Selection) -> Fields | None:

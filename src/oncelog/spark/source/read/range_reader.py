@@ -3,10 +3,10 @@
 Rules: every record of the range that is in the log comes once, in offset order; a range ends at its end offset, not
 at a number of records, because markers and compaction leave gaps. Only records of the topic that was planned, by its
 id. A log that ends before the range is given the patience that the driver gives it, and records of an open transaction
-are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are three
+are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are two
 batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its pools of memory, large enough to
 be cheap. Memory is bounded by one answer of a broker (4 MB unless ``max.partition.fetch.bytes`` says otherwise), what
-is decompressed of it at once (5 MB, or one batch), and five batches: what was handed on is held by nobody here.
+is decompressed of it at once (5 MB, or one batch), and four batches: what was handed on is held by nobody here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timest
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
 BATCH_BYTES: Final = 2 * MIB
 """Approximate size of the record batches that Spark gets."""
-_BATCHES_AHEAD: Final = 3
+_BATCHES_AHEAD: Final = 2
 _NO_RECORDS: Final = memoryview(b"")
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
