@@ -173,7 +173,7 @@ def explain(
 
 def _settings(client: Client) -> AuthorizerSettings | None:
     """A broker's settings of its authorizer beside the lists; None: it has none, or the client may not see them."""
-    client.retrying(client.refresh)
+    client.retrying(client.refresh_brokers)
     broker = next(iter(sorted(client.view.brokers)), None)
     try:
         rows = describe_configs(client, ConfigResourceType.BROKER, str(broker), [_SUPER_USERS, _ALLOW_EVERYONE])

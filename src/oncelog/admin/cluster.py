@@ -54,7 +54,7 @@ class LogDirRow:
 
 def describe_cluster(client: Client) -> ClusterRow:
     """Brokers by id, and the finalized features one of them announces."""
-    client.retrying(client.refresh)
+    client.retrying(client.refresh_brokers)
     view = client.view
     rows = [
         BrokerRow(one.broker_id, one.address.host, one.address.port, one.rack, one.broker_id == view.controller_id)
@@ -86,7 +86,7 @@ def describe_log_dirs(
     if topics is not None:
         wanted = [DescribableLogDirTopic(topic=name, partitions=list(client.topic(name).partitions)) for name in topics]
     if brokers is None:
-        client.retrying(client.refresh)
+        client.retrying(client.refresh_brokers)
         brokers = sorted(client.view.brokers)
     rows: list[LogDirRow] = []
     for broker in brokers:

@@ -103,11 +103,16 @@ class ClusterStatus:
     reassignments: list[ReassignmentRow]
 
 
-def cluster_status(client: Client) -> ClusterStatus:
-    """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused."""
+def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
+    """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused.
+
+    Without ``spare`` min.insync.replicas is asked only of topics that lack replicas: a partition with all of them in
+    sync is not under it, but ``at_min_isr`` then has not all that are at it.
+    """
     topics = client.metadata(None)
     reassignments = list_reassignments(client)
-    partitions = partition_rows(topics.values(), reassignments, _min_isr(client, topics))
+    asked = topics if spare else {name: one for name, one in topics.items() if _lacks_replicas(one)}
+    partitions = partition_rows(topics.values(), reassignments, _min_isr(client, asked))
     return assess(client.view.cluster_id, _brokers(client, partitions), partitions, reassignments)
 
 
@@ -169,6 +174,10 @@ def assess(
         offline_directories=offline,
         reassignments=reassignments,
     )
+
+
+def _lacks_replicas(topic: TopicInfo) -> bool:
+    return any(len(one.isr) < len(one.replicas) for one in topic.partitions.values())
 
 
 def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str, int]:

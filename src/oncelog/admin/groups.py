@@ -104,7 +104,7 @@ class ResetTo:
 
 def list_groups(client: Client, states: Iterable[str] = ()) -> list[GroupRow]:
     """Groups of all coordinators, by name."""
-    client.retrying(client.refresh)
+    client.retrying(client.refresh_brokers)
     message = ListGroupsRequest(states_filter=list(states))
     rows: dict[str, GroupRow] = {}
 

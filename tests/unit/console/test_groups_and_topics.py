@@ -202,3 +202,26 @@ def test_pages_link_to_themselves_as_json(broker: Broker, reader: TestClient) ->
         found = re.search(r'<a href="([^"]+)">this page as JSON', reader.get(path).text)
         assert found is not None, path
         assert reader.get(found[1]).json() is not None
+
+
+def test_what_was_made_while_all_was_forgotten_is_not_kept() -> None:
+    recent = Recent(lambda: 0.0)
+
+    def make() -> str:
+        recent.forget()
+        return "of before"
+
+    assert recent.get("a", make) == "of before"
+    assert recent.get("a", lambda: "of now") == "of now"
+    assert recent.get("b", lambda: recent.get("a", lambda: "never")) == "of now", "names do not wait for each other"
+
+
+def test_brokers_are_asked_for_without_their_topics(broker: Broker) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        before = client.all_topics(0)
+        create_topic(client, NewTopic("asked-later", partitions=1, replication_factor=1))
+        client.refresh_brokers()
+        assert client.view.brokers
+        assert set(client.view.topics) == set(before)
+        assert "asked-later" not in client.all_topics(600_000), "from memory"
+        assert "asked-later" in client.all_topics(-1)

@@ -47,6 +47,8 @@ DEFAULT_MAX_TIMEOUT_MS: Final = 15 * MINUTE_MS
 PRODUCER_IDS_A_REQUEST: Final = 20_000
 _BROKER_RESOURCE: Final = 4
 PROBE_ID: Final = "oncelog-may-i-see-this"
+_SAME_LOOK_MS: Final = 500
+"""Who has just asked for all topics, as for a cluster's status, need not ask for them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ def partitions_of(client: Client, scope: Scope) -> list[TopicPartition]:
         names = {*scope.topics, *(one.topic for one in scope.partitions)}
         topics = {TopicName(name): client.topic(name) for name in sorted(names)}
     else:
-        topics = client.metadata(None)
+        topics = client.all_topics(_SAME_LOOK_MS)
     wanted = set(scope.partitions)
     missing = [one for one in sorted(wanted) if one.partition not in topics[one.topic].partitions]
     if missing:

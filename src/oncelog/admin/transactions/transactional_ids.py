@@ -75,7 +75,7 @@ def list_transactions(
 ) -> Listing:
     """Ids by name, of all brokers or those named. Raises NoBrokerReachable, and BrokerRefused for a wrong filter."""
     if not client.view.brokers:
-        client.retrying(client.refresh)
+        client.retrying(client.refresh_brokers)
     wanted = wanted or ListFilter()
     if coordinators is None:
         asked = sorted(client.view.brokers)

@@ -67,6 +67,7 @@ class ClusterClient:
         self._links: dict[int, Link] = {}
         self._bootstrap_link: Link | None = None
         self._has_connected = False
+        self._all_topics_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
@@ -110,7 +111,7 @@ class ClusterClient:
     def connect(self, broker: int) -> Link:
         """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
         if broker not in self.view.brokers:
-            self.refresh()
+            self.refresh_brokers()
         info = self.view.brokers.get(broker)
         if info is None:
             raise ConnectionLost(f"broker {broker} is not in the cluster at the moment")
@@ -167,6 +168,17 @@ class ClusterClient:
     def refresh(self) -> None:
         """Fetch metadata anew: the brokers, and the topics already known."""
         self._ask_metadata(list(self.view.topics))
+
+    def refresh_brokers(self) -> None:
+        """Fetch anew which brokers there are, and nothing about topics, of which this client may know thousands."""
+        self._ask_metadata([])
+
+    def all_topics(self, max_age_ms: int) -> dict[TopicName, TopicInfo]:
+        """All topics, from memory if all were asked for within that time."""
+        asked_ms = self._all_topics_ms
+        if asked_ms is None or self.system.now_ms() - asked_ms > max_age_ms:
+            return self.metadata(None)
+        return {info.name: info for info in self.view.topics.values() if info.exists}
 
     def metadata(self, topics: Iterable[str] | None = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
         """Topics as the cluster has them now; all of them for None. What does not exist carries its error code.
@@ -248,7 +260,7 @@ class ClusterClient:
 
     def _controller_link(self) -> Link:
         if self.view.controller_id not in self.view.brokers:
-            self.refresh()
+            self.refresh_brokers()
         controller = self.view.controller_id
         return self.link(controller if controller in self.view.brokers else "any")
 
@@ -260,7 +272,7 @@ class ClusterClient:
         if one.error_code:
             raise BrokerRefused(one.error_code, f"coordinator of {key!r}", one.error_message)
         if one.node_id not in self.view.brokers:
-            self.refresh()
+            self.refresh_brokers()
         return int(one.node_id)
 
     def _ask_metadata(self, names: list[str] | None, create: bool = False) -> None:
@@ -274,6 +286,7 @@ class ClusterClient:
             raise BrokerRefused(response.error_code, "metadata")
         if names is None:
             self.view.topics.clear()
+            self._all_topics_ms = self.system.now_ms()
         self.view.apply(response, self.system.now_ms())
         self._drop_moved_links()
 

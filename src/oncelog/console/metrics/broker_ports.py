@@ -1,15 +1,13 @@
 """Metrics of oncelog's brokers, from the ports that ``oncelog serve --http`` opens: Prometheus text, read with bounds.
 
 Of all that a broker tells, only ``WANTED`` is parsed. Rates and latencies come from two readings; a counter that went
-back is a broker that was started again, and says nothing for one moment. prometheus-client is imported when needed.
+back is a broker that was started again, and says nothing for one moment. What parses and asks is imported when needed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -76,6 +74,9 @@ def read_all(urls: Sequence[str], clock_s: float) -> dict[str, Reading | str]:
 
 
 def _read(url: str, clock_s: float) -> Reading | str:
+    import urllib.error
+    import urllib.request
+
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with contextlib.closing(opener.open(url, timeout=PATIENCE_S)) as answer:

@@ -21,8 +21,13 @@ MOST_LOOKED_INTO: Final = 20
 
 
 def read(client: Client, asked: Asked) -> Mapping[str, Any]:
+    """The overview of a moment ago, which all who look share."""
+    return asked.recent.get("overview", lambda: look(client))
+
+
+def look(client: Client) -> Mapping[str, Any]:
     """Brokers, partitions that lack something, open transactions by verdict, and the groups behind those that hold."""
-    status = cluster_status(client)
+    status = cluster_status(client, spare=False)
     scanned = scan(client)
     holding = sorted({one.where for one in scanned.transactions if one.holds})
     bounds, unanswered = bounds_of(client, holding)

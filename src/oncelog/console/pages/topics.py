@@ -51,8 +51,11 @@ def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]
     if not names:
         return [], []
     try:
-        client.metadata(names)  # At once: this client may not have seen them yet.
-        return describe_log_dirs(client, names), []
+        now_ms, most_ms = client.system.now_ms(), client.config.metadata_max_age_ms
+        ages = [client.view.age_ms(one, now_ms) for one in names]
+        if any(one is None or one > most_ms for one in ages):
+            client.metadata(names)  # At once: this client may not have seen them yet.
+        return describe_log_dirs(client, names, sorted(client.view.brokers)), []
     except BrokerRefused as error:
         return [], [str(error)]
     except ClientError as error:

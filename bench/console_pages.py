@@ -1,0 +1,197 @@
+"""The console on a broker with ten thousand topics: its start, its pages, its memory, and what it costs the broker.
+
+Rules: broker, console and command line are processes of their own. A page's time is the least of some looks, each later
+than the console remembers anything, since other work on the machine only adds to it; CPU times are the kernel's. The
+other side of a page is the command line that asks the same: what counts is what the broker has to do for either, in
+requests, bytes and CPU time. Byte code is on the disk, as an installation leaves it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from bench.options import Options, progress
+from bench.report import Comparison, Figures, paired
+from oncelog.client.blocking import Client
+from oncelog.console.recent import MAX_AGE_S
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+TOPICS: Final = 10_000
+_TOPICS_A_REQUEST: Final = 1000
+_LOOKS: Final = 5
+_TOPIC: Final = "orders.region-00001.v1"
+PAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "/overview": ("cluster", "status"),
+    "/topics": ("topic", "list"),
+    "/topics?filter=9": ("topic", "list"),
+    f"/topics/one?name={_TOPIC}": ("topic", "describe", _TOPIC),
+    "/transactions": ("txn", "find-hanging"),
+    "/groups": ("group", "list"),
+    "/producers?topic=" + _TOPIC: ("txn", "producers", _TOPIC),
+    f"/explain?kind=topic&name={_TOPIC}": ("explain", "topic", _TOPIC),
+}
+"""Pages, and the command that asks the same of a cluster."""
+_READY: Final = re.compile(rb"(?:ready on|at http://)\s*([\d.]+:\d+)")
+_HERE: Final = "127.0.0.1:0"
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process and the address it has told."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    started_s: float
+
+    def cpu_s(self) -> float:
+        """User and system time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_mb(self) -> float:
+        """The most memory it ever held, MB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1000
+
+
+@contextmanager
+def _running(*command: str) -> Iterator[_Process]:
+    """A command of oncelog's that serves, until the block ends."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    started_s = time.perf_counter()
+    whole = (sys.executable, "-u", "-m", "oncelog", *command)
+    with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            found = next((one for line in process.stdout if (one := _READY.search(line))), None)
+            if found is None:
+                raise RuntimeError(f"it did not start: {' '.join(whole)}")
+            yield _Process(process, found[1].decode(), started_s)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.stdout.close()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _console(bootstrap: str) -> tuple[str, ...]:
+    listen = f"127.0.0.1:{_free_port()}"
+    return ("console", "--bootstrap-server", bootstrap, "--listen", listen, "--sample-every", "0")
+
+
+def _page(address: str, path: str) -> float:
+    """Seconds until a page is there, whole; tried until somebody listens and the cluster answered in time."""
+    host, _, port = address.partition(":")
+    began_s = time.perf_counter()
+    while True:
+        try:
+            with closing(http.client.HTTPConnection(host, int(port), timeout=120)) as connection:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                answer.read()
+        except ConnectionRefusedError:
+            if time.perf_counter() - began_s > 60:
+                raise
+            time.sleep(0.005)
+            continue
+        if answer.status == 503 and time.perf_counter() - began_s < 120:
+            continue
+        if answer.status != 200:
+            raise RuntimeError(f"{path} answered {answer.status}")
+        return time.perf_counter() - began_s
+
+
+def start_and_pages(options: Options) -> Comparison:
+    """The console with 10,000 topics: its start, its pages, its memory; the broker's work beside the command line's."""
+    count = options.scaled(TOPICS)
+    goals = {"first page, s": "≤ 0.5 s", "memory, MB": "≤ 150 MB"}
+    goals |= {f"{path}, s": "≤ 0.3 s" for path in PAGES}
+    goals |= {f"broker for {path}, CPU s": "≤ 1 ×" for path in PAGES}
+    with TemporaryDirectory(prefix="oncelog-bench-") as directory:
+        metrics = f"127.0.0.1:{_free_port()}"
+        serving = ("serve", "--data-dir", directory, "--listen", _HERE, "--http", metrics, "-o", "log.sync.policy=none")
+        with _running(*serving) as broker:
+            create_many(broker.address, count)
+            sides = (lambda _: _by_console(broker, metrics), lambda _: _by_commands(broker, metrics))
+            comparison = Comparison(f"Console, {count:,} topics", "console", "command line", goals)
+            return paired(comparison, sides, options.repeat, progress)
+
+
+def create_many(bootstrap: str, count: int) -> None:
+    """Topics of one partition each."""
+    with Client(bootstrap) as client:
+        for start in range(0, count, _TOPICS_A_REQUEST):
+            names = [f"orders.region-{one:05d}.v1" for one in range(start, min(count, start + _TOPICS_A_REQUEST))]
+            topics = [CreatableTopic(name=one, num_partitions=1, replication_factor=1) for one in names]
+            client.request(CreateTopicsRequest(topics=topics, timeout_ms=120_000), timeout_ms=120_000)
+
+
+def _by_console(broker: _Process, metrics: str) -> Figures:
+    """Starts of a console, then each page some times."""
+    figures: dict[str, float] = {}
+    starts = []
+    for _ in range(_LOOKS):
+        with _running(*_console(broker.address)) as console:
+            _page(console.address, "/groups")
+            starts.append((time.perf_counter() - console.started_s, console.cpu_s()))
+    figures["first page, s"] = min(wall_s for wall_s, _ in starts)
+    figures["first page, CPU s"] = min(cpu_s for _, cpu_s in starts)
+    with _running(*_console(broker.address)) as console:
+        for path in PAGES:
+            _page(console.address, path)
+            looks, cpu_s, before = [], console.cpu_s(), _work(broker, metrics)
+            for _ in range(_LOOKS):
+                time.sleep(MAX_AGE_S + 0.05)
+                looks.append(_page(console.address, path))
+            figures |= _broker_figures(path, before, _work(broker, metrics), _LOOKS)
+            figures[f"{path}, s"] = min(looks)
+            figures[f"{path}, console CPU s"] = (console.cpu_s() - cpu_s) / _LOOKS
+        figures["memory, MB"] = console.peak_mb()
+    return figures
+
+
+def _by_commands(broker: _Process, metrics: str) -> Figures:
+    """Each command, as what the broker has to do for it."""
+    figures: dict[str, float] = {}
+    for path, command in PAGES.items():
+        whole = (sys.executable, "-m", "oncelog", *command, "--bootstrap-server", broker.address)
+        before = _work(broker, metrics)
+        began_s = time.perf_counter()
+        subprocess.run(whole, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        figures[f"{path}, s"] = time.perf_counter() - began_s
+        figures |= _broker_figures(path, before, _work(broker, metrics), 1)
+    return figures
+
+
+def _broker_figures(path: str, before: Sequence[float], after: Sequence[float], times: int) -> Figures:
+    names = ("requests", "bytes", "CPU s")
+    pairs = zip(names, before, after, strict=True)
+    return {f"broker for {path}, {name}": (late - early) / times for name, early, late in pairs}
+
+
+def _work(broker: _Process, metrics: str) -> tuple[float, float, float]:
+    """Requests, their bytes, and CPU time of the broker so far; ApiVersions, of new connections, are not counted."""
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'^oncelog_request(s|_bytes)_total\{api="(?!ApiVersions)[^"]*"\} (\S+)$', text, re.MULTILINE)
+    requests = sum(float(value) for kind, value in found if kind == "s")
+    return requests, sum(float(value) for kind, value in found if kind == "_bytes"), broker.cpu_s()
