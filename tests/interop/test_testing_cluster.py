@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from oncelog.admin.cluster import describe_log_dirs
 from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.admin.transactions.transactional_ids import describe_transaction
 from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.testing import Cluster
@@ -208,3 +209,38 @@ def test_a_disk_that_was_lost_is_filled_again(cluster: Cluster) -> None:
     cluster.elect("t", 0, 3)  # waits until it has everything
     assert in_sync(cluster) >= {3}
     assert consume(cluster, 2) == ["a", "b"]
+
+
+def test_time_passes_for_all_brokers_at_once_and_no_follower_lags() -> None:
+    with Cluster(3, virtual_time=True) as cluster:
+        create(cluster, {0: [1, 2, 3]})
+        assert produce(cluster, "a")() == [None]
+        cluster.advance(10 * 60_000)
+        assert in_sync(cluster) == {1, 2, 3}
+        cluster.kill(3)
+        cluster.advance(60_000)
+        assert in_sync(cluster) == {1, 2}
+        cluster.restart(3)
+        wait_until(lambda: in_sync(cluster) == {1, 2, 3}, "broker 3 in sync again")
+        assert produce(cluster, "b")() == [None]
+        assert consume(cluster, 2) == ["a", "b"]
+
+
+def test_a_transaction_times_out_in_virtual_time() -> None:
+    with Cluster(3, virtual_time=True) as cluster:
+        create(cluster, {0: [1, 2, 3]})
+        config = {"transactional.id": "slow", "transaction.timeout.ms": 30_000, "log_level": 0}
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **config})
+        producer.init_transactions(HANG_S)
+        producer.begin_transaction()
+        producer.produce("t", "open", partition=0)
+        producer.flush(HANG_S)
+        with Client(cluster.bootstrap_servers) as client:
+            assert describe_transaction(client, "slow").state == "Ongoing"
+            cluster.advance(60_000)
+            wait_until(lambda: describe_transaction(client, "slow").state == "CompleteAbort", "the abort")
+
+
+def test_a_cluster_without_virtual_time_says_what_it_needs(cluster: Cluster) -> None:
+    with pytest.raises(RuntimeError, match="virtual_time=True"):
+        cluster.advance(1)

@@ -10,6 +10,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.model import ConfigImage
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
@@ -52,7 +53,12 @@ def _names(image: ClusterImage, resource_type: ConfigResourceType) -> Iterable[s
     if resource_type is ConfigResourceType.TOPIC:
         return sorted(image.topics)
     if resource_type is ConfigResourceType.GROUP:
-        return sorted(image.group_configs)
+        return _configured(image.group_configs)
     if resource_type is ConfigResourceType.CLIENT_METRICS:
-        return sorted(image.client_metrics_configs)
+        return _configured(image.client_metrics_configs)
     return [str(broker_id) for broker_id in sorted(image.brokers)]
+
+
+def _configured(entities: Mapping[str, ConfigImage]) -> list[str]:
+    """Those that have a config: what was taken away again leaves an empty node."""
+    return sorted(name for name, entity in entities.items() if entity.configs)

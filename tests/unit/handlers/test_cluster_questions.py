@@ -25,6 +25,11 @@ from oncelog.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -262,6 +267,16 @@ class TestListConfigResources:
         assert broker.call(ListConfigResourcesRequest(resource_types=[TOPIC, 5]), 1).error_code == 35
         denied = broker.call(ListConfigResourcesRequest(), 1, NO_CLUSTER[Operation.DESCRIBE_CONFIGS])
         assert denied.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    def test_groups_whose_configs_were_taken_away_are_not_listed(self, broker: ClusterBroker) -> None:
+        key = "consumer.session.timeout.ms"
+        for operation, groups in ((0, ["g"]), (1, [])):
+            change = AlterableConfig(name=key, config_operation=operation, value=None if operation else "50000")
+            resource = AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=[change])
+            answer = broker.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert [one.error_code for one in answer.responses] == [0]
+            listed = broker.call(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
+            assert [one.resource_name for one in listed] == groups
 
 
 class TestDescribeCluster:

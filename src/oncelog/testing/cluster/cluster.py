@@ -27,6 +27,9 @@ from oncelog.testing.security.secured import Secured, make_security
 
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.001
+_LAG_MS: Final = 30_000
+"""The default of ``replica.lag.time.max.ms``."""
+_STEPS_A_LAG: Final = 4
 
 
 class Cluster(Secured):
@@ -34,16 +37,23 @@ class Cluster(Secured):
 
     ``config`` overrides Apache Kafka's configuration keys, for all of them. Topics get three replicas (or as many as
     there are brokers), and acks=all needs two of three. ``security`` is that of :class:`oncelog.testing.Broker`, for
-    all of them, and for what they say to each other.
+    all of them, and for what they say to each other. With ``virtual_time`` the brokers' clocks can be moved on
+    (:meth:`advance`).
     """
 
     def __init__(
-        self, brokers: int = 3, config: Mapping[str, str] | None = None, *, security: str | None = None
+        self,
+        brokers: int = 3,
+        config: Mapping[str, str] | None = None,
+        *,
+        virtual_time: bool = False,
+        security: str | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"{brokers} brokers are no cluster")
         self._count = brokers
         self._config = {**_defaults(brokers), **(config or {})}
+        self._has_virtual_time = virtual_time
         self._tree = SharedTree()
         self._members: dict[int, Member] = {}
         self._cut: set[frozenset[int]] = set()
@@ -79,7 +89,15 @@ class Cluster(Secured):
         try:
             for broker_id in range(1, self._count + 1):
                 data_dir = directory / str(broker_id)
-                member = Member(broker_id, self._tree, self._config, data_dir, self._ports_cut_from, self._security)
+                member = Member(
+                    broker_id,
+                    self._tree,
+                    self._config,
+                    data_dir,
+                    self._ports_cut_from,
+                    self._security,
+                    virtual_time=self._has_virtual_time,
+                )
                 self._members[broker_id] = member
                 member.start()
             self._wait(self._all_know_all, "all brokers to know each other")
@@ -137,6 +155,18 @@ class Cluster(Secured):
         if member.is_running:
             member.kill()
         shutil.rmtree(member.data_dir, ignore_errors=True)
+
+    def advance(self, milliseconds: int) -> None:
+        """Move the clocks of all brokers on, by steps so short that no follower that copies seems to lag. Deadlines on
+        the way are handled, in order, before this returns. An hour takes a few seconds."""
+        if not self._has_virtual_time:
+            raise RuntimeError("advance() needs Cluster(virtual_time=True)")
+        longest_ms = max(1, int(self._config.get("replica.lag.time.max.ms", _LAG_MS)) // _STEPS_A_LAG)
+        while milliseconds > 0:
+            step_ms = min(milliseconds, longest_ms)
+            for member in self._members.values():
+                member.advance(step_ms)
+            milliseconds -= step_ms
 
     def isolate(self, broker_id: int, from_: int | None = None) -> None:
         """Cut a broker off from another, or from all others, both ways: packets are dropped, connections stay open.

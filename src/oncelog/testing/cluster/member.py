@@ -31,8 +31,10 @@ class Member(Broker):
         data_dir: Path,
         cut: Callable[[int], list[int]],
         security: Security | None = None,
+        *,
+        virtual_time: bool = False,
     ) -> None:
-        super().__init__({**config, "node.id": str(broker_id)}, data_dir=data_dir)
+        super().__init__({**config, "node.id": str(broker_id)}, data_dir=data_dir, virtual_time=virtual_time)
         self.broker_id = broker_id
         self._security = security  # the cluster's
         self._owns_security = False
@@ -87,6 +89,13 @@ class Member(Broker):
         if self._session is not None:
             self._tree.expire(self._session)
 
+    def advance(self, milliseconds: int) -> None:
+        """Move the clock on. One that is frozen or down finds that time has passed when it goes on."""
+        if self.is_running and not self.is_frozen:
+            super().advance(milliseconds)
+        elif self._clock is not None:
+            self._clock.move_to(self._clock.now_ms() + milliseconds)
+
     def set_cut(self, ports: Iterable[int]) -> None:
         """Let the brokers at these ports be out of this one's reach."""
         sockets, cut = self._sockets, list(ports)
@@ -100,4 +109,11 @@ class Member(Broker):
             self._sockets = CuttableSockets(loop, dispatch, self._ports_cut(self.broker_id))
             return self._sockets
 
-        return Server(self._settings(), bound=bound, assembled=self._equip, coordination=session, sockets=make_sockets)
+        return Server(
+            self._settings(),
+            clock=self._clock,
+            bound=bound,
+            assembled=self._equip,
+            coordination=session,
+            sockets=make_sockets,
+        )
