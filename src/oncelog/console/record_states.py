@@ -29,6 +29,8 @@ from oncelog.records.record import Headers, Record, read_records
 
 LARGEST_BATCH: Final = 32 * MIB
 """A batch that decompresses to more is not read, and said to be so."""
+SLICE_BYTES: Final = 16 * MIB
+"""Keys, values and headers of one slice; what is larger has a slice of its own."""
 LOOK_AHEAD_BYTES: Final = 8 * MIB
 """So far behind the last record shown the markers of its transactions are looked for."""
 PLAIN: Final = "plain"
@@ -62,6 +64,11 @@ class StoredRecord:
         """The sequence of the record, None where its producer numbers none."""
         return None if self.batch.base_sequence < 0 else self.batch.base_sequence + self.offset - self.batch.base_offset
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its key, value and headers' values."""
+        return len(self.key or b"") + len(self.value or b"") + sum(len(value or b"") for _, value in self.headers)
+
     def as_record(self) -> Record:
         """The record alone."""
         return Record(self.offset, self.timestamp_ms, self.key, self.value, self.headers)
@@ -88,21 +95,22 @@ def bounds_and_start(client: Client, where: TopicPartition) -> tuple[Bounds, int
 
 
 def read_slice(client: Client, where: TopicPartition, start: int, count: int) -> Slice:
-    """Up to ``count`` records from ``start``, which is moved into the log. Raises ClientError."""
+    """Up to ``count`` records from ``start``, which is moved into the log; fewer where they are large. Raises
+    ClientError."""
     bounds, log_start = bounds_and_start(client, where)
     position = start = max(log_start, min(start, bounds.end_offset))
-    records: list[StoredRecord] = []
+    taken = _Taken(count)
     for until, decided in ((bounds.last_stable_offset, True), (bounds.end_offset, False)):
-        if len(records) > count or position >= until:
+        if taken.full() or position >= until:
             continue
         for fetched in _fetch(client, where, position, until, decided):
-            _take(fetched, decided_states(fetched) if decided else {}, records, count + 1)
+            taken.take(fetched, decided_states(fetched) if decided else {})
             position = fetched.next_offset
-            if len(records) > count:
+            if taken.full():
                 break
-    if len(records) > count:
-        position = records[count].offset
-        del records[count:]
+    records = taken.records
+    if taken.full():
+        position = records.pop().offset
     if any(one.state == ENDED for one in records):
         records = _with_outcomes(client, where, records, bounds.end_offset)
     return Slice(records, start, position, log_start, bounds)
@@ -116,13 +124,32 @@ def _fetch(client: Client, where: TopicPartition, position: int, until: int, com
         yield fetched
 
 
-def _take(fetched: Fetched, states: Mapping[int, str], records: list[StoredRecord], most: int) -> None:
-    """Add the records of an answer, until there are ``most``: of a large batch no more than that is unpacked."""
-    for at, header in iter_headers(fetched.records):
-        for one in stored_records(fetched, at, header, states.get(at, ENDED)):
-            if one.offset >= fetched.position or (one.state == UNREADABLE and header.next_offset > fetched.position):
-                records.append(one)
-                if len(records) >= most:
+class _Taken:
+    """The records of a slice, and the first behind it: what is over ``count`` of them, or over ``SLICE_BYTES``."""
+
+    def __init__(self, count: int) -> None:
+        self.records: list[StoredRecord] = []
+        self._is_full = False
+        self._count = count
+        self._size_bytes = 0
+
+    def full(self) -> bool:
+        """True once the first behind the slice is there, too."""
+        return self._is_full
+
+    def take(self, fetched: Fetched, states: Mapping[int, str]) -> None:
+        """Add the records of an answer, until it is full: of a large batch no more than that is unpacked."""
+        for at, header in iter_headers(fetched.records):
+            for one in stored_records(fetched, at, header, states.get(at, ENDED)):
+                if one.offset < fetched.position and not (
+                    one.state == UNREADABLE and header.next_offset > fetched.position
+                ):
+                    continue
+                self.records.append(one)
+                self._size_bytes += one.size_bytes
+                much = self._size_bytes > SLICE_BYTES and len(self.records) > 1
+                self._is_full = much or len(self.records) > self._count
+                if self._is_full:
                     return
 
 

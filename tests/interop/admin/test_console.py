@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
@@ -12,6 +14,8 @@ from oncelog.client.blocking import Client, Committed, FetchSettings
 from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.machine.consumed_records import read_fetched
 from tests.interop.admin.lab import ByHand, at
+from tests.unit.console.test_messages import STATES, mixed
+from tests.unit.console.test_produce import hidden
 from tests.unit.console.visits import token_of, visiting
 
 pytestmark = pytest.mark.slow
@@ -61,3 +65,29 @@ def test_from_what_a_group_can_read_to_the_end_of_what_holds_it(client: Client, 
     fetched = client.fetch({at(topic): 0}, until={at(topic): 10}, settings=FetchSettings(read_committed=True))
     read = [one.offset for each in fetched for one in read_fetched(each, read_committed=True)]
     assert read == [one["offset"] for one in found["records"] if one["state"] == "committed"] == [0, 4, 7]
+
+
+def test_searches_and_downloads_tell_states_and_a_record_is_produced(
+    client: Client, servers: str, tmp_path: Path
+) -> None:
+    topic = "console-states"
+    mixed(client, topic)
+    meant = {offset: state for offset, state in enumerate(STATES) if state != "marker"}
+    with visiting(servers, audit_log=tmp_path / "audit") as visitor:
+        found = visitor.get(f"/messages/search.json?topic={topic}&q=v&place=value").json()
+        transactional = {offset: state for offset, state in meant.items() if state != "plain"}
+        assert {one["offset"]: one["state"] for one in found["hits"]} == transactional
+        assert found["progress"]["complete"]
+        path = f"/messages/download?topic={topic}"
+        rows = [json.loads(line) for line in visitor.get(f"{path}&isolation=all").text.splitlines()]
+        assert {one["offset"]: one["state"] for one in rows} == meant
+        table = pq.read_table(io.BytesIO(visitor.get(f"{path}&isolation=all&as=parquet").content))
+        assert dict(zip(table["offset"].to_pylist(), table["state"].to_pylist(), strict=True)) == meant
+        assert [json.loads(line)["offset"] for line in visitor.get(path).text.splitlines()] == [0, 1]
+        assert visitor.get("/transactions/ids.json").json()["ids"]["total"] >= 2
+        rows = visitor.get(f"/topics.json?filter={topic}").json()["topics"]["rows"]
+        assert [one["retention"]["milliseconds"] for one in rows] == [604_800_000]
+        form = {"token": token_of(visitor, f"/messages/produce?topic={topic}"), "topic": topic, "value": "tea"}
+        shown = visitor.post("/messages/produce/show", data=form | {"key_as": "null"}).text
+        done = visitor.post("/messages/produce/send", data=hidden(shown) | {"typed": topic})
+        assert f"written at offset {len(STATES)}" in done.text, done.text

@@ -102,6 +102,21 @@ def test_slices_follow_each_other_without_gaps(client: Client, broker: Broker, c
     assert states == STATES
 
 
+def test_a_slice_of_large_records_is_short(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(client, "large-ones")
+    for _ in range(5):
+        write(client, "large-ones", b"x" * 1000)
+    monkeypatch.setattr("oncelog.console.record_states.SLICE_BYTES", 2500)
+    offset, slices = 0, []
+    while offset < 5:
+        found = read_slice(client, at("large-ones"), offset, 50)
+        slices.append([one.offset for one in found.records])
+        offset = found.next_offset
+    assert slices == [[0, 1], [2, 3], [4]]
+    monkeypatch.setattr("oncelog.console.record_states.SLICE_BYTES", 10)
+    assert len(read_slice(client, at("large-ones"), 0, 50).records) == 1
+
+
 def test_places_to_begin_at(client: Client, reader: TestClient) -> None:
     mixed(client, "places")
 

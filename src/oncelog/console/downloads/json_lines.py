@@ -49,7 +49,7 @@ class JsonLines:
                 if left.is_full():
                     return one.offset
                 self._lines += self._line(fetched.partition.partition, one)
-                left.take(1, len(one.key or b"") + len(one.value or b"") + sum(len(v or b"") for _, v in one.headers))
+                left.take(1, one.size_bytes)
         return min(fetched.next_offset, until)
 
     def drain(self) -> bytes:
