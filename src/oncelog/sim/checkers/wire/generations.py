@@ -1,9 +1,9 @@
 """W14 and W15: a group's generation never falls, and a generation has one leader and gives a partition to one member.
 
 A generation is only lasting once its assignment is (SyncGroup): what JoinGroup alone has told may be told again, to
-other members, after a restart. A coordinator that was frozen, and does not know yet that another has taken over, goes on
-from its own last generation: no assignment of it becomes durable. So brokers that have told of a group in this life are
-held to what they have told themselves; one that begins to, to all.
+other members, after a restart. A coordinator that was frozen, and does not know yet that another has taken over, goes
+on from its own last generation: no assignment of it becomes durable. So brokers that have told of a group in this life
+are held to what they have told themselves; one that begins to, to all.
 """
 
 from __future__ import annotations
