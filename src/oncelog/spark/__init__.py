@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
-    from oncelog.spark.jobs.load_job import LoadReport, load
+    from oncelog.spark.jobs.load_report import LoadReport
     from oncelog.spark.jobs.shape import Shape
-    from oncelog.spark.jobs.stream_job import StreamRequest, stream
+    from oncelog.spark.jobs.stream_job import StreamRequest
     from oncelog.spark.sink.foreach_batch import transaction
     from oncelog.spark.source.data_source import OncelogSource, register
     from oncelog.spark.source.value_formats import decode_values
-    from oncelog.spark.table.compact import compact
+    from oncelog.spark.targets.entry import compact, load, stream
 
 __all__ = [
     "DataLoss",
@@ -43,17 +43,17 @@ __all__ = [
 
 _MODULES = {
     "DataLoss": "errors",
-    "LoadReport": "jobs.load_job",
+    "LoadReport": "jobs.load_report",
     "OncelogSource": "source.data_source",
     "OptionError": "errors",
     "Shape": "jobs.shape",
     "SparkSourceError": "errors",
     "StreamRequest": "jobs.stream_job",
-    "compact": "table.compact",
+    "compact": "targets.entry",
     "decode_values": "source.value_formats",
-    "load": "jobs.load_job",
+    "load": "targets.entry",
     "register": "source.data_source",
-    "stream": "jobs.stream_job",
+    "stream": "targets.entry",
     "transaction": "sink.foreach_batch",
 }
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.base.ids import uuid_text
 from oncelog.spark.errors import OptionError
 from oncelog.spark.table.atomic_swap import fsync
-from oncelog.spark.table.directory import Table, TableError, topic_label
+from oncelog.spark.table.directory import Table, TableError, refuse_object_store, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +71,7 @@ def export(
     ``options`` are the sink's (``kafka.*``, ``exactlyOnce``). ``keep_partitions`` sends a row to the partition of the
     number it came from, otherwise the key decides. Raises SparkSourceError and ClientError, each one line.
     """
+    refuse_object_store(directory)
     path, started = Path(directory), time.monotonic()
     if not (path / "_oncelog" / "table.json").exists():
         raise TableError(f"{path} is not a table that a load made")

@@ -13,7 +13,7 @@ import pytest
 from oncelog.spark.errors import OptionError
 from oncelog.spark.jobs.load_report import Event
 from oncelog.spark.jobs.shape import Shape
-from oncelog.spark.targets.load_into import load_into
+from oncelog.spark.targets.entry import load
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send
 
@@ -29,9 +29,12 @@ def rows_in(kind: str, place: Path) -> pa.Table:
         from deltalake import DeltaTable
 
         return DeltaTable(place).to_pyarrow_table()
+    from oncelog.spark.targets.address import parse_address
     from oncelog.spark.targets.iceberg import IcebergTarget
 
-    table = IcebergTarget(place)._table()
+    address = parse_address(f"iceberg:{place}", None, {})
+    assert address is not None
+    table = IcebergTarget(address)._table()
     assert table is not None
     return table.scan().to_arrow()
 
@@ -64,7 +67,7 @@ def check(kind: str, spark: SparkSession, topic: Topic, place: Path) -> None:
 
         shape = Shape("json", schema, partition_by="day")
         servers = topic.bootstrap_servers
-        report = load_into([topic.name], servers, f"{kind}:{place}", spark=spark, shape=shape, on_event=on_event)
+        report = load([topic.name], servers, f"{kind}:{place}", spark=spark, shape=shape, on_event=on_event)
         return report.rows
 
     with pytest.raises(Died):
@@ -91,4 +94,4 @@ def check(kind: str, spark: SparkSession, topic: Topic, place: Path) -> None:
 def test_a_missing_package_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"oncelog.spark.targets.{kind}", None)
     with pytest.raises(OptionError, match=rf"pip install 'oncelog\[{kind}\]'"):
-        load_into(["t"], "nowhere:1", f"{kind}:{tmp_path}")
+        load(["t"], "nowhere:1", f"{kind}:{tmp_path}")

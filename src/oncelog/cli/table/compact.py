@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json
+from oncelog.cli.table.options import Catalog, StorageOptions, storage_options_of
 
 
 def compact(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A table that 'oncelog load' made.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table that 'oncelog load' made, as its --to.")],
     target_mib: Annotated[
         int, typer.Option("--target-mib", min=1, metavar="N", help="Merge neighbours up to this size.")
     ] = 128,
+    catalog: Catalog = None,
+    storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Merge a table's small files. Whoever reads meanwhile sees every row once: the old files or the new ones.
@@ -27,14 +29,18 @@ def compact(
     Examples:
       oncelog compact ./flights-table
       oncelog compact ./flights-table --json
+      oncelog compact delta:s3://lake/flights
     """
-    from oncelog.spark.table.compact import compact as run
+    from oncelog.spark.targets.entry import compact as run
 
-    report = run(directory, target_mib * 1024 * 1024)
+    options = storage_options_of(storage_option)
+    report = run(table, target_mib * 1024 * 1024, catalog=catalog, storage_options=options)
     if as_json:
         print_json(report)
     elif not report.files_before:
-        print(f"nothing to do; no two neighbours in {directory} fit into {target_mib} MiB")
+        print(f"nothing to do; no two neighbours in {table} fit into {target_mib} MiB")
+    elif not report.rows:  # the format's own compaction does not say more
+        print(f"{report.files_before} files → {report.files_after}, {report.seconds:.1f} s")
     else:
         sizes = f"{report.bytes_before / 1e6:,.1f} MB → {report.bytes_after / 1e6:,.1f} MB"
         print(

@@ -15,6 +15,7 @@ from oncelog.cli.output import print_json, print_table, progress
 from oncelog.cli.table.options import (
     AllowDataLoss,
     Backfill,
+    Catalog,
     Compact,
     EventTime,
     FromLogs,
@@ -27,9 +28,11 @@ from oncelog.cli.table.options import (
     RowsPerStep,
     SchemaText,
     SkipBytes,
+    StorageOptions,
     To,
     TopicsOrLogs,
     ValueFormat,
+    place_of,
     shape_of,
     source_options,
     spark_at,
@@ -56,6 +59,8 @@ def load(
     quarantine_topic: QuarantineTopic = None,
     backfill: Backfill = False,
     compact: Compact = False,
+    catalog: Catalog = None,
+    storage_option: StorageOptions = None,
     remote: Remote = None,
     headers: Headers = False,
     read_uncommitted: ReadUncommitted = False,
@@ -65,32 +70,31 @@ def load(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Load what is new in topics into a table of Parquet files, each record exactly once.
+    """Load what is new in topics into a table (Parquet files, Delta, Iceberg), each record exactly once.
 
     Run it again whenever there is more; after a crash, too: it goes on where the table ends. Spark, pyarrow, DuckDB
-    and others read DIR as it is, at any time. Needs Java 17 or later for Spark, or a --remote server.
+    and others read the table as it is, at any time. Needs Java 17 or later for Spark, or a --remote server.
 
     \b
     Examples:
       oncelog load flights --to ./flights-table
-      oncelog load orders payments --to ./lake --from 2013-06-01
       oncelog load orders --to ./orders --value-format json --schema 'id BIGINT, at TIMESTAMP' --partition-by day
-      oncelog load orders --to delta:./orders-delta
+      oncelog load orders payments --to delta:s3://lake/orders --from 2013-06-01
+      oncelog load orders --to iceberg:shop.orders --catalog prod
       oncelog load orders --to /shared/orders --remote sc://spark-server:15002
       oncelog load --from-logs /var/kafka-0.7/logs --to ./old-events
     """
     from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES
-    from oncelog.spark.targets.load_into import load_into as run
+    from oncelog.spark.targets.entry import load as run
 
-    from_ms = None if from_time is None else _moment(from_time)
     shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
     if from_logs is not None:
-        given = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
+        given: dict[str, object] = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
         given |= {"--headers": headers, "--compact": compact, "--allow-data-loss": allow_data_loss, "--remote": remote}
+        given |= {"--catalog": catalog, "--storage-option": storage_option}
         _load_old_logs(from_logs, to, topics, shape, as_json, [name for name, value in given.items() if value])
         return
-    if not topics:
-        raise typer.BadParameter("name the topics to load, or a directory with --from-logs", param_hint="TOPIC")
+    topics = _named(topics)
     servers, settings = connection_settings(bootstrap, properties, command_config)
     with spark_at(remote) as spark, load_progress(quiet=as_json) as on_event:
         report = run(
@@ -98,7 +102,7 @@ def load(
             servers,
             to,
             spark=spark,
-            from_ms=from_ms,
+            from_ms=_milliseconds(from_time),
             rows_per_step=rows_per_step,
             options=source_options(
                 settings, headers=headers, read_uncommitted=read_uncommitted, allow_data_loss=allow_data_loss
@@ -108,16 +112,22 @@ def load(
             backfill=backfill,
             compact_below=DEFAULT_TARGET_BYTES if compact else None,
             on_event=on_event,
+            **place_of(catalog, storage_option),
         )
     _print(report, as_json)
 
 
-def _moment(text: str) -> int:
-    """The time in milliseconds. Raises BadParameter."""
+def _named(topics: list[str] | None) -> list[str]:
+    if not topics:
+        raise typer.BadParameter("name the topics to load, or a directory with --from-logs", param_hint="TOPIC")
+    return topics
+
+
+def _milliseconds(text: str | None) -> int | None:
     from oncelog.cli.moments import MomentError, parse_time_ms
 
     try:
-        return parse_time_ms(text)
+        return None if text is None else parse_time_ms(text)
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +17,23 @@ if TYPE_CHECKING:
 To = Annotated[
     str,
     typer.Option(
-        "--to", "-o", metavar="DIR", help="The table: a directory, made if need be; delta:DIR or iceberg:DIR for those."
+        "--to",
+        "-o",
+        metavar="TABLE",
+        help="A directory of Parquet files, made if need be; delta:DIR, delta:s3://…, iceberg:DIR, or with --catalog "
+        "iceberg:NAMESPACE.TABLE.",
+    ),
+]
+Catalog = Annotated[
+    str | None,
+    typer.Option("--catalog", metavar="NAME", help="The catalog of an Iceberg table, of pyiceberg's configuration."),
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="For delta-rs, or pyiceberg's catalog and files; may be repeated. Secrets are better in the environment.",
     ),
 ]
 TopicsOrLogs = Annotated[
@@ -113,6 +129,22 @@ def shape_of(
             raise typer.BadParameter(f"{schema[1:]}: {error.strerror}", param_hint="--schema") from None
     by: Literal["day", "hour"] | None = "day" if partition_by == "day" else "hour" if partition_by else None
     return Shape(value_format, text, skip_bytes, by, event_time)
+
+
+def place_of(catalog: str | None, storage_options: list[str] | None) -> dict[str, Any]:
+    """The arguments that say where a table in Delta or Iceberg is, beside its address."""
+    return {"catalog": catalog, "storage_options": storage_options_of(storage_options)}
+
+
+def storage_options_of(given: list[str] | None) -> dict[str, str]:
+    """The options by key. Raises BadParameter, which does not print a value: it may be a secret."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        key, separator, value = one.partition("=")
+        if not separator or not key:
+            raise typer.BadParameter("must be KEY=VALUE", param_hint="--storage-option")
+        found[key] = value
+    return found
 
 
 def source_options(

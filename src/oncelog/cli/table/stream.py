@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from oncelog.cli.output import print_json
 from oncelog.cli.table.load import print_report
 from oncelog.cli.table.options import (
     AllowDataLoss,
+    Catalog,
     EventTime,
     Headers,
     PartitionBy,
@@ -25,7 +25,10 @@ from oncelog.cli.table.options import (
     Remote,
     SchemaText,
     SkipBytes,
+    StorageOptions,
+    To,
     ValueFormat,
+    place_of,
     shape_of,
     source_options,
     spark_at,
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
 def stream(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
-    to: Annotated[Path, typer.Option("--to", "-o", metavar="DIR", help="The table: a directory, made if need be.")],
+    to: To,
     trigger: Annotated[
         str, typer.Option(metavar="INTERVAL", help="How often: '10 seconds', '1 minute', or 'available-now' and end.")
     ] = "10 seconds",
@@ -54,6 +57,8 @@ def stream(
     schema: SchemaText = None,
     skip_bytes: SkipBytes = 0,
     quarantine_topic: QuarantineTopic = None,
+    catalog: Catalog = None,
+    storage_option: StorageOptions = None,
     remote: Remote = None,
     headers: Headers = False,
     read_uncommitted: ReadUncommitted = False,
@@ -71,17 +76,15 @@ def stream(
     \b
     Examples:
       oncelog stream flights --to ./flights-table --trigger '30 seconds' --compact-every 20
+      oncelog stream flights --to delta:s3://lake/flights
       oncelog stream orders --to ./orders --value-format json --schema 'id BIGINT' --trigger available-now
     """
     from oncelog.spark.jobs.stream_job import StreamRequest
-    from oncelog.spark.jobs.stream_job import stream as run
+    from oncelog.spark.targets.entry import stream as run
 
     servers, settings = connection_settings(bootstrap, properties, command_config)
     options = source_options(
-        settings,
-        headers=headers,
-        read_uncommitted=read_uncommitted,
-        allow_data_loss=allow_data_loss,
+        settings, headers=headers, read_uncommitted=read_uncommitted, allow_data_loss=allow_data_loss
     )
     shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
     how = StreamRequest(trigger, starting, compact_every)
@@ -89,7 +92,15 @@ def stream(
         how.on_batch = _say
     with _stopped_by_signals(how.stop), spark_at(remote) as spark:
         report = run(
-            topics, servers, to, how, spark=spark, options=options, shape=shape, quarantine_topic=quarantine_topic
+            topics,
+            servers,
+            to,
+            how,
+            spark=spark,
+            options=options,
+            shape=shape,
+            quarantine_topic=quarantine_topic,
+            **place_of(catalog, storage_option),
         )
     if as_json:
         print_json(report)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.spark.errors import OptionError
 from oncelog.spark.jobs.cluster_log import ClusterLog
@@ -34,7 +34,7 @@ from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
-from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table, TableError
+from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table, TableError, refuse_object_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,6 +116,7 @@ def request_for(
     backfill: bool = False,
 ) -> LoadRequest:
     """The arguments of a load or a stream together. Raises OptionError."""
+    refuse_object_store(to)
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
         raise OptionError("no topic to load: name at least one")
@@ -140,6 +141,7 @@ def run_load(
     """Run a load on any log and writer; ``start_writer`` is called only if there is something to write."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
+    table.partitioned = request.shape.partition_by is not None
     states = source.states(table)
     plans = _plans(states, options, request)
     run = Publication(
@@ -180,7 +182,23 @@ def _plans(states: Sequence[PartitionState], options: SourceOptions, request: Lo
     ]
 
 
-def check_same_table(table: Table, topic_ids: Mapping[str, str], options: SourceOptions, request: LoadRequest) -> None:
+class DescribedTable(Protocol):
+    """A table that records what is to stay the same for its life."""
+
+    @property
+    def path(self) -> Path | str:
+        """The table's place, for people."""
+
+    def describe(self) -> dict[str, Any]:
+        """The description; empty for a new table."""
+
+    def describe_as(self, description: Mapping[str, Any]) -> None:
+        """Replace the description as a whole, durably."""
+
+
+def check_same_table(
+    table: DescribedTable, topic_ids: Mapping[str, str], options: SourceOptions, request: LoadRequest
+) -> None:
     """Refuse to continue a table with other columns, or with a topic that was deleted and created again."""
     described = table.describe()
     if request.backfill and not described:
@@ -211,4 +229,3 @@ def check_same_table(table: Table, topic_ids: Mapping[str, str], options: Source
                 f"a backfill adds no topics, and the table at {table.path} does not have all of these: load them first"
             )
         table.describe_as({"id": uuid.uuid4().hex, **described, **settings, "topics": merged})
-    table.partitioned = request.shape.partition_by is not None

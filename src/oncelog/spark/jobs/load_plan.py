@@ -128,11 +128,11 @@ def steps_of(plans: Sequence[PartitionPlan], rows_per_step: int, parallelism: in
     while replaced:
         yield [pieces.pop(0) for pieces in replaced]
         replaced = [pieces for pieces in replaced if pieces]
-    yield from _in_shares([list(plan.filled) for plan in plans], rows_per_step, parallelism, backwards=True)
-    yield from _in_shares([list(plan.appended) for plan in plans], rows_per_step, parallelism, backwards=False)
+    yield from in_shares([list(plan.filled) for plan in plans], rows_per_step, parallelism, backwards=True)
+    yield from in_shares([list(plan.appended) for plan in plans], rows_per_step, parallelism, backwards=False)
 
 
-def _in_shares(
+def in_shares(
     waiting: list[list[OffsetRange]], rows_per_step: int, parallelism: int, *, backwards: bool
 ) -> Iterator[list[Piece]]:
     """Steps over the ranges of all partitions, an equal share of each in a step, from the front or from the back."""

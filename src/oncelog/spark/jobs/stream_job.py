@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.ids import TopicPartition, uuid_text
 from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_job import check_same_table, request_for
 from oncelog.spark.jobs.load_plan import PartitionState, Piece
-from oncelog.spark.jobs.load_report import LoadReport, LoadRequest, PartitionReport
+from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest, PartitionReport
 from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches
 from oncelog.spark.jobs.publication import Publication
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
@@ -65,6 +65,7 @@ class StreamRequest:
     compact_below: int = 128 * 1024 * 1024
     stop: threading.Event = field(default_factory=threading.Event)
     on_batch: Callable[[LoadReport], None] = lambda report: None
+    on_event: Callable[[Event], None] = lambda event: None
 
     def __post_init__(self) -> None:
         if self.starting not in ("earliest", "latest"):
@@ -87,8 +88,6 @@ def stream(
     Setting ``stop`` ends it after the batch under way. Arguments and errors are those of ``load``.
     """
     how = how or StreamRequest()
-    if str(to).startswith(("delta:", "iceberg:")):
-        raise OptionError("a stream goes into a table of Parquet files; 'oncelog load' takes delta: and iceberg:")
     request = request_for(topics, bootstrap_servers, to, None, 1, options, shape, quarantine_topic)
     parsed = parse_options(request.options)
     source = ClusterLog(parsed, request)
@@ -99,22 +98,46 @@ def stream(
         from oncelog.spark.local_session import local_session
 
         check_same_table(table, source.topic_ids(), parsed, request)
+        table.partitioned = request.shape.partition_by is not None
         session = spark or stack.enter_context(local_session(log=request.to / "_oncelog" / "spark.log"))
         writer = writer_for(session, request, table)
         report = LoadReport(str(request.to))
-        run = Publication(table, parsed, report, quarantine_topic=quarantine_topic, send_quarantined=send_quarantined)
+        run = Publication(
+            table,
+            parsed,
+            report,
+            on_event=how.on_event,
+            quarantine_topic=quarantine_topic,
+            send_quarantined=send_quarantined,
+        )
         batches = _Batches(table, run, writer, how)
         starts = batches.begin(source.states(table), fail_on_data_loss=parsed.fail_on_data_loss)
         checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
         stack.callback(shutil.rmtree, checkpoint, ignore_errors=True)
-        _run_query(batches, request, starts, checkpoint, how)
+        run_query(batches, request, starts, checkpoint, how)
         report.quarantine = (quarantine_topic or str(table.quarantine)) if report.quarantined else None
         report.finish(time.monotonic() - started)
         return report
 
 
-def _run_query(
-    batches: _Batches,
+class Batches(Protocol):
+    """Micro-batches into a table."""
+
+    failure: Exception | None
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that reads and writes."""
+
+    def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
+        """The function that Spark calls with each batch."""
+
+    def close(self) -> None:
+        """Let no further batch begin, and wait for one under way."""
+
+
+def run_query(
+    batches: Batches,
     request: LoadRequest,
     starts: Mapping[str, Mapping[str, int]],
     checkpoint: Path,
@@ -146,7 +169,7 @@ def _run_query(
         query.stop()
 
 
-def _raise_failure(query: StreamingQuery, batches: _Batches) -> None:
+def _raise_failure(query: StreamingQuery, batches: Batches) -> None:
     if batches.failure is not None:
         raise batches.failure
     error = None if query.isActive else query.exception()

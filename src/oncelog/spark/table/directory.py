@@ -42,10 +42,21 @@ _LONGEST_LABEL: Final = 150
 _RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>\d{20})"
 _NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
 _FORMAT: Final = 1
+OBJECT_STORE: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?|adl|az|azure|wasbs?|oss):/+", re.IGNORECASE)
+"""The beginning of an address on an object store; ``Path`` makes one slash of two."""
 
 
 class TableError(SparkSourceError):
     """The directory is not as a load leaves it, or is in use."""
+
+
+def refuse_object_store(to: str | Path) -> None:
+    """Raise TableError for an address where nothing can be renamed."""
+    if found := OBJECT_STORE.match(str(to)):
+        raise TableError(
+            f"a table of Parquet files needs a file system that renames, and {found[1]}:// is an object store: "
+            "there, load into delta:ADDRESS or iceberg:NAMESPACE.TABLE"
+        )
 
 
 def topic_label(topic: str) -> str:

@@ -72,7 +72,7 @@ def footer_stats(path: Path) -> FooterStats:
         rows += metadata.num_rows
         for group in range(metadata.num_row_groups):
             if metadata.row_group(group).num_rows:
-                statistics = _statistics(metadata, group, "offset", file)
+                statistics = column_statistics(metadata, group, "offset", file)
                 smallest.append(int(statistics.min))
                 largest.append(int(statistics.max))
     return FooterStats(rows, min(smallest, default=-1), max(largest, default=-1))
@@ -84,8 +84,8 @@ def partition_of(path: Path) -> TopicPartition:
         metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
             if metadata.row_group(group).num_rows:
-                topic = str(_statistics(metadata, group, "topic", file).min)
-                return TopicPartition(TopicName(topic), int(_statistics(metadata, group, "partition", file).min))
+                topic = str(column_statistics(metadata, group, "topic", file).min)
+                return TopicPartition(TopicName(topic), int(column_statistics(metadata, group, "partition", file).min))
     raise TableError(f"{path.name} has no rows, so its footers name no partition")
 
 
@@ -175,12 +175,13 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _check_column(metadata: pq.FileMetaData, group: int, column: str, wanted: object, path: Path) -> None:
-    statistics = _statistics(metadata, group, column, path)
+    statistics = column_statistics(metadata, group, column, path)
     if not statistics.min == statistics.max == wanted:
         raise TableError(f"{path.name} was to hold {column} {wanted} and holds {statistics.min} to {statistics.max}")
 
 
-def _statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path) -> Any:
+def column_statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path | str) -> Any:
+    """The statistics of a column in a row group. Raises TableError if the footer has no minimum and maximum."""
     row_group = metadata.row_group(group)
     for index in range(row_group.num_columns):
         chunk = row_group.column(index)
@@ -189,5 +190,6 @@ def _statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path) 
                 break
             return chunk.statistics
     raise TableError(
-        f"the footer of {path.name} has no minimum and maximum of column {column!r}, so its rows cannot be checked"
+        f"the footer of {Path(path).name} has no minimum and maximum of column {column!r}, so its rows cannot be "
+        "checked"
     )

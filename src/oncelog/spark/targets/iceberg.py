@@ -1,104 +1,191 @@
-"""An Apache Iceberg table as a target, through PyPI's ``pyiceberg`` with a catalog in a SQLite file beside it.
+"""An Apache Iceberg table as a target, through PyPI's ``pyiceberg``.
 
-The rule: every snapshot's summary has, under ``oncelog.offsets``, where *all* partitions go on; rows and offsets are
-one swap of the catalog's pointer. Other writers' snapshots (a compaction) have no such entry: the newest ancestor
-that has one counts. Files that Spark wrote are added as they are.
+The rule: every snapshot's summary has, under ``oncelog.offsets``, the span of *all* partitions; rows and spans are one
+swap of the catalog's pointer. Other writers' snapshots (a compaction) have no such entry: the newest ancestor that has
+one counts. A change is made for the spans that it found (``iceberg_commit``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import DayTransform, HourTransform
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicPartition
 from oncelog.spark.errors import OptionError
-from oncelog.spark.targets.table_target import NewFile, NextOffsets
+from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.table.directory import TableError
+from oncelog.spark.targets.address import TableAddress
+from oncelog.spark.targets.file_stores import DirectoryStore, IcebergStore
+from oncelog.spark.targets.iceberg_commit import OFFSETS, ConditionalCommit, one_line, spans_of, spans_text
+from oncelog.spark.targets.table_target import Change, FileStore, Spans
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table import Transaction
 
 NAMESPACE: Final = "oncelog"
-OFFSETS: Final = "oncelog.offsets"
+SETTINGS: Final = "oncelog.table"
 
 
 class IcebergTarget:
-    """The table ``oncelog.<name of the directory>`` of the catalog ``DIR/catalog.db``."""
+    """A table of a catalog; of ``DIR/catalog.db`` (``oncelog.<name of DIR>``) if a directory is named."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self._name = (NAMESPACE, self.root.name.replace(".", "_"))
+    def __init__(self, address: TableAddress) -> None:
+        self._address = address
+        self._root = Path(address.place).absolute()
+        if address.is_directory:
+            self._identifier: tuple[str, ...] = (NAMESPACE, self._root.name.replace(".", "_"))
+        else:
+            self._identifier = tuple(address.place.split("."))
+        self._opened: Catalog | None = None
 
-    def next_offsets(self, partitions: Sequence[TopicPartition]) -> NextOffsets:
-        """The next offsets in the newest snapshot that has some in its summary."""
+    @property
+    def name(self) -> str:
+        """See ``Target``."""
+        return str(self._address)
+
+    def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
+        """The spans in the newest snapshot that has some in its summary."""
         table = self._table()
-        known = {} if table is None else _offsets(table)
+        known = {} if table is None else spans_of(table)
         return {one: known[one] for one in partitions if one in known}
 
     def columns(self) -> pa.Schema | None:
-        """The table's columns; None if there is no table yet."""
+        """See ``Target``."""
         table = self._table()
         return None if table is None else schema_to_pyarrow(table.schema(), include_field_ids=False)
 
-    def commit(self, files: Sequence[NewFile], ends: NextOffsets, schema: pa.Schema, partition_by: str | None) -> None:
-        """Write one snapshot of the table; new columns come with it."""
-        table = self._table() or self._create(schema, partition_by)
-        offsets = {**_offsets(table), **ends}
-        said = json.dumps([[p.topic, p.partition, end] for p, end in sorted(offsets.items())])
-        with table.transaction() as change:
-            with change.update_schema() as columns:
-                columns.union_by_name(schema)
-            if files:
-                paths = [str(one.path.absolute()) for one in files]
-                change.add_files(paths, snapshot_properties={OFFSETS: said}, check_duplicate_files=False)
-            elif ends:
-                with change.update_snapshot(snapshot_properties={OFFSETS: said}).fast_append():
+    def prepare(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> None:
+        """See ``Target``."""
+        table = self._table()
+        if table is None:
+            table = self._create(schema, partition_by, description)
+        has = [one.name for one in table.spec().fields]
+        if has != ([] if partition_by is None else [f"event_{partition_by}"]):
+            raise TableError(f"{self.name} is partitioned by {', '.join(has) or 'nothing'}")
+        if any(name not in table.schema().column_names for name in schema.names):
+            try:
+                with table.update_schema() as columns:
+                    columns.union_by_name(schema)
+            except CommitFailedException as error:
+                raise TableError(f"another writer changed the columns of {self.name}: run it again") from error
+
+    def describe(self) -> dict[str, Any]:
+        """See ``Target``."""
+        table = self._table()
+        said = None if table is None else table.properties.get(SETTINGS)
+        return {} if said is None else dict(json.loads(said))
+
+    def describe_as(self, description: Mapping[str, Any]) -> None:
+        """See ``Target``."""
+        said = json.dumps(description, sort_keys=True)
+        table = self._need()
+        if table.properties.get(SETTINGS) != said:
+            with self._explained(), table.transaction() as change:
+                change.set_properties({SETTINGS: said})
+
+    def store(self) -> FileStore:
+        """See ``Target``."""
+        if self._address.is_directory:
+            return DirectoryStore(str(self._root), relative=False)
+        table = self._need()
+        return IcebergStore(table.location(), dict(table.properties), dict(table.io.properties))
+
+    def commit(self, change: Change) -> None:
+        """Write one snapshot of the table (two, in one commit, if rows are replaced): see ``Target``."""
+
+        def fill(transaction: Transaction, spans: Spans) -> None:
+            for one in change.replaced:
+                transaction.delete(_rows_of(one))
+            said = {OFFSETS: spans_text(spans)}
+            transaction.set_properties(said)  # for when every snapshot that has them was expired
+            if change.files:
+                paths = [one.path for one in change.files]
+                transaction.add_files(paths, snapshot_properties=said, check_duplicate_files=False)
+            else:
+                with transaction.update_snapshot(snapshot_properties=said).fast_append():
                     pass  # no rows: markers, aborted or compacted records
 
-    def _catalog(self) -> SqlCatalog:
-        self.root.mkdir(parents=True, exist_ok=True)
-        return SqlCatalog("oncelog", uri=f"sqlite:///{self.root}/catalog.db", warehouse=f"file://{self.root}/warehouse")
+        ConditionalCommit(self._catalog(), self._identifier, self.name).run(change, fill)
+
+    def compact(self, target_bytes: int) -> tuple[int, int]:
+        """See ``iceberg_compact``."""
+        from oncelog.spark.targets.iceberg_compact import compact_iceberg
+
+        return compact_iceberg(self._need(), target_bytes, self.name)
+
+    def _catalog(self) -> Catalog:
+        if self._opened is None:
+            self._opened = self._open_catalog()
+        return self._opened
+
+    def _open_catalog(self) -> Catalog:
+        options = dict(self._address.options)
+        if self._address.is_directory:
+            self._root.mkdir(parents=True, exist_ok=True)
+            places = {"uri": f"sqlite:///{self._root}/catalog.db", "warehouse": f"file://{self._root}/warehouse"}
+            return SqlCatalog("oncelog", **{**options, **places})
+        with self._explained():
+            return load_catalog(self._address.catalog, **options)
 
     def _table(self) -> IcebergTable | None:
         try:
-            return self._catalog().load_table(self._name)
+            with self._explained():
+                return self._catalog().load_table(self._identifier)
         except NoSuchTableError:
             return None
 
-    def _create(self, schema: pa.Schema, partition_by: str | None) -> IcebergTable:
-        catalog = self._catalog()
-        catalog.create_namespace_if_not_exists(NAMESPACE)
-        table = catalog.create_table(self._name, schema)
-        if partition_by is not None:
-            time = "event_time" if "event_time" in schema.names else "timestamp"
-            with table.update_spec() as spec:
-                spec.add_field(
-                    time, DayTransform() if partition_by == "day" else HourTransform(), f"event_{partition_by}"
-                )
-            table = catalog.load_table(self._name)
+    def _need(self) -> IcebergTable:
+        table = self._table()
+        if table is None:
+            raise TableError(f"there is no table at {self.name}")
         return table
 
+    def _create(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> IcebergTable:
+        catalog = self._catalog()
+        properties = {SETTINGS: json.dumps(description, sort_keys=True)} if description else {}
+        try:
+            with self._explained():
+                catalog.create_namespace_if_not_exists(self._identifier[:-1])
+                with catalog.create_table_transaction(self._identifier, schema, properties=properties) as creation:
+                    if partition_by is not None:
+                        time = "event_time" if "event_time" in schema.names else "timestamp"
+                        transform: Any = DayTransform() if partition_by == "day" else HourTransform()
+                        with creation.update_spec() as spec:
+                            spec.add_field(time, transform, f"event_{partition_by}")
+        except (TableAlreadyExistsError, CommitFailedException):  # another writer was first
+            pass
+        return self._need()
 
-def _offsets(table: IcebergTable) -> NextOffsets:
-    snapshot: Snapshot | None = table.current_snapshot()
-    while snapshot is not None:
-        summary = snapshot.summary
-        said = None if summary is None else summary.additional_properties.get(OFFSETS)
-        if said is not None:
-            return {TopicPartition(TopicName(topic), number): end for topic, number, end in json.loads(said)}
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else table.snapshot_by_id(parent)
-        if parent is not None and snapshot is None:
-            raise OptionError(
-                f"every snapshot of {table.name()} that has the next offsets was expired, so no load can continue it: "
-                "load a new table"
-            )
-    return {}
+    def _explained(self) -> _Explained:
+        return _Explained(self.name)
+
+
+class _Explained:
+    """While it lasts, errors of a catalog or a store become one line; those that the caller handles pass."""
+
+    _PASSED = (NoSuchTableError, TableAlreadyExistsError, CommitFailedException, OptionError, TableError)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, self._PASSED):
+            raise TableError(f"{self._name}: {one_line(error)}") from error
+
+
+def _rows_of(one: OffsetRange) -> str:
+    """The rows of a range, as a filter; a topic's name has no character that would need quoting."""
+    return f"topic = '{one.topic}' and partition = {one.partition} and offset >= {one.start} and offset < {one.end}"

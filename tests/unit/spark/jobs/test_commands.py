@@ -37,8 +37,12 @@ def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: p
     ):
         assert invoke(["load", "t", "--to", str(tmp_path / "t"), *arguments]) in (1, 2)
         assert said in capsys.readouterr().err
-    assert invoke(["stream", "t", "--to", "delta:t"]) == 1
-    assert "a stream goes into a table of Parquet files" in capsys.readouterr().err
+    for command in (["load", "t", "--to"], ["stream", "t", "--to"], ["compact"], ["export"]):
+        assert invoke([*command, "s3://lake/flights", *(["t"] if command == ["export"] else [])]) == 1
+        said = capsys.readouterr().err
+        assert "s3:// is an object store: there, load into delta:ADDRESS or iceberg:NAMESPACE.TABLE" in said
+    assert invoke(["load", "t", "--to", "delta:t", "--storage-option", "secret"]) == 2
+    assert "must be KEY=VALUE" in capsys.readouterr().err
     assert invoke(["compact", str(tmp_path)]) == 1
     assert "is not a table that a load made" in capsys.readouterr().err
     assert invoke(["export", str(tmp_path), "t"]) == 1

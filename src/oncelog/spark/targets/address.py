@@ -1,0 +1,82 @@
+"""The address of a table: ``DIR``, ``delta:PLACE``, ``iceberg:DIR`` or, in a catalog, ``iceberg:NAMESPACE.TABLE``.
+
+The rule: what an address cannot be is said in one line that names what can be, before anything is asked or written.
+Storage options may be secrets, so nothing here or below prints them: errors name keys, never values.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from oncelog.spark.errors import OptionError
+from oncelog.spark.table.directory import OBJECT_STORE
+
+Format = Literal["delta", "iceberg"]
+_FORMATS: Final[Mapping[str, Format]] = {"delta": "delta", "iceberg": "iceberg"}
+_ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
+_IDENTIFIER: Final = re.compile(r"[^./:\s]+(\.[^./:\s]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """A table in a format; ``place`` is a directory, a URI, or with ``catalog`` an identifier there."""
+
+    kind: Format
+    place: str
+    catalog: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def quarantine(self) -> TableAddress:
+        """The address of the table of bad rows beside it."""
+        suffix = "_quarantine" if self.catalog is not None else "-quarantine"
+        return TableAddress(self.kind, self.place + suffix, self.catalog, self.options)
+
+    @property
+    def is_directory(self) -> bool:
+        """True if the table is in a directory of a file system."""
+        return self.catalog is None and OBJECT_STORE.match(self.place) is None
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.place}"
+
+
+def parse_address(to: str, catalog: str | None, options: Mapping[str, str]) -> TableAddress | None:
+    """The address of a Delta or Iceberg table; None for a directory of Parquet files. Raises OptionError."""
+    name, separator, place = to.partition(":")
+    kind = _FORMATS.get(name) if separator else None
+    if kind is None:
+        if catalog is not None or options:
+            raise OptionError("a catalog and storage options are for tables at delta:… and iceberg:…")
+        return None
+    if not place:
+        raise OptionError(f"{to!r} names no table: write {kind}:DIR, or {_elsewhere(kind)}")
+    if kind == "delta":
+        if catalog is not None:
+            raise OptionError("a catalog is for tables at iceberg:NAMESPACE.TABLE; a Delta table is its own")
+        return TableAddress(kind, place.rstrip("/"), None, _delta_options(place, options))
+    if catalog is not None and not _IDENTIFIER.fullmatch(place):
+        raise OptionError(f"a table of catalog {catalog!r} is iceberg:NAMESPACE.TABLE, got {to!r}")
+    if catalog is None and OBJECT_STORE.match(place):
+        raise OptionError(
+            f"an Iceberg table on an object store is committed by a catalog: name one with --catalog and the table as "
+            f"iceberg:NAMESPACE.TABLE instead of {to!r}"
+        )
+    return TableAddress(kind, place.rstrip("/"), catalog, dict(options))
+
+
+def _elsewhere(kind: Format) -> str:
+    return "delta:s3://BUCKET/PATH" if kind == "delta" else "iceberg:NAMESPACE.TABLE with a catalog"
+
+
+def _delta_options(place: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with leave to speak plain HTTP where the endpoint that was named does."""
+    lowered = {name.lower(): value for name, value in options.items()}
+    named = [lowered[one] for one in _ENDPOINTS if one in lowered] or [os.environ.get("AWS_ENDPOINT_URL", "")]
+    plain = place.startswith(("s3:", "s3a:")) and named[0].startswith("http://")
+    says = any(name in ("allow_http", "aws_allow_http") for name in lowered)
+    return {**options, "aws_allow_http": "true"} if plain and not says else dict(options)

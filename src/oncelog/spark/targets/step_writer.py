@@ -1,0 +1,181 @@
+"""The Spark side of a table's steps: ranges or a batch's rows in, files in the table's place out.
+
+The rule: rows are decoded by Spark's own functions (``shape``) and written where they are, by ``TaskFiles`` in each
+task; the driver gets names and checks them against footers that it reads itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+
+from oncelog.spark.jobs.load_plan import Piece
+from oncelog.spark.jobs.shape import BAD, Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.jobs.spark_writer import SparkWriter, one_line_error
+from oncelog.spark.table.directory import TableError
+from oncelog.spark.table.parquet_files import column_statistics, levels, table_schema
+from oncelog.spark.targets.table_target import FileStore, NewFile, Span
+from oncelog.spark.targets.task_files import FACTS, TaskFiles, Written, footer_of, written_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_READERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a step's files go: the table's, the quarantine's, and the offsets whose bad rows that has already."""
+
+    store: FileStore
+    bad_store: FileStore | None = None
+    skipped_bad: Mapping[tuple[str, int], Span] | None = None
+
+
+class StepWriter(Protocol):
+    """The writer of ranges into a table's files: Spark, or a test's."""
+
+    parallelism: int
+    schema: pa.Schema
+    """The table's columns, without those that directories stand for."""
+    bad_schema: pa.Schema | None
+    """The quarantine's columns; None if no row can be bad."""
+    partition_by: str | None
+
+    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
+        """Write each piece's rows into new files."""
+
+
+class SparkStepWriter:
+    """Writes by Spark jobs: a task for each piece, or for each part of a micro-batch."""
+
+    def __init__(self, spark: SparkWriter, shape: Shape, known: pa.Schema | None, *, include_headers: bool) -> None:
+        self._spark, self._shape = spark, shape
+        self.parallelism = spark.parallelism
+        self.partition_by: str | None = shape.partition_by
+        self.bad_schema: pa.Schema | None = None
+        self._columns: StructType | None = None
+        if shape.is_plain:
+            self.schema = table_schema(include_headers=include_headers)
+            return
+        outside = levels(shape.partition_by) if shape.partition_by else ()
+        with spark.job_session.settings():
+            nothing = spark.read([])
+            self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(nothing, shape))
+            frame = shaped(nothing, shape, self._columns)
+            self.schema = _arrow_schema(good_rows(frame, shape), outside)
+            self.bad_schema = _arrow_schema(bad_rows(frame), ())
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that reads and writes."""
+        return self._spark.session
+
+    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
+        """See ``StepWriter``. Raises LoadFailed."""
+        return self.write_frame(self._spark.read(pieces), places)
+
+    def write_frame(self, frame: DataFrame, places: Places) -> list[Written]:
+        """Write the rows of the source's that a frame has. Raises LoadFailed."""
+        outside = levels(self.partition_by) if self.partition_by else ()
+        files = TaskFiles(places.store, self.schema, outside)
+        if not self._shape.is_plain:
+            frame = shaped(frame, self._shape, self._columns)
+            if outside:
+                frame = frame.sortWithinPartitions("topic", "partition", *outside, "offset")
+            files = TaskFiles(
+                places.store, self.schema, outside, places.bad_store, self.bad_schema, dict(places.skipped_bad or {})
+            )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # none is used
+            mapped = frame.mapInArrow(files, FACTS)
+        try:
+            with self._spark.job_session.settings():
+                return written_of(row.asDict() for row in mapped.collect())
+        except Exception as error:
+            raise one_line_error(error) from error
+
+
+class FrameWriter:
+    """A writer for one micro-batch, whose rows Spark's tasks have read already."""
+
+    def __init__(self, writer: SparkStepWriter, frame: DataFrame) -> None:
+        self._writer, self._frame = writer, frame
+        self.parallelism, self.schema, self.bad_schema = writer.parallelism, writer.schema, writer.bad_schema
+        self.partition_by: str | None = writer.partition_by
+
+    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
+        """See ``StepWriter``: the batch's rows, which have to be those of the pieces."""
+        return self._writer.write_frame(self._frame, places)
+
+
+def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> StructType | None:
+    """The decoded fields of an existing table."""
+    if columns is None or not shape.decodes_fields:
+        return None
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    from oncelog.spark.jobs.shape import RESERVED
+
+    fields = from_arrow_schema(columns, prefer_timestamp_ntz=True)
+    return StructType([one for one in fields if one.name.lower() not in RESERVED])
+
+
+def _arrow_schema(frame: DataFrame, outside: Sequence[str]) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    fields = [one for one in frame.schema if one.name not in (*outside, BAD)]
+    return to_arrow_schema(StructType(fields), timezone="UTC")
+
+
+def check_files(
+    written: Sequence[Written], pieces: Sequence[Piece], store_of: Callable[[Written], FileStore]
+) -> list[int]:
+    """For each file the index of the piece that it belongs to. Raises TableError unless its footer says so, too."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        footers = list(pool.map(lambda one: _place(store_of(one), one.file), written))
+    found = [_piece_of(place, pieces) for place in footers]
+    for index, piece in enumerate(pieces):
+        rows = sum(one.file.rows for one, at in zip(written, found, strict=True) if at == index)
+        if piece.wanted.most_rows is not None and rows > piece.wanted.most_rows:
+            raise TableError(
+                f"{rows} rows were written of {piece.wanted.size} offsets of {piece.wanted.topic_partition}"
+            )
+    return found
+
+
+def _place(store: FileStore, file: NewFile) -> NewFile:
+    """What the footer says that the file holds. Raises TableError unless that is what the task said."""
+    footer = footer_of(store, file.path)
+    groups = [at for at in range(footer.num_row_groups) if footer.row_group(at).num_rows]
+    said: dict[str, tuple[Any, Any]] = {}
+    for name in ("topic", "partition", "offset"):
+        statistics = [column_statistics(footer, at, name, file.path) for at in groups]
+        said[name] = min(one.min for one in statistics), max(one.max for one in statistics)
+    topic, partition, offset = said["topic"], said["partition"], said["offset"]
+    real = file._replace(
+        topic=topic[0], partition=partition[0], rows=footer.num_rows, first_offset=offset[0], last_offset=offset[1]
+    )
+    if real != file or topic[0] != topic[1] or partition[0] != partition[1]:
+        raise TableError(f"{file.path} does not hold what the task that wrote it said: run it again")
+    return real
+
+
+def _piece_of(file: NewFile, pieces: Sequence[Piece]) -> int:
+    for index, piece in enumerate(pieces):
+        wanted = piece.wanted
+        same = (wanted.topic, wanted.partition) == (file.topic, file.partition)
+        if same and wanted.start <= file.first_offset <= file.last_offset < wanted.end:
+            return index
+    raise TableError(
+        f"Spark wrote offsets {file.first_offset} to {file.last_offset} of {file.topic}-{file.partition}, which this "
+        "step does not read: nothing of it was committed; run it again"
+    )
