@@ -138,11 +138,11 @@ class DeltaTarget:
 
     def _write(self, table: DeltaTable, change: Change, going: Replacement, identity: str) -> None:
         transactions = []
-        for partition, (before, after) in sorted(change.moves.items()):
-            if change.replaced or before is None or before.end != after.end:
-                transactions.append(Transaction(application_id(partition), after.end))
-            if before is None or before.begin != after.begin:
-                transactions.append(Transaction(application_id(partition, BEGINS), after.begin))
+        for partition, move in sorted(change.moves.items()):
+            if move.moves_end:
+                transactions.append(Transaction(application_id(partition), move.after.end))
+            if move.moves_begin:
+                transactions.append(Transaction(application_id(partition, BEGINS), move.after.begin))
         actions: list[AddAction | RemoveAction] = [_add(one) for one in (*change.files, *going.written)]
         actions += going.removed
         table.create_write_transaction(

@@ -8,6 +8,7 @@ one counts. A change is made for the spans that it found (``iceberg_commit``).
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -104,8 +105,10 @@ class IcebergTarget:
         """Write one snapshot of the table (two, in one commit, if rows are replaced): see ``Target``."""
 
         def fill(transaction: Transaction, spans: Spans) -> None:
-            for one in change.replaced:
-                transaction.delete(_rows_of(one))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Delete operation did not match any records")
+                for one in change.replaced:
+                    transaction.delete(_rows_of(one))
             said = {OFFSETS: spans_text(spans)}
             transaction.set_properties(said)  # for when every snapshot that has them was expired
             if change.files:

@@ -46,10 +46,36 @@ Spans = dict[TopicPartition, Span]
 
 
 class Move(NamedTuple):
-    """A partition's span before a commit (None: it had none) and after it."""
+    """A partition's span before a commit (None: it had none) and after it.
+
+    One that stays as it was stands for its end: rows are replaced up to there.
+    """
 
     before: Span | None
     after: Span
+
+    @property
+    def moves_begin(self) -> bool:
+        """True if the change holds for this begin alone; a backfill does, a stream beside it does not."""
+        return self.before is None or self.before.begin != self.after.begin
+
+    @property
+    def moves_end(self) -> bool:
+        """True if the change holds for this end alone."""
+        return self.before is None or self.before.end != self.after.end or self.before == self.after
+
+    def holds_for(self, now: Span | None) -> bool:
+        """True if a table where the partition has the span ``now`` may be changed so."""
+        if now is None or self.before is None:
+            return now is self.before
+        same_begin, same_end = now.begin == self.before.begin, now.end == self.before.end
+        return (same_begin or not self.moves_begin) and (same_end or not self.moves_end)
+
+    def applied(self, now: Span | None) -> Span:
+        """The span after the change to a table that it holds for."""
+        if now is None:
+            return self.after
+        return Span(self.after.begin if self.moves_begin else now.begin, self.after.end if self.moves_end else now.end)
 
 
 class NewFile(NamedTuple):
@@ -77,7 +103,7 @@ class Change:
     def check(self, spans: Spans, name: str) -> None:
         """Raise TableMoved unless every partition is where the change takes it to be."""
         for partition, move in sorted(self.moves.items()):
-            if spans.get(partition) != move.before:
+            if not move.holds_for(spans.get(partition)):
                 raise TableMoved(
                     f"another load or stream has committed rows of {partition} to {name} meanwhile; nothing was "
                     "written. Run it again: it goes on where the table ends"

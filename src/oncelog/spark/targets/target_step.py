@@ -71,7 +71,7 @@ class TargetRun:
             self.report_progress("written")
             replaced = [piece.wanted for piece in pieces] if kind == "replace" else []
             bad = [one.file for one in written if one.bad]
-            self._quarantine.commit(bad, {one: move.after for one, move in moves.items()}, had, replaced)
+            self._quarantine.commit(bad, _ranges(pieces), had, replaced)
             self.report_progress("publishing")
             good = [one.file for one in written if not one.bad]
             self._target.commit(Change(good, moves, replaced))
@@ -118,6 +118,16 @@ class TargetRun:
             mine = self._by_partition[piece.wanted.topic_partition]
             mine.end = max(mine.end, piece.wanted.end)
             self._done += piece.wanted.size
+
+
+def _ranges(pieces: Sequence[Piece]) -> Spans:
+    """The offsets that a step reads of each partition."""
+    found: Spans = {}
+    for piece in pieces:
+        own = Span(piece.wanted.start, piece.wanted.end)
+        partition = piece.wanted.topic_partition
+        found[partition] = found[partition].joined(own) if partition in found else own
+    return found
 
 
 def _by_name(spans: Spans) -> dict[tuple[str, int], Span]:

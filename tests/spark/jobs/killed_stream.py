@@ -1,0 +1,40 @@
+"""A stream into a table as a process that dies at a named point, as ``kill -9`` does it to it and its JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from oncelog.spark.jobs.load_report import Event
+from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.jobs.stream_job import StreamRequest
+from oncelog.spark.targets.entry import stream
+from tests.spark.starting import patient_starts
+
+
+def main() -> None:
+    """Run up to the end, or to the point that the first argument names; the second has the rest."""
+    point, said = sys.argv[1], json.loads(sys.argv[2])
+
+    def die(event: Event) -> None:
+        if event.kind == point:
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    how = StreamRequest("available-now", on_event=die)
+    with patient_starts():
+        report = stream(
+            said["topic"],
+            said["servers"],
+            said["to"],
+            how,
+            shape=Shape("json", "number INT"),
+            catalog=said["catalog"],
+            storage_options=said["options"],
+        )
+    print(json.dumps(report.as_dict()))
+
+
+if __name__ == "__main__":
+    main()
