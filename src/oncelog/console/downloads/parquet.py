@@ -27,7 +27,7 @@ from oncelog.records.columns import Selection as Columns
 from oncelog.records.columns import column_schema, decode
 from oncelog.records.errors import CorruptBatch
 
-_ROW_GROUP_BYTES: Final = 8 * MIB
+_ROW_GROUP_BYTES: Final = 4 * MIB
 _STATE: Final = pa.field("state", pa.string())
 
 
@@ -59,7 +59,7 @@ class _Sent(io.RawIOBase):
 
 
 class ParquetFile:
-    """A Parquet file, as far as it is not sent yet; row groups of about 8 MiB."""
+    """A Parquet file, as far as it is not sent yet; row groups of about 4 MiB."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 from oncelog.base.ids import TopicPartition
+from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
@@ -14,9 +15,11 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
 from oncelog.console.pump import Stopped
-from oncelog.console.search import FETCH_BYTES, PARTITION_BYTES
 
 PATH: Final = "/messages/download"
+FETCH_BYTES: Final = 2 * MIB
+PARTITION_BYTES: Final = MIB
+"""Small answers: writing takes longer than fetching, and what waits takes memory."""
 _POLL_MS: Final = 300
 _MOST_UNREADABLE: Final = 20
 

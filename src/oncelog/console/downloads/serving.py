@@ -26,7 +26,7 @@ MOST_DOWNLOADS: Final = 2
 _PARQUET_TYPE: Final = "application/vnd.apache.parquet"
 _DECODING_S: Final = 60.0
 """Time that one download spends on values by schema."""
-_AHEAD: Final = 2
+_AHEAD: Final = 1
 
 
 class TooManyDownloads(ClientError):
