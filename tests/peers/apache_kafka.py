@@ -214,7 +214,7 @@ class KafkaTools:
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a tool to its end. `--bootstrap-server` is added unless the arguments name a server themselves."""
-        if not any(argument.startswith(("--bootstrap", "--broker-list")) for argument in arguments):
+        if not any(map(_names_server, arguments, (*arguments[1:], ""))):
             server = ("--bootstrap-server", self.bootstrap_servers)
             arguments = (*server, *arguments) if tool in _SERVER_FIRST else (*arguments, *server)
         return self.run_bare(tool, *arguments, stdin=stdin)
@@ -224,6 +224,11 @@ class KafkaTools:
         return subprocess.run(
             self.command(tool, *arguments), input=stdin, capture_output=True, text=True, timeout=HANG_S, check=False
         )
+
+
+def _names_server(option: str, value: str) -> bool:
+    """``--broker-list`` has addresses where it is the name of old for the server, and broker ids elsewhere."""
+    return option.startswith("--bootstrap") or (option == "--broker-list" and ":" in value)
 
 
 def main() -> None:

@@ -6,10 +6,8 @@ from tests.interop.cluster_tools.session import Session
 
 
 def entities(session: Session) -> None:
-    """kafka-cluster, kafka-features, kafka-groups, kafka-client-metrics; kafka-configs of users, clients, addresses."""
-    session.run("kafka-cluster", "list-endpoints")
-    session.run("kafka-cluster", "unregister", "--id", "9")
-    session.run("kafka-features", "describe", keep="transaction.version|group.version")
+    """kafka-cluster, kafka-groups, kafka-client-metrics; kafka-configs of users, clients, addresses."""
+    session.run("kafka-cluster", "list-endpoints", columns=("PORT",))
     session.run("kafka-groups", "--list")
     session.run("kafka-groups", "--list", "--consumer")
     for entity in (
@@ -20,7 +18,6 @@ def entities(session: Session) -> None:
         ("client-metrics", "m"),
     ):
         _settings(session, *entity)
-    session.run("kafka-configs", "--describe", "--entity-type", "topics", keep="Dynamic")
     session.run("kafka-configs", "--describe", "--entity-type", "users", "--entity-type", "clients")
     session.run("kafka-client-metrics", "--list")
 

@@ -249,11 +249,11 @@ PARTS: Final = (
     settings,
     positions,
     reassignments,
-    moves,
-    transactions,
     elections,
     states,
     unclean,
     groups,
+    moves,
+    transactions,
     entities,
 )

@@ -20,6 +20,8 @@ from tests.waiting import wait_until
 _MOMENTS: Final = re.compile(r"\b1[789]\d{11}\b")
 _TOPIC_IDS: Final = re.compile(r"TopicId: [\w-]{22}")
 _ADDRESSES: Final = re.compile(r"127\.0\.0\.1:(\d+)")
+_SIZES: Final = re.compile(r'"size":\d+')
+_ANY_BROKER: Final = re.compile(r"(?<=request sent to broker )\d")
 _LOG_DIRECTORIES: Final = re.compile(r'"logDir":"[^"]*"')
 _REPLICA_DIRECTORIES: Final = re.compile(r',"log_dirs":\[[^]]*]')
 _IN_SYNC: Final = re.compile(r"(?<=Isr: )[\d,]+")
@@ -94,13 +96,16 @@ class Session:
             partitions.append({"topic": topic, "partition": int(number), "replicas": brokers})
         return self.file(name, {"version": 1, "partitions": partitions})
 
-    def produce(self, topic: str, counts: Mapping[int, int], size: int = 5) -> None:
-        """Write records to partitions, all of one moment: which is the latest of them is not left to chance."""
+    def produce(self, topic: str, counts: Mapping[int, int], size: int = 5, *, one_by_one: bool = False) -> None:
+        """Write records to partitions, all of one moment: which is the latest of them is not left to chance.
+        ``one_by_one``: a batch each."""
         moment_ms = time.time_ns() // 1_000_000
         with Client(self.brokers.bootstrap_servers) as client, Producer(client) as producer:
             for partition, count in counts.items():
                 for number in range(count):
                     producer.send(topic, (b"v%04d" % number).ljust(size), partition=partition, timestamp_ms=moment_ms)
+                    if one_by_one:
+                        producer.flush()
                 producer.flush()
 
     def until(self, what: str, condition: object) -> None:
@@ -118,6 +123,7 @@ class Session:
         text = _ADDRESSES.sub(lambda found: f"host:{self._ports.get(found[1], found[1])}", text)
         text = _TOPIC_IDS.sub("TopicId: ID", text)
         text = _LOG_DIRECTORIES.sub('"logDir":"DIR"', text)
+        text = _ANY_BROKER.sub("N", _SIZES.sub('"size":N', text))
         text = text.replace(str(self.directory), "DIR")
         return without_chance(_MOMENTS.sub("MOMENT", text))
 

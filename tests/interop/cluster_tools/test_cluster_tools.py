@@ -25,6 +25,7 @@ BOTH: Final = {
     "auto.leader.rebalance.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.partition.verification.enable": "false",
+    "replica.fetch.max.bytes": "1000",
 }
 OURS: Final = {"zookeeper.session.timeout.ms": "2000"}
 LAST_IN_SYNC: Final = re.compile(r"Leader: none\tReplicas: .*\t")

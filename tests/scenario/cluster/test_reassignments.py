@@ -72,6 +72,22 @@ def test_a_move_waits_for_all_that_are_added_and_may_be_taken_back() -> None:
     assert reassign(cluster, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+def test_a_move_that_is_asked_for_again_waits_for_what_it_adds_and_may_be_taken_back() -> None:
+    """As kafka-reassign-partitions --additional does, to change the throttle of a move."""
+    cluster = Cluster(4)
+    create_replicated(cluster.connect(1), [1, 2])
+    cluster.cut(1, 3)
+    for _ in range(2):
+        assert reassign(cluster, [3, 2]) == ErrorCode.NONE
+        assert moving(cluster) == [("t", 0, [3, 2, 1], [3], [1])]
+    assert reassign(cluster, [3, 4]) == ErrorCode.NONE
+    assert moving(cluster) == [("t", 0, [3, 4, 1, 2], [3, 4], [1, 2])]
+    assert set(state(cluster[1]).isr) == {1, 2, 4}
+    assert reassign(cluster, None) == ErrorCode.NONE
+    assert set(state(cluster[1]).replicas) == {1, 2}
+    assert moving(cluster) == []
+
+
 def test_a_move_may_be_refused_to_change_the_number_of_replicas() -> None:
     cluster = Cluster(3)
     create_replicated(cluster.connect(1), [1, 2])

@@ -66,9 +66,13 @@ def reassigning(topic: TopicImage) -> Iterator[tuple[int, PartitionImage]]:
 
 
 def begun(partition: PartitionImage, target: Sequence[BrokerId]) -> PartitionImage:
-    """The partition with a reassignment to ``target`` under way; another one under way is replaced by it."""
+    """The partition with a reassignment to ``target`` under way; another one under way is replaced by it.
+
+    Replicas that the other one is adding are among ``replicas`` already, and lack records: they are waited for still.
+    """
+    complete = set(partition.replicas).difference(partition.adding)
     removing = tuple(sorted(set(partition.replicas).difference(target)))
-    adding = tuple(sorted(set(target).difference(partition.replicas)))
+    adding = tuple(sorted(set(target).difference(complete)))
     return partition._replace(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
