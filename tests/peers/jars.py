@@ -100,7 +100,7 @@ MIRROR_MAKER: Final = _project(
 )
 SPARK_CONNECTOR: Final = _artifacts(
     "Spark's Kafka connector",
-    f"spark-connector-{_spark_version()}",
+    "spark-connector",
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_spark_version()}",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.1",

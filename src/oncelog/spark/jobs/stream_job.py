@@ -148,7 +148,9 @@ def run_query(
     if is_connect(session):
         run_batches(session, batches.handler(checkpoint), request, starts, checkpoint, how)
         return
-    options = {name: value for name, value in request.options.items() if name != "minPartitions"}
+    goes_on = str(how.trigger != AVAILABLE_NOW).lower()
+    options = {"limitFirstBatch": goes_on}  # before Spark 4.2 a source is not told its trigger
+    options |= {name: value for name, value in request.options.items() if name != "minPartitions"}
     frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
     if how.trigger == AVAILABLE_NOW:
