@@ -16,6 +16,8 @@ LOCKS := requirements/build.txt requirements/dev.txt
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
 SPARK_VERSIONS := 4.0 4.1 4.2 4.3
+SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_streams.py source/test_taken_over.py sink/test_faults.py \
+	jobs/test_export.py)
 # One more than a small machine has cores: tests wait for sessions to end, for time-outs, for JVMs.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
@@ -25,10 +27,10 @@ FAST := not slow and not spark and not ($(PEERS))
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test tests test-peers test-all check lint peers bench format lock java clean
+.PHONY: help setup demo test tests test-spark-versions test-peers test-all check lint peers bench format lock java clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(SETUP) ## install oncelog and everything around it into .venv (.venv/bin/oncelog is the command)
 
@@ -41,6 +43,12 @@ test: $(SETUP) java ## lint, types, contracts and all tests that need Python, Ja
 tests:
 	$(BIN)/python -m tests.spark.jvms
 	$(PYTEST) -rs -m 'not ($(PEERS))'
+
+# Each version has its session, its broker and its wheel; a driver that changes the version under its checkpoint is killed.
+test-spark-versions: $(SETUP) java ## a part of Spark's tests on the oldest and the newest PySpark, each from PyPI, with this wheel
+	$(BIN)/python -m tests.spark.versions oldest newest --wheel --at-once -- -q -rs -m 'not ($(PEERS))' \
+		$(SPARK_ON_VERSIONS)
+	$(BIN)/python -m tests.spark.versions.restarts --versions oldest,newest --lives 2 --modes 2pc --triggers available-now
 
 test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, Go and npm; what is not to be had is left out
 	$(PYTEST) --dist loadscope -m '$(PEERS)'
