@@ -15,6 +15,7 @@ from typing import Any
 
 from demo import charts, page
 from demo.cluster import Survived, survive
+from demo.console import console
 from demo.flights import carriers, events
 from demo.processes import Loaded, broker, create_topic, load, versions, write_json
 from demo.replay import Replayed, replay
@@ -119,8 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         replayed, first, visible, second = replay_and_load(chosen.bootstrap_server, stream, out, told)
     else:
         told.step("oncelog serve: a broker")
-        with broker(out / "broker", out / "broker.log") as (address, announced):
+        with (
+            broker(out / "broker", out / "broker.log") as (address, announced),
+            console(address, out / "console.log") as pages,
+        ):
             told.say(f"    {announced}")
+            told.say(f"    oncelog console: {pages} while the year is replayed and loaded")
             replayed, first, visible, second = replay_and_load(address, stream, out, told)
     survived = None if chosen.bootstrap_server else survive(out / "cluster", stream, told)
     failed = prove_and_report(out, told, replayed, first, visible, second, survived, chosen.picture)

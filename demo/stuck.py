@@ -9,11 +9,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from demo.console import browser, console, take
 from demo.processes import ONCELOG, broker
 from oncelog.base.ids import TopicName
 from oncelog.base.ids import TopicPartition as Partition
@@ -31,6 +33,16 @@ TOPIC = "bookings"
 GROUP = "check-in-desk"
 HUNG, KILLED = "booking-service-3", "booking-service-4"
 BOOKINGS = 500
+PAGES = {
+    "console-transactions": "/transactions?min_age_ms=0",
+    "console-explain": f"/explain?kind=group&name={GROUP}",
+    "console-messages": f"/messages?topic={TOPIC}&partition=0&from=0",
+    "console-group-dark": f"/groups/one?name={GROUP}",
+}
+"""Pages of the console while the consumer is stuck, and the names of their pictures."""
+PAGES_AFTER = {"console-metrics": "/metrics?minutes=5"}
+LOOK_S = 6
+"""Seconds in which the console looks at the cluster once more."""
 
 _KILLED_IN_THE_MIDDLE = """
 import sys, time
@@ -55,11 +67,16 @@ class Tells(Protocol):
         """What happens now."""
 
 
-def stuck(out: Path, told: Tells) -> bool:
-    """Play the scene; whether the consumer got everything that was committed, and nothing else."""
+def stuck(out: Path, told: Tells, pictures: Path | None = None) -> bool:
+    """Play the scene; True if the consumer got everything that was committed, and nothing else. Pictures of the console
+    go into a directory below ``out`` unless another one is named."""
     out.mkdir(parents=True, exist_ok=True)
     told.step("another broker, that does not verify late batches: a consumer gets stuck")
-    with broker(out / "broker", out / "broker.log", "transaction.partition.verification.enable=false") as (address, _):
+    with (
+        broker(out / "broker", out / "broker.log", "transaction.partition.verification.enable=false") as (address, _),
+        console(address, out / "console.log") as pages,
+    ):
+        told.say(f"    oncelog console: {pages} as long as this scene lasts")
         _oncelog(address, "topic", "create", TOPIC, "--partitions", "2")
         _kill_in_the_middle(address)
         told.say(f"    {KILLED} was killed in the middle of its transaction, in {TOPIC}-1")
@@ -74,16 +91,29 @@ def stuck(out: Path, told: Tells) -> bool:
             told.say(f"    {GROUP}, read_committed, sees {before} and sticks")
             told.step(f"oncelog txn explain --group {GROUP}")
             _say(told, _oncelog(address, "txn", "explain", "--group", GROUP))
+            if browser() is None:
+                told.say("    (no pictures of the console: they need Chromium and Playwright for Python)")
+            _picture(pages, PAGES, pictures or out / "pictures", told)
             told.step(f"oncelog txn abort --topic {TOPIC} --partition 0 --start-offset 2 --yes")
             _say(told, _oncelog(address, "txn", "abort", "-t", TOPIC, "-p", "0", "--start-offset", "2", "--yes"))
             after = _read(consumer, BOOKINGS)
         finally:
             consumer.close()
         told.say(f"    {GROUP} goes on: {after} of {BOOKINGS} bookings")
+        if browser() is not None:
+            time.sleep(LOOK_S)
+            _picture(pages, PAGES_AFTER, pictures or out / "pictures", told)
         left = _oncelog(address, "txn", "find-hanging", "--min-age-ms", "0")
         _say(told, left)
         told.say(f"    (the live one is {KILLED}'s: its coordinator ends it when its time-out is over)")
     return before == 1 and after == BOOKINGS and left.startswith("0 hanging")
+
+
+def _picture(address: str, pages: Mapping[str, str], directory: Path, told: Tells) -> None:
+    if browser() is not None:
+        told.step("the console, as it looks now")
+        for one in take(address, pages, directory):
+            told.say(f"    {one}")
 
 
 def _oncelog(address: str, *arguments: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from demo import charts, page
+from demo import charts, console, page
 from demo.cluster import Survived
 from demo.flights import events
 from demo.processes import Loaded
@@ -78,3 +79,11 @@ def test_the_page_escapes_what_it_shows() -> None:
 )
 def test_axes_have_round_numbers(highest: float, ticks: list[float]) -> None:
     assert nice_ticks(highest) == ticks
+
+
+def test_there_are_no_pictures_without_a_browser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("ONCELOG_CHROMIUM", raising=False)
+    assert console.browser() is None
+    assert console.take("http://127.0.0.1:9/", {"a": "/"}, tmp_path / "pictures") == []
+    assert not (tmp_path / "pictures").exists()

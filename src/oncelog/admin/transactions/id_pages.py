@@ -63,7 +63,7 @@ def page_of_ids(
     ``answer_ms`` to answer, by default what the client's settings say. Raises NoBrokerReachable, and BrokerRefused for
     a wrong filter."""
     if not client.view.brokers:
-        client.retrying(client.refresh)
+        client.retrying(client.refresh_brokers)
     found = _Found(client, wanted or ListFilter(), after, before, answer_ms)
     if before:
         rows = heapq.nlargest(count, found.rows())[::-1]

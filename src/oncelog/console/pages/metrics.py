@@ -15,6 +15,9 @@ from oncelog.console.plots.lines import Line, LinePlot, line_plot
 from oncelog.console.rendering import shown
 
 MINUTES: Final = ("60", "15", "5")
+RATE_OF_ALL: Final[Key] = ("records", "")
+LEAST_MS: Final = 60_000
+"""The least time drawn; a console that has not run for as long as is asked for draws what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def read(asked: Asked) -> Mapping[str, Any]:
     now_ms = int(time.time() * 1000)
     span = now_ms - int(minutes) * 60_000, now_ms
     times, series = sampler.history.since(span[0])
+    if times:
+        span = max(span[0], min(times[0], now_ms - LEAST_MS)), now_ms
     wanted = (*CLUSTER, *(BROKERS if sampler.urls else ()))
     lines = {one.key: lines_of(series, one, name) for one in wanted}
     rows: dict[str, Any] = {
@@ -92,13 +97,19 @@ def read(asked: Asked) -> Mapping[str, Any]:
 def lines_of(series: Mapping[Key, Sequence[float]], wanted: _Wanted, name: str) -> list[Line]:
     """The lines of a plot that have any value, that of the whole cluster first, then the highest."""
     found = []
-    for (measure, of), values in series.items():
+    for (measure, of), sampled in series.items():
+        values = _quiet_as_zero(sampled, series.get(RATE_OF_ALL, ())) if measure == "records" else sampled
         seen = [one for one in values if math.isfinite(one)]
         if measure not in wanted.measures or not seen or (name and of and name.lower() not in of.lower()):
             continue
         title = of or wanted.of_all
         found.append((bool(of), -max(seen), Line(f"{title}, {measure}" if len(wanted.measures) > 1 else title, values)))
     return [one for *_, one in sorted(found, key=lambda one: (one[0], one[1], one[2].name))]
+
+
+def _quiet_as_zero(values: Sequence[float], of_all: Sequence[float]) -> list[float]:
+    """The rates of a topic: samples have those of topics that are written to, so none beside a total is zero."""
+    return [0.0 if math.isnan(one) and math.isfinite(total) else one for one, total in zip(values, of_all, strict=True)]
 
 
 def _drawn(wanted: _Wanted, times: Sequence[int], lines: Sequence[Line], span: tuple[int, int]) -> LinePlot:

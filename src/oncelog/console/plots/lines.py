@@ -20,6 +20,8 @@ MOST_LINES: Final = 6
 MOST_POINTS: Final = 200
 """Points of a line; more are averaged, so that a page stays small."""
 _GAP_STEPS: Final = 2.5
+_LEAST_GAP_MS: Final = 120_000
+"""Looks at a large or slow cluster come in uneven steps: less than this between two of them is no gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def thinned(times: Sequence[int], values: Sequence[float], most: int) -> list[tu
 def path_of(points: Sequence[tuple[float, float, float]]) -> str:
     """Commands of a path through (time, x, y); it begins anew after a gap, and a point alone is a dot."""
     steps = sorted(after[0] - before[0] for before, after in pairwise(points))
-    widest = steps[len(steps) // 2] * _GAP_STEPS if steps else 0.0
+    widest = max(_LEAST_GAP_MS, steps[len(steps) // 2] * _GAP_STEPS) if steps else 0.0
     parts: list[str] = []
     previous: float | None = None
     for at, x, y in points:

@@ -14,6 +14,7 @@ from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.errors import ClientError
 from oncelog.console.metrics.cluster_counts import ClusterCounts, rates
 from oncelog.console.metrics.sampler import Sampler
+from oncelog.console.pages.metrics import CLUSTER, lines_of
 from oncelog.console.settings import Settings
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
@@ -36,6 +37,16 @@ def test_rates_count_what_both_samples_know() -> None:
     assert len(found) == 41
     assert ("records", "t99") in found
     assert ("records", "t1") not in found
+
+
+def test_a_quiet_topic_has_rate_zero_and_an_absent_cluster_none() -> None:
+    nan = math.nan
+    series = {("records", ""): [nan, 5.0, 5.0, nan], ("records", "t"): [nan, 5.0, nan, nan]}
+    everything, topic = lines_of(series, CLUSTER[0], "")
+    assert (everything.name, topic.name) == ("all topics", "t")
+    assert list(topic.values)[1:3] == [5.0, 0.0]
+    assert [math.isnan(one) for one in topic.values] == [True, False, False, True]
+    assert [one.name for one in lines_of(series, CLUSTER[0], "other")] == ["all topics"]
 
 
 @pytest.mark.slow

@@ -55,8 +55,9 @@ def test_labels() -> None:
 def test_a_gap_is_not_joined_over() -> None:
     points = [(0.0, 0.0, 1.0), (10.0, 1.0, 2.0), (20.0, 2.0, NAN), (30.0, 3.0, 3.0), (40.0, 4.0, 4.0)]
     assert path_of(points) == "M0.0 1.0h0L1.0 2.0M3.0 3.0h0L4.0 4.0"
-    away = [(0.0, 0.0, 1.0), (10.0, 1.0, 2.0), (20.0, 2.0, 2.0), (500.0, 3.0, 3.0)]
-    assert path_of(away).count("M") == 2, "nothing was sampled in between"
+    late = [(0.0, 0.0, 1.0), (10_000.0, 1.0, 2.0), (20_000.0, 2.0, 2.0), (60_000.0, 3.0, 3.0)]
+    assert path_of(late).count("M") == 1, "a look that came later"
+    assert path_of([*late, (200_000.0, 9.0, 9.0)]).count("M") == 2, "nothing was sampled in between"
     assert path_of([]) == ""
 
 
