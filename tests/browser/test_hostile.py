@@ -114,6 +114,8 @@ def test_nothing_is_executed_and_nothing_hides(tabs: Open, console: Served, host
         tab.page.goto(state)
         found += [f"{state}: {line}" for line in tab.page.evaluate(HARMED)]
         found += [f"{state} is too wide: {line}" for line in tab.overflow()]
+        if state.startswith(("/transactions", "/groups/one")):
+            found += [f"{state}, axe: {line}" for line in tab.axe()]
     assert not found, "\n".join(found)
 
 

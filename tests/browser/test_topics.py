@@ -28,7 +28,7 @@ def confirm(page: Page, button: str, name: str) -> None:
 def test_topics_are_found_while_their_name_is_typed(tab: Tab) -> None:
     page = tab.page
     page.goto("/overview")
-    page.get_by_role("link", name="Topics").click()
+    page.get_by_role("link", name="Topics", exact=True).click()
     expect(page.get_by_role("cell", name=scene.ORDERS)).to_be_visible()
     page.wait_for_load_state()
     page.keyboard.press("/")

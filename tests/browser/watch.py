@@ -66,9 +66,10 @@ class Tab:
             """() => {
               const width = document.documentElement.clientWidth;
               if (document.documentElement.scrollWidth <= width) return [];
-              return [...document.querySelectorAll("body *")]
-                .filter((one) => one.getBoundingClientRect().right > width + 1 && !one.closest("table"))
+              const wide = [...document.querySelectorAll("body *")]
+                .filter((one) => one.getBoundingClientRect().right > width + 1 && !one.closest("table :not(.unseen)"))
                 .map((one) => one.outerHTML.slice(0, 120));
+              return [`${document.documentElement.scrollWidth} px of ${width}`, ...wide.slice(0, 20)];
             }"""
         )
         return found
