@@ -162,7 +162,7 @@ def _by_console(broker: _Process, metrics: str) -> Figures:
             for _ in range(_LOOKS):
                 time.sleep(MAX_AGE_S + 0.05)
                 looks.append(_page(console.address, path))
-            figures |= _broker_figures(path, before, _work(broker, metrics), _LOOKS)
+            figures |= _broker_figures(path, before, _work(broker, metrics, is_over=True), _LOOKS)
             figures[f"{path}, s"] = min(looks)
             figures[f"{path}, console CPU s"] = (console.cpu_s() - cpu_s) / _LOOKS
         figures["memory, MB"] = console.peak_mb()
@@ -178,7 +178,7 @@ def _by_commands(broker: _Process, metrics: str) -> Figures:
         began_s = time.perf_counter()
         subprocess.run(whole, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         figures[f"{path}, s"] = time.perf_counter() - began_s
-        figures |= _broker_figures(path, before, _work(broker, metrics), 1)
+        figures |= _broker_figures(path, before, _work(broker, metrics, is_over=True), 1)
     return figures
 
 
@@ -188,10 +188,13 @@ def _broker_figures(path: str, before: Sequence[float], after: Sequence[float], 
     return {f"broker for {path}, {name}": (late - early) / times for name, early, late in pairs}
 
 
-def _work(broker: _Process, metrics: str) -> tuple[float, float, float]:
-    """Requests, their bytes, and CPU time of the broker so far; ApiVersions, of new connections, are not counted."""
+def _work(broker: _Process, metrics: str, *, is_over: bool = False) -> tuple[float, float, float]:
+    """Requests, their bytes, and CPU time of the broker so far, without that of telling it; ApiVersions, of new
+    connections, are not counted. ``is_over``: this ends what is measured."""
+    cpu_s = broker.cpu_s() if is_over else 0.0
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = re.findall(r'^oncelog_request(s|_bytes)_total\{api="(?!ApiVersions)[^"]*"\} (\S+)$', text, re.MULTILINE)
     requests = sum(float(value) for kind, value in found if kind == "s")
-    return requests, sum(float(value) for kind, value in found if kind == "_bytes"), broker.cpu_s()
+    size = sum(float(value) for kind, value in found if kind == "_bytes")
+    return requests, size, cpu_s if is_over else broker.cpu_s()
