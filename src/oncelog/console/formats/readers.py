@@ -95,9 +95,9 @@ def protobuf_reader(content: bytes, message: str | None) -> Read:
         last = pool.FindFileByName(files[-1].name)
         fixed = None if message is None else pool.FindMessageTypeByName(message)
     except KeyError as error:
-        raise NotReadable(f"the descriptor set lacks {error}; make it with --include_imports") from None
+        raise NotReadable(f"the descriptor set lacks it: {error.args[0]}") from None
     except Exception as error:  # noqa: BLE001 - as above
-        raise NotReadable(f"no descriptor set: {type(error).__name__}: {error}") from None
+        raise NotReadable(f"no descriptor set, or one without --include_imports: {error}") from None
     names = [one.name for one in files[-1].message_type]
     if not names:
         raise NotReadable(f"{last.name}, the last file of the descriptor set, has no message")
