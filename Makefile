@@ -16,8 +16,8 @@ LOCKS := requirements/build.txt requirements/dev.txt
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
 SPARK_VERSIONS := 4.0 4.1 4.2 4.3
-SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_streams.py source/test_taken_over.py sink/test_faults.py \
-	jobs/test_export.py)
+SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_streams.py source/test_taken_over.py \
+	sink/test_faults.py jobs/test_export.py)
 # One more than a small machine has cores: tests wait for sessions to end, for time-outs, for JVMs.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
