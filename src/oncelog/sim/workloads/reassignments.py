@@ -92,8 +92,10 @@ class _Moving:
             return
         step = self.entropy.random()
         if step < 0.7:
-            brokers = sorted(client.view.brokers)
-            wanted = self.entropy.sample(brokers, min(len(replicas), 3, len(brokers)))
+            brokers, count = sorted(client.view.brokers), min(len(replicas), 3)
+            if len(brokers) < count:
+                return  # the others come back, and fewer replicas are fewer disks than the world counts on
+            wanted = self.entropy.sample(brokers, count)
             code = await move_replicas(client, partition, wanted)
         elif step < 0.8:
             code = await move_replicas(client, partition, None)
