@@ -122,4 +122,6 @@ def test_a_record_is_produced_and_looked_at(tab: Tab, client: Client) -> None:
     page.locator("[name=typed]").fill("produced-here")
     page.get_by_role("button", name="Write it").click()
     page.get_by_role("link", name="Look at the record").click()
-    assert "one\ntwo" in (page.locator("main").inner_text())
+    page.get_by_role("heading", name="Value").wait_for()
+    page.wait_for_load_state("load")  # lines are lines once the styles are there
+    assert "one\ntwo" in page.locator("main").inner_text()
