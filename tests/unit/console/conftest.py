@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.console import decoding
 from oncelog.testing.broker import Broker
 from tests.unit.console.visits import visiting
+
+
+@pytest.fixture(autouse=True)
+def patient_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy with other tests decodes late; the bounds of time are tests of their own."""
+    monkeypatch.setattr(decoding, "ANSWER_S", 10.0)
+    monkeypatch.setitem(decoding.Decoder.__init__.__kwdefaults__, "budget_s", 120.0)
 
 
 @pytest.fixture(scope="package")

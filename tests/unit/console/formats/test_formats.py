@@ -146,7 +146,7 @@ def _chain(depth: int) -> dict[str, Any] | None:
 def test_a_page_spends_only_so_much_time(schemas: tuple[str, ...]) -> None:
     process = DecodingProcess(read_schemas(schemas))
     times = iter(range(0, 1000, 3))
-    decoder = Decoder(process, lambda: float(next(times)))
+    decoder = Decoder(process, lambda: float(next(times)), budget_s=4)
     data = avro(ORDER, A_ORDER)
     found = [decoder.value("orders", data, (), "auto") for _ in range(3)]
     assert [one.format for one in found] == ["avro", "avro", "hex"]
