@@ -1,0 +1,129 @@
+"""Causes that concern a group's subscription, its position, its quota and its coordinator, made for real."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer
+
+from oncelog.admin.explain.findings import Cause, Severity
+from oncelog.admin.explain.subjects import explain_group, explain_topic
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client, TransactionalProducer
+from oncelog.client.blocking.offsets import Committed, commit_offsets
+from oncelog.client.machine.offsets import GroupMetadata
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.testing import Cluster
+from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from tests.interop.admin.conftest import FAST
+from tests.interop.admin.explain.test_explain import cause, causes, joined, write
+from tests.interop.admin.explain.test_explain import topic as topic
+from tests.interop.admin.lab import ByHand, at
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_topic_that_no_member_subscribes_to_any_more(client: Client, topic: str) -> None:
+    given_up, group = f"{topic}-given-up", f"g-{topic}"
+    create_topic(client, NewTopic(given_up))
+    write(client, given_up, 0, 7)
+    commit_offsets(client, group, {at(given_up): Committed(2)})
+    with joined(client, group, topic):
+        found = explain_group(client, group)
+    [told] = [one for one in found.findings if one.cause is Cause.NOT_ASSIGNED]
+    assert (told.about, told.severity) == (f"{given_up}-0", Severity.STUCK)
+    assert "5 offsets to read" in told.sentences[0]
+    silent = {one.about for one in found.findings if one.cause is Cause.NOTHING_COMMITTED}
+    assert silent == {f"{topic}-0", f"{topic}-1"}
+
+
+def test_a_group_that_reads_uncommitted_records_is_not_held(client: Client, topic: str) -> None:
+    producer = ByHand(client, f"x-{topic}")
+    producer.begin(at(topic, 0))
+    commit_offsets(client, f"g-{topic}", {at(topic, 0): Committed(21)})
+    found = explain_group(client, f"g-{topic}")
+    producer.end()
+    assert cause(found, Cause.READS_UNCOMMITTED) is Severity.NOTE
+    assert Cause.HELD_BY_TRANSACTION not in causes(found)
+
+
+def test_offsets_without_records_are_no_loss(client: Client, topic: str) -> None:
+    producer = ByHand(client, f"x-{topic}")
+    producer.begin(at(topic, 0))
+    producer.end()
+    wait_until(lambda: not explain_topic(client, topic).findings, "the marker")
+    write(client, topic, 0, 1)
+    commit_offsets(client, f"g-{topic}", {at(topic, 0): Committed(21)})
+    [told] = [one for one in explain_group(client, f"g-{topic}").findings if one.cause is Cause.COMPACTED_HOLE]
+    assert told.severity is Severity.NOTE
+    assert told.evidence == {"position": 21, "next_record": 22}
+
+
+def test_offsets_that_wait_for_their_transaction(client: Client, topic: str) -> None:
+    group = f"g-{topic}"
+    commit_offsets(client, group, {at(topic, 0): Committed(3)})
+    with TransactionalProducer(client, TransactionSettings(f"x-{topic}")) as producer:
+        producer.initialize()
+        producer.begin()
+        producer.send_offsets({at(topic, 0): Committed(9)}, GroupMetadata(group))
+        producer.flush()
+        [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.PENDING_OFFSETS]
+        assert told.severity is Severity.STUCK
+        producer.commit()
+    wait_until(lambda: Cause.PENDING_OFFSETS not in causes(explain_group(client, group)), "the marker")
+
+
+def test_a_rebalance_that_waits_for_a_member(client: Client, servers: str, topic: str) -> None:
+    group = f"g-{topic}"
+
+    def consumer(client_id: str) -> Consumer:
+        opened = Consumer({"bootstrap.servers": servers, "group.id": group, "client.id": client_id})
+        opened.subscribe([topic])
+        return opened
+
+    busy = consumer("busy")
+    wait_until(lambda: [busy.poll(0.01)] and len(busy.assignment()) == 2, "its partitions")
+    new = consumer("new")  # the first does not poll, and so does not join again
+    wait_until(lambda: [new.poll(0.01)] and Cause.REBALANCING in causes(explain_group(client, group)), "the rebalance")
+    [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.REBALANCING]
+    assert told.severity is Severity.STUCK
+    assert "busy" in told.affected
+    wait_until(lambda: [busy.poll(0.01), new.poll(0.01)] and len(new.assignment()) == 1, "its end")
+    new.close()
+    busy.close()
+
+
+def test_a_quota_that_holds_a_member_back(client: Client, servers: str, topic: str) -> None:
+    group, client_id = f"g-{topic}", f"limited-{topic}"
+    entity = [EntityData(entity_type="client-id", entity_name=client_id)]
+    with (
+        Client(servers, config=replace(FAST, client_id=client_id)) as limited,
+        joined(limited, group, topic) as consumer,
+    ):
+        for position in (1, 15):
+            consumer.processed(at(topic, 0), position)
+            consumer.commit()
+        rate = OpData(key="consumer_byte_rate", value=1.0)
+        client.request(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[rate])]))
+        wait_until(lambda: Cause.QUOTA in causes(explain_group(client, group)), "the quota")
+        [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.QUOTA]
+    assert told.about == f"{topic}-0"
+    assert told.evidence["consumer_byte_rate"] == 1.0
+
+
+def test_a_coordinator_whose_broker_is_down_and_a_copy_that_is_missing() -> None:
+    settings = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
+    with Cluster(3, settings) as cluster:
+        with Client(cluster.bootstrap_servers, config=FAST) as client:
+            create_topic(client, NewTopic("t", assignment={0: [1, 2, 3]}))
+            write(client, "t", 0, 5)
+            commit_offsets(client, "g", {at("t"): Committed(1)})
+            coordinator = client.topic("__consumer_offsets").partitions[0].leader
+        cluster.kill(coordinator)
+        with Client(cluster.bootstrap_servers, config=replace(FAST, retry_timeout_ms=500)) as client:
+            found = explain_group(client, "g")
+            assert cause(found, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
+            assert cause(found, Cause.NO_LEADER) is Severity.STUCK
+            wait_until(lambda: cause(explain_topic(client, "t"), Cause.UNDER_REPLICATED) is Severity.RISK, "the set")
