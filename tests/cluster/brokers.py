@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -19,6 +21,8 @@ from tests.peers.process import free_ports
 from tests.waiting import wait_until
 
 SESSION_MS: Final = 1_500
+_LONGEST_COMMIT_S: Final = 0.5
+_BETWEEN_FREEZES_S: Final = 0.005
 PROPERTIES: Final[Mapping[str, str]] = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -51,6 +55,8 @@ class Cluster:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         where = dict(tree or {"oncelog.tree.path": str(directory / "cluster.db")})
+        path = where.get("oncelog.tree.path")
+        self._writing = None if path is None else Path(f"{path}.writing")
         self.proxies: dict[int, Proxy] = {}
         self._brokers: dict[int, OncelogServe] = {}
         self._frozen: set[int] = set()
@@ -126,9 +132,28 @@ class Cluster:
         return self._brokers[broker_id].stop()
 
     def freeze(self, broker_id: int) -> None:
-        """SIGSTOP."""
+        """SIGSTOP, and not in the middle of a commit: a process that is stopped there keeps all others from committing
+        (docs/internals/cluster-tree.md), and there would be no other leader."""
         self._frozen.add(broker_id)
-        os.kill(self._brokers[broker_id].process.pid, signal.SIGSTOP)
+        process_id = self._brokers[broker_id].process.pid
+        os.kill(process_id, signal.SIGSTOP)
+        while not self._may_commit():
+            os.kill(process_id, signal.SIGCONT)
+            time.sleep(_BETWEEN_FREEZES_S)
+            os.kill(process_id, signal.SIGSTOP)
+
+    def _may_commit(self) -> bool:
+        """True if nobody who is stopped holds the turn to commit to the SQLite file; those who run let it go."""
+        if self._writing is None or not self._writing.exists():
+            return True
+        deadline = time.monotonic() + _LONGEST_COMMIT_S
+        with self._writing.open("rb") as turn:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                time.sleep(_BETWEEN_FREEZES_S)
+        return False
 
     def thaw(self, broker_id: int) -> None:
         """SIGCONT."""

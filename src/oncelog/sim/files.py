@@ -37,7 +37,7 @@ class MemoryFiles:
         """Every read and every change fails with EIO."""
         self.sync_count = 0
         self._written = 0
-        self._failing_syncs = 0
+        self._failing_syncs, self._sync_error = 0, errno.EIO
         self._changes_left: int | None = None
         self._syncs_left: int | None = None
         self._end: type[PowerLost] = PowerLost
@@ -170,9 +170,9 @@ class MemoryFiles:
         """All a file holds."""
         return bytes(self._node(path).data)
 
-    def fail_syncs(self, count: int = 1) -> None:
-        """Let the next ``count`` syncs fail with EIO."""
-        self._failing_syncs = count
+    def fail_syncs(self, count: int = 1, code: int = errno.EIO) -> None:
+        """Let the next ``count`` syncs fail with an error, as one of the disk does unless another is given."""
+        self._failing_syncs, self._sync_error = count, code
 
     def lose_power_after(self, changes: int, *, only_process: bool = False) -> None:
         """Let every change after the next ``changes`` ones raise PowerLost (``only_process``: ProcessKilled)."""
@@ -245,7 +245,7 @@ class MemoryFiles:
         self.sync_count += 1
         if self._failing_syncs:
             self._failing_syncs -= 1
-            self._fail(errno.EIO, "input/output error")
+            self._fail(self._sync_error, "input/output error")
 
     def _node(self, path: str) -> FileNode:
         node = self._names.get(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
@@ -183,7 +185,7 @@ def test_a_failed_sync_stops_the_node_and_acknowledges_nothing(driver):
     peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
     assert not peer.responses
     assert driver.fatal is not None
-    assert "sync" in driver.fatal
+    assert "has failed: [Errno 5]" in driver.fatal
 
 
 def test_a_sync_that_fails_because_its_topic_was_deleted_is_no_failure(driver):
@@ -192,7 +194,7 @@ def test_a_sync_that_fails_because_its_topic_was_deleted_is_no_failure(driver):
     peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
     response = admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 3)
     assert [topic.error_code for topic in response.responses] == [0]
-    driver.files.fail_syncs(1)
+    driver.files.fail_syncs(1, errno.ENOENT)
     driver.release()
     assert driver.fatal is None
     assert produced(peer.responses.popleft())[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -116,7 +116,7 @@ class Copy:
             query.awaitTermination()
         except Exception as error:  # noqa: BLE001 - whatever a killed process is reported as
             return str(error)
-        self.rows = sum(progress["numInputRows"] for progress in query.recentProgress)
+        self.rows = sum(progress["numInputRows"] or 0 for progress in query.recentProgress)
         return None
 
     @property
