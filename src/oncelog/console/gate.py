@@ -32,7 +32,7 @@ from oncelog.console.settings import Settings, may_be_addressed_as
 READING: Final = frozenset({"GET", "HEAD"})
 LOGIN_PATH: Final = "/login"
 STATIC_PREFIX: Final = "/static/"
-WORK_PREFIX: Final = "/work/"
+WORK_PREFIX: Final = "/tasks/"
 UPLOAD_PATIENCE_S: Final = 60.0
 OLD_FORM: Final = (
     "this form is older than the console, which was started again, or of a session that has ended; nothing was done. "

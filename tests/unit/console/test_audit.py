@@ -44,7 +44,7 @@ def visitor(data: Path) -> Iterator[TestClient]:
 
 def upload(visitor: TestClient, text: bytes, token: str | None = None) -> tuple[int, str]:
     fields = {"token": token_of(visitor, "/audit") if token is None else token}
-    answer = visitor.post("/work/audit/upload", data=fields, files={"report": ("r.json", text)})
+    answer = visitor.post("/tasks/audit/upload", data=fields, files={"report": ("r.json", text)})
     return answer.status_code, str(answer.url.path) + "?" + answer.url.query.decode() if answer.is_success else ""
 
 
@@ -82,20 +82,20 @@ def test_uploads_pass_the_gate_and_its_bounds(visitor: TestClient) -> None:
         (b"--b\r\nContent-Disposition: x\r\n\r\n" * 99, {"content-type": "multipart/form-data; boundary=b"}),
         (b"{}", {"content-type": "application/json"}),
     ):
-        assert visitor.post("/work/audit/upload", content=body, headers=headers).status_code == 413
+        assert visitor.post("/tasks/audit/upload", content=body, headers=headers).status_code == 413
     with TestClient(application(Settings(NOWHERE)), base_url=ORIGIN) as stranger:
         assert upload(stranger, document(), token=token)[0] == 413, "no session: not even read"
     foreign = {"origin": "http://evil.example"}
-    assert visitor.post("/work/audit/upload", data={"token": token}, headers=foreign).status_code == 403
+    assert visitor.post("/tasks/audit/upload", data={"token": token}, headers=foreign).status_code == 403
 
 
 def test_an_audit_is_run_over_an_allowed_directory_and_no_other(visitor: TestClient, data: Path) -> None:
     token = token_of(visitor, "/audit")
     for wrong in ("/", str(data.parent), f"{data}/../data", ""):
-        assert visitor.post("/work/audit/start", data={"token": token, "directory": wrong}).status_code == 400
-    assert visitor.post("/work/audit/cancel", data={"token": token, "key": "run-1"}).status_code == 404
+        assert visitor.post("/tasks/audit/start", data={"token": token, "directory": wrong}).status_code == 400
+    assert visitor.post("/tasks/audit/cancel", data={"token": token, "key": "run-1"}).status_code == 404
     form = {"token": token, "directory": str(data), "checksums": "1", "copied_within": "0"}
-    started = visitor.post("/work/audit/start", data=form)
+    started = visitor.post("/tasks/audit/start", data=form)
     assert started.status_code == 200
     assert str(started.url).endswith("/audit/run?key=run-1")
     address = "/audit/run.json?key=run-1"
@@ -116,13 +116,13 @@ def test_an_audit_is_run_over_an_allowed_directory_and_no_other(visitor: TestCli
 
 
 def test_work_never_comes_with_a_permit(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even where changes are allowed: whatever is mounted below /work/ cannot change a cluster."""
+    """Even where changes are allowed: whatever is mounted below /tasks/ cannot change a cluster."""
     seen: list[object] = []
     with visiting(NOWHERE, audit_log=tmp_path / "audit", audit_data=(data,)) as visitor:
         gate = "oncelog.console.gate.Visitor"
         real = __import__("oncelog.console.gate", fromlist=["Visitor"]).Visitor
         monkeypatch.setattr(gate, lambda *values: seen.append(values[3:]) or real(*values))
-        visitor.post("/work/audit/cancel", data={"token": token_of(visitor, "/audit"), "key": "x"})
+        visitor.post("/tasks/audit/cancel", data={"token": token_of(visitor, "/audit"), "key": "x"})
         visitor.post("/transactions/abort", data={"token": token_of(visitor, "/audit")})
     permits = [one[0] for one in seen if isinstance(one, tuple) and one]
     assert permits[0] is None

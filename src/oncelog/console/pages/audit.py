@@ -152,7 +152,7 @@ AUDIT: Final = LocalPage("/audit", "Audit", read_all)
 AUDIT_RUN: Final = LocalPage("/audit/run", "Audit run", read_run)
 AUDIT_REPORT: Final = LocalPage("/audit/report", "Audit report", read_report)
 AUDIT_WORKS: Final = (
-    Work("/work/audit/start", start),
-    Work("/work/audit/cancel", cancel),
-    Work("/work/audit/upload", upload),
+    Work("/tasks/audit/start", start),
+    Work("/tasks/audit/cancel", cancel),
+    Work("/tasks/audit/upload", upload),
 )
