@@ -61,7 +61,7 @@ class Files(Protocol):
 
     @property
     def errors(self) -> DiskErrors:
-        """Those that concern the whole disk, of all files: noted as they are raised."""
+        """The errors that concern the whole disk, of all files: noted as they are raised."""
 
     def open(self, path: str, *, create: bool = False) -> OpenFile:
         """Open for reading and appending. FileNotFoundError unless it exists or ``create``."""

@@ -1,4 +1,4 @@
-"""What the operating system has said of the disk below a data directory, as far as it concerns more than one file.
+"""Errors of the disk below a data directory that concern more than one file, as the operating system has told them.
 
 An error of one request may be answered to its client. Two kinds say more: the disk fails (I/O error, a file system that
 has become read-only, a device that is gone), after which nothing that is written or read there can be trusted; or it is

@@ -95,7 +95,7 @@ class Console:
         self.changes = Changes(audit)
 
     def asked_by(self, request: Request) -> Asked:
-        """What a reading request asks for."""
+        """The question of a reading request."""
         as_json = request.url.path.endswith(".json")
         query = Query(request.query_params)
         return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates)

@@ -55,7 +55,7 @@ class Outcomes:
         return [Settled(fetched.partition, offset, outcome) for offset in offsets]
 
     def by_leaders(self, client: Client) -> list[Settled]:
-        """All that is left: open where the leader says so, else ended. Raises ClientError."""
+        """The outcomes that are left: open where the leader says so, else ended. Raises ClientError."""
         if not self._waiting:
             return []
         found = describe_producers(client, sorted({where for where, _ in self._waiting}), open_only=True)

@@ -24,7 +24,8 @@ def partitions_of(client: Client, query: Query) -> list[TopicPartition]:
 
 
 def positions_of(query: Query, chosen: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where something that was ended goes on: ``positions=0:17,1:4``; partitions that are not chosen are left out."""
+    """The positions from which something that was ended goes on: ``positions=0:17,1:4``; partitions that are not chosen
+    are left out."""
     text = query.long("positions", LONGEST_POSITIONS)
     try:
         pairs = {int(index): int(offset) for index, offset in (one.split(":") for one in text.split(",") if one)}

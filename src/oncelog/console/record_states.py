@@ -39,7 +39,7 @@ ABORTED: Final = "aborted"
 OPEN: Final = "open"
 ENDED: Final = "ended"
 UNDECIDED: Final = "undecided"
-"""Of a search or tail that has not come to the transaction's marker."""
+"""The state of a record whose transaction's marker a search or tail has not come to."""
 MARKER: Final = "marker"
 UNREADABLE: Final = "unreadable"
 

@@ -41,7 +41,7 @@ def searching(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]
 
 
 def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
-    """What is written to a topic from now on, and what becomes of its transactions."""
+    """The records that a topic gets from now on, and the outcomes of their transactions."""
     query = asked.query
     topic, value_format = query.needed("topic"), query.choice("value_format", FORMATS)
     chosen = [TopicPartition(TopicName(topic), one) for one in client.topic(topic).partitions]

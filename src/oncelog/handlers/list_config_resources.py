@@ -60,5 +60,5 @@ def _names(image: ClusterImage, resource_type: ConfigResourceType) -> Iterable[s
 
 
 def _configured(entities: Mapping[str, ConfigImage]) -> list[str]:
-    """Those that have a config: what was taken away again leaves an empty node."""
+    """Resources that have a config: what was taken away again leaves an empty node."""
     return sorted(name for name, entity in entities.items() if entity.configs)

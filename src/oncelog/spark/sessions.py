@@ -179,7 +179,7 @@ def check_shared(session: JobSession, directory: Path) -> None:
 
 
 def lacking(error: BaseException) -> ServerLacksOncelog | None:
-    """What to install, if that is what an error of Spark's comes from."""
+    """The package to install, if an error of Spark's comes from its absence."""
     found = _MISSING.search(str(error))
     return None if found is None else ServerLacksOncelog(found[1] or found[2])
 

@@ -48,7 +48,7 @@ PRODUCER_IDS_A_REQUEST: Final = 20_000
 _BROKER_RESOURCE: Final = 4
 PROBE_ID: Final = "oncelog-may-i-see-this"
 _SAME_LOOK_MS: Final = 500
-"""Who has just asked for all topics, as for a cluster's status, need not ask for them again."""
+"""The time for which an answer about all topics, as a cluster's status asks for, is used again."""
 
 
 @dataclass(frozen=True, slots=True)

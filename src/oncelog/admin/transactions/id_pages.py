@@ -31,7 +31,7 @@ from oncelog.wire.messages.list_transactions import ListTransactionsResponse, Tr
 from oncelog.wire.reader import CompactReader
 
 _LEAST_BYTES: Final = 11
-"""Of an id in an answer: two lengths, a producer id and the count of tags."""
+"""Bytes of an id in an answer beside its name: two lengths, a producer id and the count of tags."""
 _Row = tuple[str, int, str, int]
 
 

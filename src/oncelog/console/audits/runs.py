@@ -115,7 +115,7 @@ def process_of(command: Sequence[str]) -> list[str]:
 
 
 def lacking() -> list[str]:
-    """What has to be installed before an audit can be run here; nothing if it can."""
+    """The packages and programs that an audit needs and that are not here."""
     found = []
     if any(find_spec(one) is None for one in ("numpy", "pyarrow", "pyspark")):
         found.append('the extra "spark": pip install "oncelog[spark]"')

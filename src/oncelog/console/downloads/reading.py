@@ -25,7 +25,7 @@ _MOST_UNREADABLE: Final = 20
 
 
 class Left:
-    """What a download may still take; ``next_offset`` of an answer is where it was full."""
+    """The room that a download has left; ``next_offset`` of an answer is where it was full."""
 
     def __init__(self, records: int, size_bytes: int) -> None:
         self.records = records
@@ -54,7 +54,7 @@ class Writer(Protocol):
         """Write the records of an answer below ``until``; the offset that comes after what was written."""
 
     def drain(self) -> bytes:
-        """What can be sent by now."""
+        """The records that can be sent by now."""
 
     def end(self, notice: Mapping[str, Any] | None) -> bytes:
         """The end of the file, with a notice if it does not have everything."""

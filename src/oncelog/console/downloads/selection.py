@@ -23,7 +23,7 @@ EVERYTHING: Final = "all"
 ISOLATIONS: Final = (COMMITTED_ONLY, EVERYTHING)
 MOST_RECORDS: Final = 1_000_000
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Of keys, values and headers, in one download."""
+"""The bytes of keys, values and headers in one download, at the most."""
 _KEPT: Final = (
     "topic",
     "partition",

@@ -30,7 +30,7 @@ _AHEAD: Final = 1
 
 
 class TooManyDownloads(ClientError):
-    """As many downloads run as may at once."""
+    """The bound of downloads at a time is reached."""
 
 
 class Downloads:

@@ -36,7 +36,7 @@ _Producer = tuple[TopicPartition, int]
 
 
 class States:
-    """What became of the batches of a selection."""
+    """The outcomes of the transactions whose batches a selection has."""
 
     def __init__(self) -> None:
         self._markers: dict[_Producer, list[tuple[int, str]]] = {}

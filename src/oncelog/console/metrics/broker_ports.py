@@ -134,7 +134,7 @@ def values_of(broker: str, before: Reading | None, now: Reading) -> dict[Key, fl
 
 
 def _added(before: Mapping[float, float], now: Mapping[float, float]) -> Buckets:
-    """What came into the buckets; nothing if the broker was started again."""
+    """The counts by which buckets have grown; none if the broker was started again."""
     added = {bound: number - before.get(bound, 0) for bound, number in now.items()}
     return added if _never_less(added.values()) else {}
 

@@ -1,4 +1,4 @@
-"""What the protocol of any cluster tells of its state, as numbers: rates, lags, partitions that lack something.
+"""The state of any cluster as numbers that its protocol tells: rates, lags, partitions that lack something.
 
 A sample asks for the metadata of all topics, for both ends of all partitions (ListOffsets, both isolations), for groups
 with what some of them have committed, and for the transactions under way. Rates come from two samples. The partitions

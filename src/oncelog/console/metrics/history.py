@@ -14,7 +14,7 @@ from typing import Final
 
 MOST_SERIES: Final = 400
 Key = tuple[str, str]
-"""What is measured, and of what: a topic, a group, a broker; empty for the whole cluster."""
+"""A measure and its subject: a topic, a group, a broker; empty for the whole cluster."""
 
 
 class _Series:

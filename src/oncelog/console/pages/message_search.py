@@ -59,7 +59,7 @@ def read_search(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 
 def search_of(client: Client, query: Query) -> tuple[Wanted, dict[TopicPartition, int], dict[TopicPartition, Bounds]]:
-    """What an address searches for, from where, and up to where: the ends of this moment."""
+    """The search of an address: for what, from where, and up to where, the ends of this moment."""
     wanted, chosen = needle_of(query), partitions_of(client, query)
     there = client.topic(query.text("topic")).partitions
     if any(there[one.partition].leader < 0 for one in chosen):

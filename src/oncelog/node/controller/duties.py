@@ -50,7 +50,7 @@ CONFLICTS_AT_ONCE: Final = 5
 """Rounds in a row that end in a conflict and are decided again at once."""
 SMALLEST_COMMIT_BYTES: Final = 8 * 1024
 ROUND_COMMIT_BYTES: Final = COMMIT_BYTES // 4
-"""Of a round: some 250 partitions, which their new leaders take over in one event."""
+"""Bytes of a round's commit: some 250 partitions, which their new leaders take over in one event."""
 PARTITIONS_A_ROUND: Final = 2_000
 
 

@@ -33,7 +33,7 @@ CHECK_MS: Final = 5 * SECOND_MS
 """Between two looks at a full disk, at first."""
 LONGEST_CHECK_MS: Final = 5 * MINUTE_MS
 RELAPSE_MS: Final = MINUTE_MS
-"""Who is full again so soon after there was room waits twice as long."""
+"""A disk that is full again so soon after there was room is looked at half as often."""
 _MOST_ROOM_BYTES: Final = 1 << 30
 
 

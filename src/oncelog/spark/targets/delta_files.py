@@ -34,7 +34,7 @@ class Replacement(NamedTuple):
 
 
 def replacement(table: DeltaTable, store: FileStore, ranges: Sequence[OffsetRange]) -> Replacement:
-    """What a commit has to remove and add so that the rows of ``ranges`` are gone. Raises TableError."""
+    """The files that a commit has to remove and add so that the rows of ``ranges`` are gone. Raises TableError."""
     found = Replacement([], [])
     if not ranges:
         return found

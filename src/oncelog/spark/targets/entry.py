@@ -1,4 +1,4 @@
-"""Where ``oncelog.spark.load``, ``stream`` and ``compact`` begin: the address says which kind of table it is."""
+"""The beginning of ``oncelog.spark.load``, ``stream`` and ``compact``: the address says which kind of table it is."""
 
 from __future__ import annotations
 

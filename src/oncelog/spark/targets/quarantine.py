@@ -1,4 +1,4 @@
-"""Where bad rows go: a table of the same format beside the table, or a topic.
+"""The quarantine of bad rows: a table of the same format beside the table, or a topic.
 
 The rule: both remember spans of the *source's* partitions, in the very commit that adds the rows. So each bad row of a
 span is there once, whenever a run died, and the table's own commit may come later or never.

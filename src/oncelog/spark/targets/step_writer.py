@@ -31,7 +31,7 @@ _READERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a step's files go: the table's, the quarantine's, and the offsets whose bad rows that has already."""
+    """The places of a step's files: the table's, the quarantine's, and the offsets whose bad rows that has already."""
 
     store: FileStore
     bad_store: FileStore | None = None
@@ -153,7 +153,7 @@ def check_files(
 
 
 def _place(store: FileStore, file: NewFile) -> NewFile:
-    """What the footer says that the file holds. Raises TableError unless that is what the task said."""
+    """The content of a file by its footer. Raises TableError unless the task has said the same."""
     footer = footer_of(store, file.path)
     groups = [at for at in range(footer.num_row_groups) if footer.row_group(at).num_rows]
     said: dict[str, tuple[Any, Any]] = {}

@@ -143,7 +143,7 @@ class Target(Protocol):
         """Create the table with its description if there is none; add the columns that it lacks."""
 
     def describe(self) -> dict[str, Any]:
-        """What ``prepare`` or ``describe_as`` has recorded; empty for a new table."""
+        """The description that ``prepare`` or ``describe_as`` has recorded; empty for a new table."""
 
     def describe_as(self, description: Mapping[str, Any]) -> None:
         """Record what is to stay the same for the table's life (topic ids, settings)."""

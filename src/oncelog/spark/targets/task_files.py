@@ -55,7 +55,7 @@ class TaskFiles:
 
     store: FileStore
     schema: pa.Schema
-    """Of the table's files."""
+    """The columns of the table's files."""
     levels: tuple[str, ...] = ()
     bad_store: FileStore | None = None
     """None: rows have no column ``_bad``."""
