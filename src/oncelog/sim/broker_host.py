@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oncelog.base.ids import BrokerId, uuid_text
-from oncelog.base.security import PLAINTEXT_LISTENER
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import Shutdown
@@ -52,7 +51,10 @@ class BrokerHost:
         self.tree = tree
         self.broker_id = broker_id
         self.address: Address = (f"broker-{broker_id}", 9092)
-        self.settings = read_settings({**config, "node.id": str(broker_id)}, data_directory="data", listen=self.address)
+        listen = None if "listeners" in config else self.address
+        self.settings = read_settings({**config, "node.id": str(broker_id)}, data_directory="data", listen=listen)
+        (self.endpoint,) = self.settings.listeners.endpoints
+        """The one listener, PLAINTEXT unless ``listeners`` is configured: ``SASL_PLAINTEXT://:9092``."""
         broker_config = self.settings.config
         self._limit = request_limit(
             int(broker_config.get("socket.request.max.bytes")), int(broker_config.get("oncelog.request.max.bytes"))
@@ -147,11 +149,19 @@ class BrokerHost:
             return False
         try:
             outside = Outside(self.files, session.reads, self._tokens)
-            assembled = assemble(outside, self.settings, {PLAINTEXT_LISTENER: self.address}, self.now_ms())
+            assembled = assemble(outside, self.settings, {self.endpoint.listener_name: self.address}, self.now_ms())
             assembled.node.directory.measure = self.files.space
             self.kernel.trace(f"broker {self.broker_id} starts")
             self._process = process = BrokerProcess(
-                self.machine, self.network, assembled, session, self.address, self._limit, self.records, self._ended
+                self.machine,
+                self.network,
+                assembled,
+                session,
+                self.address,
+                self.endpoint,
+                self._limit,
+                self.records,
+                self._ended,
             )
             self.network.host_started(self.name)
             self.network.listen(self.address, self._accept)

@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from oncelog.base.security import ANONYMOUS, Endpoint
 from oncelog.node.assembly import Assembled
 from oncelog.node.events import (
     AccessLogged,
@@ -69,6 +70,7 @@ class BrokerProcess:
         assembled: Assembled,
         session: TreeSession,
         address: Address,
+        endpoint: Endpoint,
         limit: FrameLimit,
         records: BrokerRecords,
         ended: Callable[[PowerLost | None], None],
@@ -77,6 +79,8 @@ class BrokerProcess:
         self.node = assembled.node
         self.session = session
         self.address = address
+        self.endpoint = endpoint
+        """The listener by which all clients come."""
         self.limit = limit
         """The largest request, by API key and version."""
         self.records = records
@@ -134,7 +138,10 @@ class BrokerProcess:
     def accept(self, connection: Connection) -> ServerConnection:
         """A client connects."""
         peer = self.peers[connection.number] = ServerConnection(self, connection, self.limit)
-        self.dispatch(ConnectionOpened(connection.number, f"/{connection.client}", self.address))
+        name, protocol = self.endpoint.listener_name, self.endpoint.protocol
+        self.dispatch(
+            ConnectionOpened(connection.number, f"/{connection.client}", self.address, ANONYMOUS, name, protocol)
+        )
         return peer
 
     def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None:

@@ -1,7 +1,8 @@
 """An asyncio event loop in virtual time: production clients run on it unchanged, thousands of times faster than life.
 
-What it has: tasks, futures, timers, and connections through the simulated network. What it has not, on purpose: real
-sockets, threads, subprocesses, signals; whatever asks for them gets NotImplementedError rather than nondeterminism.
+What it has: tasks, futures, timers, connections through the simulated network, and an executor that computes what is
+given to a thread in between two events. What it has not, on purpose: real sockets, threads, subprocesses, signals;
+whatever asks for them gets NotImplementedError rather than nondeterminism.
 """
 
 from __future__ import annotations
@@ -124,6 +125,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
+
+    def run_in_executor(  # type: ignore[override]  # nobody is told of another executor
+        self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        async def compute() -> T:
+            return func(*args)
+
+        return self.create_task(compute())
 
     def create_task(  # type: ignore[override]  # typeshed's signature differs between the Python versions
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None, **_: Any
