@@ -84,7 +84,7 @@ def _audit_rate(directory: Path, *, check_crc: bool) -> float:
 
 
 def _naive_rate(directory: Path) -> float:
-    from oncelog.runtime.files import DiskFiles
+    from oncelog.runtime.data.disk_files import DiskFiles
     from oncelog.sim.checkers.disk.scan import scan
 
     size = sum(path.stat().st_size for path in directory.rglob("*.log"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.ports import Files
-from oncelog.runtime.files import DirectoryInUse, DiskFiles
+from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
 from oncelog.sim.files import MemoryFiles
 
 
@@ -168,7 +168,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 
 
 def test_without_the_nowait_flag_only_the_end_of_a_file_is_hot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.runtime.files._HOT_TAIL", 10)
+    monkeypatch.setattr("oncelog.runtime.data.disk_files._HOT_TAIL", 10)
     disk = DiskFiles(tmp_path)
     disk.nowait = False
     file = disk.open("a", create=True)

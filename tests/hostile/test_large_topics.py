@@ -18,7 +18,7 @@ from oncelog.node.requests import dispatch, large_responses
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.runtime.metrics import Metrics
+from oncelog.runtime.metrics.broker_metrics import Metrics
 from oncelog.storage.log import read, record_validation
 from oncelog.storage.log.read import RECORDS_A_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

@@ -22,7 +22,7 @@ from oncelog.client.config import ClientConfig
 from oncelog.client.errors import AuthenticationFailed
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.process import Process, free_ports
-from tests.unit.runtime.signing import document, ec_key, jwk
+from tests.unit.runtime.security.signing import document, ec_key, jwk
 from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow

@@ -40,8 +40,8 @@ def run_broker(
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.node.assembly import StartRefused
     from oncelog.node.settings import ConfigError, parse_address, read_settings
-    from oncelog.runtime.config_providers import resolve_references
     from oncelog.runtime.process import run_until_signalled
+    from oncelog.runtime.security.config_providers import resolve_references
 
     gc.enable()
 

@@ -22,21 +22,21 @@ from oncelog.node.settings import Address
 from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock, Coordination
-from oncelog.runtime.acceptors import Acceptors
-from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.clock import JumpingClock, WallClock
-from oncelog.runtime.connection_limits import ConnectionLimits
-from oncelog.runtime.connection_quotas import ConnectionQuotas
-from oncelog.runtime.data_directory import DataDirectory, open_data_directory
-from oncelog.runtime.effect_runner import AUTHORIZER_LOG, EffectRunner
+from oncelog.runtime.connections.acceptors import Acceptors
+from oncelog.runtime.connections.connection_limits import ConnectionLimits
+from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
+from oncelog.runtime.data.data_directory import DataDirectory, open_data_directory
+from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.effect_runner import AUTHORIZER_LOG, EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
 
 if TYPE_CHECKING:
     from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
-    from oncelog.runtime.flight_recording import FlightRecording
-    from oncelog.runtime.http import HttpEndpoint
-    from oncelog.runtime.oauth_keys import OAuthKeys
+    from oncelog.runtime.data.flight_recording import FlightRecording
+    from oncelog.runtime.metrics.http import HttpEndpoint
+    from oncelog.runtime.security.oauth_keys import OAuthKeys
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 
@@ -155,8 +155,8 @@ class Server:
         places = key_set_places(self.settings)
         if not places:
             return
-        from oncelog.runtime.key_set import SecurityExtraMissing
-        from oncelog.runtime.oauth_keys import OAuthKeys
+        from oncelog.runtime.security.key_set import SecurityExtraMissing
+        from oncelog.runtime.security.oauth_keys import OAuthKeys
 
         try:
             self._oauth_keys = OAuthKeys(loop, places)
@@ -169,7 +169,7 @@ class Server:
         max_bytes = int(self.settings.config.get("oncelog.flight.recorder.max.bytes"))
         if not max_bytes:
             return outside
-        from oncelog.runtime.flight_recording import FlightRecording
+        from oncelog.runtime.data.flight_recording import FlightRecording
 
         self._flight_recording = FlightRecording(Path(self.settings.data_directory), max_bytes)
         return self._flight_recording.begin(outside, self.settings, bound, now_ms)
@@ -190,8 +190,8 @@ class Server:
 
     async def start_http(self, address: str) -> str:
         """Serve /metrics and /health on ``HOST:PORT``; the address bound. Raises StartRefused."""
-        from oncelog.runtime.http import HttpEndpoint, http_context
-        from oncelog.runtime.metrics import Metrics
+        from oncelog.runtime.metrics.broker_metrics import Metrics
+        from oncelog.runtime.metrics.http import HttpEndpoint, http_context
 
         host, separator, port = address.rpartition(":")
         if not separator or not port.isdigit():

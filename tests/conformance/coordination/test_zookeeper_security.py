@@ -18,7 +18,7 @@ from oncelog.coordination.zookeeper import ZooKeeperSession, ZooKeeperTree
 from oncelog.coordination.zookeeper_access import ZooKeeperAccess
 from oncelog.node.settings import BrokerConfig
 from oncelog.ports import Create, TreeUnavailable
-from oncelog.runtime.zookeeper import zookeeper_access
+from oncelog.runtime.data.zookeeper_tree import zookeeper_access
 from tests.certificates import Authority, Identity
 from tests.peers.zookeeper import ZooKeeper
 

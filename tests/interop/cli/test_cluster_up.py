@@ -16,7 +16,7 @@ import pytest
 from oncelog.cli.cluster.configuration import TREE_FILE, defaults, properties_text
 from oncelog.cli.main import invoke
 from oncelog.node.settings import parse_properties
-from oncelog.runtime import data_directory
+from oncelog.runtime.data import data_directory
 from tests.interop.cli.conftest import Run
 from tests.waiting import HANG_S, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import HOUR_MS
 from oncelog.records.compression import Codec
-from oncelog.runtime.files import DiskFiles
+from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.config import LogConfig
 from oncelog.storage.jobs import run_now
 from tests.peers.jars import classpath

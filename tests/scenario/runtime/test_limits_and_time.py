@@ -14,7 +14,7 @@ from oncelog.node.settings import ConfigError, parse_properties, read_settings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.runtime.clock import WallClock
-from oncelog.runtime.files import DiskFile
+from oncelog.runtime.data.disk_files import DiskFile
 from oncelog.testing import Broker
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.incremental_alter_configs import (

@@ -19,7 +19,7 @@ import pytest
 from oncelog.node.events import ConnectionOpened, Event
 from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.settings import read_settings
-from oncelog.runtime.connection import ClientConnection
+from oncelog.runtime.connections.client_connection import ClientConnection
 from oncelog.runtime.server import Server
 from oncelog.runtime.tls import listeners as tls_listeners
 from oncelog.runtime.tls.connection import TlsConnection

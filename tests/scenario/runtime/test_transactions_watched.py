@@ -15,9 +15,9 @@ from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.events import Audit
 from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.node.monitoring.audit_repeats import IN_FULL, REPEATED, REQUESTERS
-from oncelog.runtime.audit_log import FILE_NAME, KEPT, AuditLog
-from oncelog.runtime.files import DiskFiles
-from oncelog.runtime.transaction_metrics import transaction_metrics
+from oncelog.runtime.data.audit_log import FILE_NAME, KEPT, AuditLog
+from oncelog.runtime.data.disk_files import DiskFiles
+from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
 from oncelog.sim.files import MemoryFiles
 from oncelog.testing import Broker
 from tests.scenario.node.driver import Driver

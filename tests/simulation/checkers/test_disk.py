@@ -12,7 +12,7 @@ from oncelog.records.batch import read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
-from oncelog.runtime.files import DiskFiles
+from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.checkers.disk import recovery
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk

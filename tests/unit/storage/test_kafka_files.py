@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.base.ids import BrokerId, TopicName, TopicPartition
-from oncelog.runtime.files import DiskFiles
+from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.jobs import run_now

@@ -110,7 +110,7 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
     from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
     from oncelog.coordination.sqlite import SqliteTree
     from oncelog.ports import OutcomeUnknown, SessionLost, TreeUnavailable
-    from oncelog.runtime.data_directory import ADOPTED_TREE
+    from oncelog.runtime.data.data_directory import ADOPTED_TREE
 
     zookeeper = _zookeeper(connect, config)
     with _alone(directory):
@@ -135,10 +135,10 @@ def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
     from oncelog.node.assembly import StartRefused
     from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
-    from oncelog.runtime.config_providers import resolve_references
+    from oncelog.runtime.security.config_providers import resolve_references
 
     try:
-        from oncelog.runtime.zookeeper import open_zookeeper_tree
+        from oncelog.runtime.data.zookeeper_tree import open_zookeeper_tree
     except ModuleNotFoundError:
         raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
     try:
@@ -170,7 +170,7 @@ def _remove_locks(directory: Path) -> None:
 def _alone(directory: Path) -> Iterator[int]:
     """Hold the directory of a broker that was alone, and is stopped; its id. Raises BadParameter."""
     from oncelog.coordination.sqlite import TreeUnusable
-    from oncelog.runtime.files import DirectoryInUse, DiskFiles
+    from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
     from oncelog.storage.errors import UnusableDirectory
     from oncelog.storage.meta_properties import read_meta_properties
 

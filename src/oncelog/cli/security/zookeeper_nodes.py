@@ -46,7 +46,7 @@ def zookeeper_acl(
 
     settings, connect = _read(config, open_)
     try:
-        from oncelog.runtime.zookeeper import apply_node_acls
+        from oncelog.runtime.data.zookeeper_tree import apply_node_acls
     except ModuleNotFoundError:
         raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
     try:
@@ -65,7 +65,7 @@ def zookeeper_acl(
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
     """The brokers' configuration, and where their tree is. Raises BadParameter."""
     from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
-    from oncelog.runtime.config_providers import resolve_references
+    from oncelog.runtime.security.config_providers import resolve_references
 
     try:
         config = BrokerConfig(resolve_references(parse_properties(path.read_text(encoding="utf-8"))))

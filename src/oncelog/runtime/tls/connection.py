@@ -38,7 +38,7 @@ _HANDSHAKE_RECORD: Final = 0x16
 
 
 class Above(Protocol):
-    """The connection above, as ``runtime.connection`` has it."""
+    """The connection above, as a ``ClientConnection``."""
 
     peer: str
 

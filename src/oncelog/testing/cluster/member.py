@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordination.shared_memory import SharedSession, SharedTree
 from oncelog.node.metadata import Metadata
-from oncelog.runtime.broker_links import Dispatch
+from oncelog.runtime.effects.broker_links import Dispatch
 from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.network import CuttableSockets

@@ -1,4 +1,4 @@
-"""A connected client as the effect runner and the connection quotas see it; ``connection`` implements it."""
+"""A client's connection as the effect runner and the connection quotas see it; ``ClientConnection`` is one."""
 
 from __future__ import annotations
 

@@ -23,17 +23,17 @@ from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.node.monitoring.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
-from oncelog.runtime.access_metrics import access_metrics
-from oncelog.runtime.cluster_metrics import cluster_metrics
-from oncelog.runtime.quota_metrics import quota_metrics
-from oncelog.runtime.tls_metrics import tls_metrics
-from oncelog.runtime.transaction_metrics import transaction_metrics
+from oncelog.runtime.metrics.access_metrics import access_metrics
+from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
+from oncelog.runtime.metrics.quota_metrics import quota_metrics
+from oncelog.runtime.metrics.tls_metrics import tls_metrics
+from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
-    from oncelog.runtime.connection_quotas import ConnectionQuotas
-    from oncelog.runtime.http import Page
+    from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
     from oncelog.runtime.loop_health import LoopHealth
+    from oncelog.runtime.metrics.http import Page
     from oncelog.runtime.tls.listeners import ListenersTls
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"

@@ -11,7 +11,7 @@ from oncelog.node.assembly import Outside, StartRefused
 from oncelog.node.settings import Settings
 from oncelog.ports import Coordination, TreeUnavailable
 from oncelog.runtime.clock import SystemEntropy
-from oncelog.runtime.files import DirectoryInUse, DiskFiles
+from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
 
 TREE_FILE: Final = "coordination.db"
 ADOPTED_TREE: Final = f"adopted-{TREE_FILE}"
@@ -81,7 +81,7 @@ def _open_tree(settings: Settings) -> Tree:
     if path is not None:
         raise StartRefused("zookeeper.connect and oncelog.tree.path: the coordination tree is in one of them, set one")
     try:
-        from oncelog.runtime.zookeeper import open_zookeeper_tree
+        from oncelog.runtime.data.zookeeper_tree import open_zookeeper_tree
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from oncelog.node.events import BrokerConnected, BrokerDisconnected, ConnectToBroker, DisconnectFromBroker, Event
-from oncelog.runtime.broker_links import BrokerSockets
+from oncelog.runtime.effects.broker_links import BrokerSockets
 
 
 @pytest.mark.parametrize("end", ["close", "abort", "disconnect"])

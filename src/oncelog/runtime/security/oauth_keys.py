@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from oncelog.base.units import SECOND_MS
 from oncelog.node.listeners.token_keys import InvalidToken, KeySetSettings, VerifySignature
-from oncelog.runtime.key_set import MAX_BYTES, KeySet, UnusableKeySet, read_key_set, signature_algorithms
+from oncelog.runtime.security.key_set import MAX_BYTES, KeySet, UnusableKeySet, read_key_set, signature_algorithms
 from oncelog.runtime.workers import Workers
 
 TIMEOUT_S: Final = 10.0

@@ -13,9 +13,9 @@ import trustme
 
 from oncelog.core.sasl.exchange import InvalidToken
 from oncelog.core.sasl.settings import KeySetSettings
-from oncelog.runtime.key_set import MAX_BYTES
-from oncelog.runtime.oauth_keys import OAuthKeys, fetch
-from tests.unit.runtime.signing import document, ec_key, jwk, signed
+from oncelog.runtime.security.key_set import MAX_BYTES
+from oncelog.runtime.security.oauth_keys import OAuthKeys, fetch
+from tests.unit.runtime.security.signing import document, ec_key, jwk, signed
 from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow  # threads, certificates

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.security import Endpoint
 from oncelog.node.assembly import StartRefused
 from oncelog.node.settings import Address, BrokerConfig, Settings
-from oncelog.runtime.connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
-from oncelog.runtime.connection_quotas import ConnectionQuotas
-from oncelog.runtime.effect_runner import EffectRunner
+from oncelog.runtime.connections.client_connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
+from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
+from oncelog.runtime.effects.effect_runner import EffectRunner
 from oncelog.wire.framing import request_limit, response_limit
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from oncelog.runtime.connection_limits import ConnectionLimits
-from oncelog.runtime.peer import Peer
+from oncelog.runtime.connections.connection_limits import ConnectionLimits
+from oncelog.runtime.effects.peer import Peer
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 _OVER_BOUND: Final = "held bytes"

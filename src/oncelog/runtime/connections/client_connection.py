@@ -19,9 +19,9 @@ from oncelog.base.errors import PeerError
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
 from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
-from oncelog.runtime.connection_quotas import ConnectionQuotas
-from oncelog.runtime.effect_runner import EffectRunner
-from oncelog.runtime.send_queue import SendQueue
+from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
+from oncelog.runtime.connections.send_queue import SendQueue
+from oncelog.runtime.effects.effect_runner import EffectRunner
 from oncelog.wire.framing import FrameLimit, FrameSplitter
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB

@@ -48,9 +48,9 @@ from oncelog.node.events import (
     WriteMetadata,
 )
 from oncelog.ports import Buffer, Clock, CommittedChange
-from oncelog.runtime.audit_log import AuditLog
-from oncelog.runtime.broker_links import BrokerSockets, MakeSockets
-from oncelog.runtime.peer import Peer
+from oncelog.runtime.data.audit_log import AuditLog
+from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.peer import Peer
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.node.settings import ConfigError
-from oncelog.runtime.config_providers import MAX_BYTES, resolve_references
+from oncelog.runtime.security.config_providers import MAX_BYTES, resolve_references
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 KEY = "listener.name.out.plain.sasl.jaas.config"

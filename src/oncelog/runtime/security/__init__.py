@@ -1,0 +1,1 @@
+"""References in configurations to secrets, and the public keys that verify tokens."""
