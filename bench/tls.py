@@ -24,7 +24,7 @@ from tests.peers.oncelog_serve import OncelogServe
 from tests.peers.process import Process, free_ports
 
 from bench.options import Options, progress
-from bench.peers import PAGE_CACHE, Broker, Processes, create_topics, delete_topics
+from bench.peers import PAGE_CACHE, Broker, Processes, Served, create_topics, delete_topics
 from bench.report import Comparison, Figures, paired
 from bench.workloads import consume, percentile, produce
 from oncelog.wire.header import RequestHeader, encode_request
@@ -71,33 +71,44 @@ def _listeners(plain: int, tls: int) -> str:
     return f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}"
 
 
+@dataclass
+class _Stores:
+    """A certificate for brokers, in the keys of both."""
+
+    authority: Authority
+    properties: Mapping[str, str]
+
+    @classmethod
+    def write(cls, directory: Path) -> _Stores:
+        directory.mkdir(parents=True, exist_ok=True)
+        authority = Authority()
+        identity, trusted = authority.broker().write(directory), directory / "ca.pem"
+        trusted.write_text(authority.pem)
+        keys = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(identity)}
+        return cls(authority, keys | {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(trusted)})
+
+
 @contextlib.contextmanager
-def _both(directory: Path) -> Iterator[tuple[TlsBroker, TlsBroker, Authority]]:
-    authority = Authority()
-    directory.mkdir(parents=True, exist_ok=True)
-    identity = authority.broker().write(directory)
-    trusted = directory / "ca.pem"
-    trusted.write_text(authority.pem)
-    stores = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(identity)}
-    stores |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(trusted)}
-    our_plain, our_tls, their_plain, their_tls = free_ports(4)
-    ours = _OncelogServe(
-        directory / "oncelog",
-        properties={"listeners": _listeners(our_plain, our_tls), **stores, **PAGE_CACHE},
-        port=our_plain,
-    )
-    theirs = ApacheKafka(directory / "kafka", heap_mb=1024, port=their_plain)
-    controller = f"CONTROLLER://127.0.0.1:{theirs._controller_port}"
-    protocols = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
-    theirs._properties |= {
-        "listeners": f"{_listeners(their_plain, their_tls)},{controller}",
-        "advertised.listeners": _listeners(their_plain, their_tls),
-        "listener.security.protocol.map": protocols,
-        **stores,
+def _oncelog(directory: Path, stores: _Stores) -> Iterator[TlsBroker]:
+    plain, tls = free_ports(2)
+    properties = {"listeners": _listeners(plain, tls), **stores.properties, **PAGE_CACHE}
+    with _OncelogServe(directory / "oncelog", properties=properties, port=plain) as broker:
+        yield TlsBroker(broker, tls, stores.authority.librdkafka())
+
+
+@contextlib.contextmanager
+def _apache_kafka(directory: Path, stores: _Stores) -> Iterator[TlsBroker]:
+    plain, tls = free_ports(2)
+    broker = ApacheKafka(directory / "kafka", heap_mb=1024, port=plain)
+    controller = f"CONTROLLER://127.0.0.1:{broker._controller_port}"
+    broker._properties |= {
+        "listeners": f"{_listeners(plain, tls)},{controller}",
+        "advertised.listeners": _listeners(plain, tls),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+        **stores.properties,
     }
-    settings = authority.librdkafka()
-    with ours, theirs:
-        yield TlsBroker(ours, our_tls, settings), TlsBroker(theirs, their_tls, settings), authority
+    with broker:
+        yield TlsBroker(broker, tls, stores.authority.librdkafka())
 
 
 def _compared(
@@ -105,8 +116,9 @@ def _compared(
 ) -> Comparison:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
-        ours, theirs, authority = stack.enter_context(_both(directory))
-        sides = tuple(lambda number, each=each: side(each, authority, number) for each in (ours, theirs))
+        stores = _Stores.write(directory)
+        brokers = (stack.enter_context(made(directory, stores)) for made in (_oncelog, _apache_kafka))
+        sides = tuple(lambda number, each=each: side(each, stores.authority, number) for each in brokers)
         for each in sides:
             each(-1)
         comparison = Comparison(title, "oncelog", "Apache Kafka", goals)
@@ -128,6 +140,27 @@ def tls_throughput(options: Options) -> Comparison:
     goals = {f"{verb}, MB/s": "≥ 1.0 ×" for verb in ("produce", "consume")}
     goals |= {f"{verb}, broker CPU s/GB": "≤ 0.6 ×" for verb in ("produce", "consume")}
     return _compared("TLS, 1 KB", options, goals, side)
+
+
+def tls_cost(options: Options) -> Comparison:
+    """What TLS costs oncelog: records of 1 KB by its listener with TLS and by its PLAINTEXT one, one partition."""
+    count = options.scaled(300_000)
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
+        broker = stack.enter_context(_oncelog(directory, _Stores.write(directory)))
+
+        def side(served: Served, settings: Mapping[str, str]) -> Figures:
+            (topic,) = create_topics(broker.broker, 1, 1, f"cost-{time.time_ns()}")
+            try:
+                made = produce(served, topic, 1000, count, settings=settings).figures("produce")
+                return made | consume(served, topic, 1000, count, settings=settings).figures("consume")
+            finally:
+                delete_topics(broker.broker, [topic])
+
+        sides = (lambda _: side(broker, broker.client_settings), lambda _: side(broker.broker, {}))
+        for each in sides:
+            each(-1)
+        return paired(Comparison("TLS beside PLAINTEXT, 1 KB", "TLS", "PLAINTEXT", {}), sides, options.repeat, progress)
 
 
 def tls_handshakes(options: Options) -> Comparison:
@@ -209,5 +242,6 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 TLS_BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "tls": tls_throughput,
+    "tls-cost": tls_cost,
     "tls-handshakes": tls_handshakes,
 }

@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import struct
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -279,6 +280,42 @@ def test_large_requests_and_responses_go_through_in_pieces(tmp_path: Path, autho
             for _ in range(1500):
                 size = struct.unpack(">i", await reader.readexactly(4))[0]
                 assert (await reader.readexactly(size))[:4] == b"\0\0\0\7"
+            writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the low-water mark of a socket is Linux's")
+def test_the_rest_of_a_large_request_is_waited_for_in_large_pieces(tmp_path: Path, authority: Authority) -> None:
+    """Encrypted records have 16 KiB at most; a round of the loop for each costs more than decrypting it."""
+
+    async def scenario() -> None:
+        async with secured(tmp_path, authority) as broker:
+            reader, writer = await asyncio.open_connection(
+                "localhost", broker.port(), ssl=authority.context(), family=socket.AF_INET
+            )
+            writer.write(HELLO)
+            size = struct.unpack(">i", await reader.readexactly(4))[0]
+            await reader.readexactly(size)
+            quotas = broker.server._quotas
+            assert quotas is not None
+            [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
+            assert connection._transport is not None
+            sock = connection._transport.get_extra_info("socket")
+
+            def wakes_from() -> int:
+                return int(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+
+            assert wakes_from() == 1
+            request = RequestHeader(18, 0, 9, "c" * 30_000)  # ApiVersions, of a client with a long name
+            frame = b"".join(map(bytes, encode_request(request, ApiVersionsRequest())))
+            writer.write(frame[:10_000])
+            while connection.missing_bytes != len(frame) - 10_000:
+                await asyncio.sleep(POLL_S)
+            assert wakes_from() == len(frame) - 10_000
+            writer.write(frame[10_000:])
+            assert (await reader.readexactly(8))[4:] == b"\0\0\0\x09"
+            assert wakes_from() == 1
             writer.close()
 
     run(scenario)

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -34,6 +35,10 @@ HANDSHAKE_BYTES: Final = 16 * KIB
 """Read at a time before the handshake is done."""
 _RECORD: Final = 17 * KIB
 """Room that one record of TLS may take, decrypted."""
+_WAKE_AT_BYTES: Final = 48 * KIB
+"""Fewer than are read at a time, and than a slow peer has to send to be making progress."""
+_HAS_LOW_WATER_MARK: Final = sys.platform == "linux"
+"""Elsewhere SO_RCVLOWAT is missing, or poll does not heed it."""
 _HANDSHAKE_RECORD: Final = 0x16
 
 
@@ -41,6 +46,10 @@ class Above(Protocol):
     """The connection above, as a ``ClientConnection``."""
 
     peer: str
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of an unfinished request that have not arrived."""
 
     def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
         """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
@@ -103,6 +112,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         """True while the connection above reads nothing."""
         self._undecrypted = 0
         """Bytes that the connection above was told of."""
+        self._wakes_from = 1
+        """Bytes that have to arrive before the loop is woken."""
 
     @property
     def peer(self) -> str:
@@ -239,34 +250,47 @@ class TlsConnection(asyncio.BufferedProtocol):
         """Hand on what has arrived, as much at a time as the buffer above takes."""
         tls, above = self._tls, self._above
         assert tls is not None
-        while not self._is_paused and self.state is State.OPEN:
+        is_over = is_partial = False
+        while self._incoming.pending and not (is_over or is_partial or self._is_paused) and self.state is State.OPEN:
             buffer = above.get_buffer(-1)
-            size, filled, ended = len(buffer), 0, False
+            filled = 0
             try:
-                while size - filled >= _RECORD:
-                    taken = tls.read(size - filled, cast("bytearray", buffer[filled:]))
-                    filled += cast("int", taken)
+                while (
+                    self._incoming.pending and len(buffer) - filled >= _RECORD
+                ):  # OpenSSL keeps nothing decrypted back
+                    taken = cast("int", tls.read(len(buffer) - filled, cast("bytearray", buffer[filled:])))
                     if not taken:
-                        ended = True
+                        is_over = True
                         break
+                    filled += taken
             except ssl.SSLWantReadError:
-                ended = False
-                size = 0
+                is_partial = True
             except (OSError, ValueError) as error:
                 self._fail(getattr(error, "reason", None) or str(error))
                 return
             if filled:
                 above.buffer_updated(filled)
-            if ended:
+            if is_over:
                 self.close()
-            if not size or ended:
-                break
         if self._outgoing.pending:
             self._flush()
         left = self._incoming.pending if self.state is State.OPEN else 0
         if left != self._undecrypted:
             self._undecrypted = left
             above.undecrypted(left)
+        self._wake_from(above.missing_bytes - left)
+
+    def _wake_from(self, count: int) -> None:
+        """Let the loop wake for a good part of the ``count`` bytes that an unfinished request lacks, encrypted not
+        fewer: peers send record by record, and a round of the loop for each takes longer than decrypting it."""
+        count = min(max(count, 1), _WAKE_AT_BYTES)
+        if count == self._wakes_from or not _HAS_LOW_WATER_MARK or self._below is None:
+            return
+        sock = self._below.get_extra_info("socket")
+        if sock is not None:
+            self._wakes_from = count
+            with contextlib.suppress(OSError):  # it has ended already
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:
