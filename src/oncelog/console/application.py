@@ -23,13 +23,14 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.json_values import to_json
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.console.audit_lines import naming
 from oncelog.console.audits.shelf import AuditShelf
 from oncelog.console.changes import Changes, NotConfirmed
-from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess, ClusterSlow
 from oncelog.console.downloads.reading import PATH as DOWNLOAD_PATH
 from oncelog.console.downloads.serving import Downloads
 from oncelog.console.formats.process import DecodingProcess
-from oncelog.console.gate import Gate, Visitor
+from oncelog.console.gate import Gate, Permit, Sender, Visitor, address_of
 from oncelog.console.metrics.broker_ports import checked_address
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import Action, Asked, LocalPage, Page, Work
@@ -83,7 +84,7 @@ class Console:
         )
         self.recent = Recent()
         self.rates = Rates()
-        self.audits = AuditShelf(settings.audit_reports, settings.audit_data)
+        self.audits = AuditShelf(settings.audit_reports, settings.audit_data, audit=audit)
         self.sampler: Sampler | None = None
         if settings.sample_every_s:
             urls = [checked_address(one) for one in settings.metrics_urls]
@@ -91,8 +92,8 @@ class Console:
         self.decoding = DecodingProcess(settings.schemas)
         self.streams = Streams(self.cluster, self.templates, self.asked_by)
         self.downloads = Downloads(self.cluster)
+        self.audit = audit
         self.refusals = Refusals(self.templates, audit)
-        self.changes = Changes(audit)
 
     def asked_by(self, request: Request) -> Asked:
         """The question of a reading request."""
@@ -122,10 +123,14 @@ class Console:
             asked = Asked(
                 Query({name: values[-1] for name, values in form.items()}, form), self.settings, audits=self.audits
             )
+            sender = Sender(visitor.user, address_of(request.scope))
             try:
-                there = await run_in_threadpool(work.act, asked, visitor.user)
+                there = await run_in_threadpool(work.act, asked, sender)
             except BadQuery as error:
+                self.refusals.note(request, sender.user, str(error), naming(asked.query.values))
                 return self.refusals.of(request, error.status, str(error))
+            except ClientError as error:
+                return self.refusals.of(request, 503, str(error))
             return RedirectResponse(there, 303)
 
         return endpoint
@@ -149,17 +154,35 @@ class Console:
                 raise HTTPException(405)
             typed = {name: values[-1] for name, values in (visitor.form or {}).items()}
             asked = Asked(Query({**request.query_params, **typed}), self.settings)
-
-            def work(client: Client) -> Mapping[str, Any]:
-                try:
-                    return action.act(client, asked, permit, self.changes)
-                finally:
-                    self.recent.forget()
-
-            done = self.cluster.call(work, CHANGE_PATIENCE_S)
+            done = self._changed(action, asked, permit) if action.is_change else self._shown(action, asked, permit)
             return await self._answered(request, action.template, action.title, False, done)
 
         return endpoint
+
+    def _shown(self, action: Action, asked: Asked, permit: Permit) -> Awaitable[Mapping[str, Any]]:
+        """The rows of an action that only shows something."""
+        return self.cluster.call(lambda client: action.act(client, asked, permit, Changes(no_audit)))
+
+    async def _changed(self, action: Action, asked: Asked, permit: Permit) -> Mapping[str, Any]:
+        """Carry an action out; there is a line about it in the audit, whatever comes of it. Raises what it does."""
+        changes, named = Changes(self.audit), naming(asked.query.values)
+
+        def work(client: Client) -> Mapping[str, Any]:
+            try:
+                rows = action.act(client, asked, permit, changes)
+            except Exception as error:
+                changes.end(permit, action.path, named, error)
+                raise
+            finally:
+                self.recent.forget()
+            changes.end(permit, action.path, named)
+            return rows
+
+        try:
+            return await self.cluster.call(work, CHANGE_PATIENCE_S)
+        except ClusterSlow as error:
+            await run_in_threadpool(changes.end, permit, action.path, named, error)
+            raise
 
     async def _answered(
         self,

@@ -1,8 +1,9 @@
 """Everything that changes a cluster, with ``topic_changes`` and ``message_changes``; nothing else may import what does.
 
 The rule: each function takes the :class:`Permit` that the gate gave to the request. The line that something is about
-to be done is on disk before it is done, with who and from where; a second one says what came of it. What was typed to
-confirm is compared with the cluster as it is now, not as the page had it.
+to be done is on disk before it is done, with who and from where; a second one says what came of it. A request that was
+let in and refused here has a line too. What was typed to confirm is compared with the cluster as it is now, not as the
+page had it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
+from oncelog.console.audit_lines import console_audit
 from oncelog.console.gate import Permit
 from oncelog.console.rendering import shown
 
@@ -38,10 +40,12 @@ class Listed(NamedTuple):
 
 
 class Changes:
-    """Changes with their audit lines."""
+    """The changes of one request with their audit lines."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
+        self.is_noted = False
+        """True once a line about it is on disk."""
 
     def abort_hanging(
         self,
@@ -102,15 +106,25 @@ class Changes:
         audit(entry_of(action, "sending", **details))
         try:
             result = work()
-        except ClientError as error:
-            audit(entry_of(action, "failed", **details, error=str(error)))
+        except Exception as error:
+            audit(entry_of(action, "failed", **details, error=str(error) or type(error).__name__))
             raise
         audit(entry_of(action, "done", **details))
         return result
 
+    def end(self, permit: Permit, path: str, details: Mapping[str, str], error: BaseException | None = None) -> None:
+        """Note a request that has no line yet, and so came to nothing: it was refused, or had nothing to do."""
+        if not self.is_noted:
+            said = {} if error is None else {"error": str(error) or type(error).__name__}
+            self._of(permit)(entry_of("console", "refused" if said else "nothing to do", path=path, **details, **said))
+
     def _of(self, permit: Permit) -> Audit:
+        return self._noting(console_audit(self._audit, permit.user, permit.address))
+
+    def _noting(self, audit: Audit) -> Audit:
         def write(entry: Mapping[str, Any]) -> None:
-            self._audit({**entry, "by": permit.user, "address": permit.address, "via": "console"})
+            audit(entry)
+            self.is_noted = True
 
         return write
 

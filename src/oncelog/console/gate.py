@@ -53,6 +53,14 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent a request, and from where; no right to anything."""
+
+    user: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Visitor:
     """The sender of a request, as pages see them. ``permit`` is for an allowed change alone, ``form`` for work too."""
 
@@ -97,6 +105,8 @@ class Gate:
         host = headers.get("host", "")
         if not may_be_addressed_as(self._settings, host):
             text = f"{host!r} is not a name of this console; if it should be one, start it with --name"
+            if request.method not in READING:
+                self._refusals.note(request, "", text)
             return self._refusals.of(request, 421, text), None, False
         if request.scope["path"].startswith(STATIC_PREFIX) and request.method in READING:
             return None, None, False
@@ -152,6 +162,10 @@ class Gate:
 
     async def _log_in(self, request: Request, now_s: int) -> tuple[Response, Session | None, bool]:
         login = self._settings.login
+        if "authorization" in request.headers:
+            self._refusals.note(request, "", "a wrong name, password or token")
+        elif request.method not in READING and request.scope["path"] != LOGIN_PATH:
+            self._refusals.note(request, "", "nobody is logged in")
         if login.challenge is not None:
             refused = self._refusals.of(request, 401, "name and password are needed")
             refused.headers["WWW-Authenticate"] = login.challenge

@@ -10,7 +10,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.console.audits.shelf import AuditShelf
 from oncelog.console.changes import Changes
 from oncelog.console.formats.process import DecodingProcess
-from oncelog.console.gate import Permit
+from oncelog.console.gate import Permit, Sender
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.query import Query
 from oncelog.console.rates import Rates
@@ -76,15 +76,16 @@ class Work:
     """A form's target that makes the console work and changes no cluster; it returns the address to go on at."""
 
     path: str
-    act: Callable[[Asked, str], str]
+    act: Callable[[Asked, Sender], str]
     """Takes who asks, too. Raises BadQuery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A form's target at ``path``, which takes POST only."""
+    """A form's target at ``path``, which takes POST only. ``is_change``: it is in the audit, whatever comes of it."""
 
     path: str
     title: str
     act: Act
     template: str
+    is_change: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
+from oncelog.console.audit_lines import console_audit
 
 MOST_NOTED_A_MINUTE: Final = 100
 
@@ -43,8 +45,8 @@ class Refusals:
             self._templates.get_template("login.html").render(title="Log in", wrong=wrong, wanted=wanted), 401
         )
 
-    def note(self, request: Request, user: str, reason: str) -> None:
-        """A line about a change or login that was refused; of a flood of them, so many a minute."""
+    def note(self, request: Request, user: str, reason: str, named: Mapping[str, str] | None = None) -> None:
+        """A line about a change, run or login that was refused, with what it ``named``; of a flood so many a minute."""
         minute = int(time.monotonic()) // 60
         self._noted = self._noted + 1 if minute == self._minute else 1
         self._minute = minute
@@ -54,7 +56,8 @@ class Refusals:
         where = "" if client is None else f"{client.host}:{client.port}"
         more = {"more_this_minute": "not written"} if self._noted == MOST_NOTED_A_MINUTE else {}
         path = request.url.path[:200]
-        self._audit(entry_of("console", "refused", by=user, address=where, path=path, error=reason, **more))
+        said = {"path": path, **(named or {}), "error": reason, **more}
+        console_audit(self._audit, user, where)(entry_of("console", "refused", **said))
 
 
 def form_address(request: Request) -> str | None:

@@ -16,10 +16,12 @@ from starlette.testclient import TestClient
 import oncelog.console
 from oncelog.client.errors import ConfigError
 from oncelog.console.application import application
+from oncelog.console.gate import WORK_PREFIX
 from oncelog.console.logins import Basic, Header, Token, login_of
+from oncelog.console.pages import ACTIONS, WORKS
 from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings
-from tests.unit.console.visits import ORIGIN, visiting
+from tests.unit.console.visits import ORIGIN, lines_of, token_of, visiting
 
 NOWHERE = "127.0.0.1:9"
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
@@ -246,3 +248,43 @@ def test_a_refused_form_names_the_page_it_came_from_and_no_other_sites(tmp_path:
         ):
             answer = visitor.post("/topics/delete", data={"token": "x"}, headers={"Referer": sender})
             assert (answer.status_code, "Load the page of the form again" in answer.text) == (403, shown), sender
+
+
+@pytest.mark.slow
+def test_every_action_leaves_a_line_with_who_from_where_and_what_came_of_it(tmp_path: Path) -> None:
+    """Whatever is added to the actions: a request that passed the gate and came to nothing is in the audit, too."""
+    audit = tmp_path / "audit"
+    with visiting(NOWHERE, audit_log=audit) as visitor:
+        token = token_of(visitor, "/audit")
+        paths = [one.path for one in (*ACTIONS, *WORKS) if getattr(one, "is_change", True)]
+        for number, path in enumerate(paths):
+            form = {"token": token, "topic": "t-1", "id": "x-1", "typed": "no", "value": "secret", "report": "secret"}
+            form |= {} if path.startswith(WORK_PREFIX) else {"key": "secret", "headers": ": secret"}
+            assert visitor.post(path, data=form).status_code >= 400, path
+            line = lines_of(audit)[number]
+            found = (line["path"], line["outcome"], line["by"], line["via"], line["topic"], line["typed"])
+            assert found == (path, "refused", "local", "console", "t-1", "no")
+            assert line["address"].startswith("testclient:")
+            assert line["error"]
+    assert len(lines_of(audit)) == len(paths)
+    assert "secret" not in audit.read_text()
+    assert sum(path.startswith(WORK_PREFIX) for path in paths) == len(WORKS)
+
+
+@pytest.mark.slow
+def test_who_is_not_let_in_leaves_a_line(tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    with visiting(NOWHERE, audit_log=audit, login=Basic({"ann": b"secret"})) as visitor:
+        visitor.get("/overview")
+        assert not audit.read_text(), "a browser that has not asked for the password yet"
+        visitor.get("/overview", auth=("ann", "wrong"))
+        visitor.post("/topics/delete", data={"name": "a"})
+        visitor.post("/topics/delete", data={"name": "a"}, headers={"Host": "evil.example"})
+    lines = lines_of(audit)
+    assert [(one["outcome"], one["path"], one["by"]) for one in lines] == [
+        ("refused", "/overview", ""),
+        ("refused", "/topics/delete", ""),
+        ("refused", "/topics/delete", ""),
+    ]
+    assert "wrong" in lines[0]["error"]
+    assert "evil.example" in lines[2]["error"]

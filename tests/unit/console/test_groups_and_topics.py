@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -27,7 +26,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
-from tests.unit.console.visits import token_of
+from tests.unit.console.visits import lines_of, token_of
 
 pytestmark = pytest.mark.slow
 RESET = "reset-offsets"
@@ -81,12 +80,14 @@ def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: Tes
     form = {"token": token_of(changer, path), "name": "parcel-desk", "typed": "parcel-desk", "plan": plan["sent"]}
     for wrong in ({"typed": "desk"}, {"plan": '[["parcels",0,7,0]]'}, {"plan": "[[]]"}, {"plan": '[["p",0,1,-5]]'}):
         assert changer.post("/groups/apply", data=form | wrong).status_code in (400, 409), wrong
-    assert not (tmp_path / "audit").read_text()
+    refused = lines_of(tmp_path / "audit")
+    assert [(one["outcome"], one["path"], one["name"]) for one in refused] == [
+        ("refused", "/groups/apply", "parcel-desk")
+    ] * 4
     assert changer.post("/groups/apply", data=form).status_code == 200
     with Client(broker.bootstrap_servers) as client:
         assert committed_offsets(client, "parcel-desk")[at("parcels")].offset == 0
-    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
-    assert [(one["action"], one["outcome"]) for one in lines] == [
+    assert [(one["action"], one["outcome"]) for one in lines_of(tmp_path / "audit")[4:]] == [
         ("reset-offsets", "sending"),
         ("reset-offsets", "done"),
     ]
@@ -160,10 +161,12 @@ def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestCli
     assert changer.post("/topics/delete", data=name | {"typed": "made"}).status_code == 409
     assert changer.post("/topics/delete", data=name | typed).status_code == 200
     assert changer.get("/topics/one?name=made.json").status_code == 404
-    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    lines = lines_of(tmp_path / "audit")
     done = [one["action"] for one in lines if one["outcome"] == "done"]
     assert done == ["create-topic", "alter-config", "alter-config", "add-partitions", "delete-records", "delete-topic"]
-    assert {one["outcome"] for one in lines} == {"sending", "done", "failed"}
+    assert {one["outcome"] for one in lines} == {"sending", "done", "failed", "refused"}
+    refused = [one["path"].rpartition("/")[2] for one in lines if one["outcome"] == "refused"]
+    assert refused == ["create", "alter", "alter", "shorten", "delete"]
 
 
 class ManyTopics(Client):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import threading
 from pathlib import Path
@@ -18,7 +17,7 @@ from oncelog.client.errors import ClientError
 from oncelog.console.cluster_access import ClusterAccess, ClusterSlow
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
-from tests.unit.console.visits import token_of, visiting
+from tests.unit.console.visits import lines_of, token_of, visiting
 
 pytestmark = pytest.mark.slow
 HOSTILE = "<script>alert(1)</script>\"'&\x00\u202e"
@@ -72,10 +71,12 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     assert changer.get(path.replace("/one", "/one.json")).json()["transaction"] is None
     again = changer.post("/transactions/abort", data=form | {"typed": "orders-late"})
     assert "none is open there" in again.text
-    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    wrong, *lines, late = lines_of(tmp_path / "audit")
     assert [one["outcome"] for one in lines] == ["sending", "aborted"]
     assert {(one["by"], one["via"], one["action"]) for one in lines} == {("local", "console", "abort")}
-    assert all(one["address"] for one in lines)
+    for one in (wrong, late):
+        assert (one["outcome"], one["path"], one["topic"]) == ("refused", "/transactions/abort", "orders")
+    assert all(one["address"] for one in (wrong, *lines, late))
 
 
 def test_a_group_stands_too_if_nothing_but_a_marker_lies_before_the_last_stable_offset(
@@ -110,8 +111,8 @@ def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: Test
     done = changer.post(target, data=form).text
     assert done.count("aborted; stable") == 2
     assert changer.post(target, data=form).text.count("had ended meanwhile") == 2
-    outcomes = [json.loads(line)["outcome"] for line in (tmp_path / "audit").read_text().splitlines()]
-    assert outcomes == ["refused", "refused", "sending", "aborted", "sending", "aborted"]
+    outcomes = [one["outcome"] for one in lines_of(tmp_path / "audit")]
+    assert outcomes == ["refused"] * 7 + ["sending", "aborted"] * 2 + ["nothing to do"]
 
 
 def test_a_live_transaction_is_terminated_and_never_aborted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,11 @@ def visiting(bootstrap: str, *, audit_log: Path | None = None, **settings: Any) 
     made = Settings(bootstrap, allow_changes=audit_log is not None, audit_log=audit_log, **settings)
     with TestClient(application(made), base_url=ORIGIN) as visitor:
         yield visitor
+
+
+def lines_of(audit: Path) -> list[dict[str, Any]]:
+    """The entries of an audit log."""
+    return [json.loads(line) for line in audit.read_text().splitlines()]
 
 
 def token_of(visitor: TestClient, path: str) -> str:

@@ -71,9 +71,9 @@ def force_terminate(
     except ClientError as error:
         audit(entry_of("force-terminate", "failed", **details, error=str(error)))
         raise
+    audit(entry_of("force-terminate", "terminated", **details, state_after=after.state))
     client.metadata({one.topic for one in before.partitions})
     bounds, _ = bounds_of(client, sorted(before.partitions))
-    audit(entry_of("force-terminate", "terminated", **details, state_after=after.state))
     return Terminated(before, after, True, bounds)
 
 

@@ -20,6 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
+from oncelog.client.errors import ClientError
+
 State = Literal["running", "done", "failed", "cancelled"]
 _KILL_AFTER_S: Final = 10.0
 _KEPT_LINES: Final = 20
@@ -29,8 +31,16 @@ _LONGEST_LINE: Final = 4096
 class AuditRun:
     """One audit. Attributes are written by its own thread, and read by any."""
 
-    def __init__(self, key: str, directories: Sequence[str], command: Sequence[str], report: Path, user: str) -> None:
-        """Start the process. Raises OSError."""
+    def __init__(
+        self,
+        key: str,
+        directories: Sequence[str],
+        command: Sequence[str],
+        report: Path,
+        user: str,
+        ended: Ended = lambda run, state: None,
+    ) -> None:
+        """Start the process; ``ended`` is called once, when it is over. Raises OSError."""
         self.key = key
         self.directories = tuple(directories)
         self.command = tuple(command)
@@ -44,6 +54,7 @@ class AuditRun:
         self.total = 0
         self.said: list[str] = []
         self._cancelled = threading.Event()
+        self._ended = ended
         with report.open("wb") as out:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
@@ -84,7 +95,12 @@ class AuditRun:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)  # Whatever it has left behind.
         self.ended_ms = int(time.time() * 1000)
-        self.state = "cancelled" if self._cancelled.is_set() else "done" if code == 0 else "failed"
+        state: State = "cancelled" if self._cancelled.is_set() else "done" if code == 0 else "failed"
+        try:
+            self._ended(self, state)
+        except ClientError as error:
+            self._take(str(error))
+        self.state = state
 
     def _take(self, line: str) -> None:
         """A line of progress, or of complaint."""
@@ -96,7 +112,8 @@ class AuditRun:
             self.said = [*self.said[-_KEPT_LINES:], line]
 
 
-Start = Callable[[str, Sequence[str], Sequence[str], Path, str], AuditRun]
+Ended = Callable[[AuditRun, State], None]
+Start = Callable[[str, Sequence[str], Sequence[str], Path, str, Ended], AuditRun]
 
 
 def command_of(directories: Sequence[str], *, copied_within_s: int | None, check_crc: bool) -> list[str]:

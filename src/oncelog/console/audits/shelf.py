@@ -1,11 +1,13 @@
 """The shelf of audits: reports from files, those that were uploaded, and the runs of this console, by their keys.
 
 The rule: a key is looked up in what is there; no path is ever made of one. What was uploaded and what was run lies in a
-directory that ends with the console, ``MOST_KEPT`` of each.
+directory that ends with the console, ``MOST_KEPT`` of each. Uploads and runs have their lines in the audit, a run one
+before it is started and one when it is over.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import tempfile
 import threading
@@ -14,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
+from oncelog.console.audit_lines import console_audit
 from oncelog.console.audits.report import LARGEST, AuditReport, BadReport, read_report
-from oncelog.console.audits.runs import AuditRun, Start, command_of, lacking, process_of
+from oncelog.console.audits.runs import AuditRun, Start, State, command_of, lacking, process_of
+from oncelog.console.gate import Sender
 from oncelog.console.query import BadQuery
 
 MOST_KEPT: Final = 8
@@ -42,11 +47,14 @@ class Listed:
 class AuditShelf:
     """Reports and runs; used by several threads."""
 
-    def __init__(self, files: Sequence[Path], data: Sequence[Path], start: Start = AuditRun) -> None:
+    def __init__(
+        self, files: Sequence[Path], data: Sequence[Path], start: Start = AuditRun, audit: Audit = no_audit
+    ) -> None:
         self.directories: Mapping[str, Path] = {str(one): one for one in data}
         """Directories that may be audited, by the names they are asked for by."""
         self._files = tuple(files)
         self._start = start
+        self._audit = audit
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._own: tempfile.TemporaryDirectory[str] | None = None
@@ -97,10 +105,11 @@ class AuditShelf:
         self._last = name, report
         return report
 
-    def upload(self, text: str) -> str:
-        """Keep a report, and return its key. Raises BadReport."""
+    def upload(self, text: str, sender: Sender) -> str:
+        """Keep a report, and return its key. Raises BadReport, and ClientError for the audit log."""
         document = text.encode()
         read_report(document)
+        digest = hashlib.sha256(document).hexdigest()
         with self._lock:
             key = f"upload-{next(self._numbers)}"
             path = self._directory() / f"{key}.json"
@@ -108,10 +117,12 @@ class AuditShelf:
             self._uploads[key] = path
             while len(self._uploads) > MOST_KEPT:
                 self._uploads.pop(next(iter(self._uploads))).unlink(missing_ok=True)
+        self._note(sender, "upload-audit-report", "done", key=key, bytes=len(document), sha256=digest)
         return key
 
-    def run(self, names: Sequence[str], user: str, *, copied_within_s: int | None, check_crc: bool) -> AuditRun:
-        """Start an audit of directories by their names. Raises BadQuery where that cannot be now."""
+    def run(self, names: Sequence[str], sender: Sender, *, copied_within_s: int | None, check_crc: bool) -> AuditRun:
+        """Start an audit of directories by their names. Raises BadQuery where that cannot be now, and ClientError for
+        the audit log."""
         unknown = [one for one in names if one not in self.directories]
         if unknown or not names:
             raise BadQuery(f"{unknown[0]!r} is none of the directories of --audit-data" if unknown else "no directory")
@@ -123,14 +134,32 @@ class AuditShelf:
             key = f"run-{next(self._numbers)}"
             command = command_of(names, copied_within_s=copied_within_s, check_crc=check_crc)
             report = self._directory() / f"{key}.json"
+            details = {"key": key, "directories": list(names), "command": command}
+
+            def ended(run: AuditRun, state: State) -> None:
+                said = {"error": run.said[-1]} if state == "failed" and run.said else {}
+                self._note(sender, "run-audit", state, **details, **said)
+
+            self._note(sender, "run-audit", "starting", **details)
             try:
-                made = self._start(key, names, process_of(command), report, user)
+                made = self._start(key, names, process_of(command), report, sender.user, ended)
             except OSError as error:
-                raise BadQuery(f"the audit could not be started: {error.strerror}") from None
+                reason = f"the audit could not be started: {error.strerror}"
+                self._note(sender, "run-audit", "failed", **details, error=reason)
+                raise BadQuery(reason) from None
             self._runs[key] = made
             while len(self._runs) > MOST_KEPT:
                 self._runs.pop(next(iter(self._runs))).report.unlink(missing_ok=True)
             return made
+
+    def cancel(self, key: str, sender: Sender) -> None:
+        """End a run, which has a line of its own when it is over. Raises NoSuchAudit, and ClientError for the log."""
+        run = self.run_of(key)
+        self._note(sender, "cancel-audit", "done", key=key)
+        run.cancel()
+
+    def _note(self, sender: Sender, action: str, outcome: str, **details: object) -> None:
+        console_audit(self._audit, sender.user, sender.address)(entry_of(action, outcome, **details))
 
     def runs(self) -> list[AuditRun]:
         """Runs, the newest first."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from oncelog.base.json_values import to_json
 from oncelog.console.audits.report import LARGEST, AuditReport, OverTime
 from oncelog.console.audits.runs import AuditRun, command_of, lacking
+from oncelog.console.gate import Sender
 from oncelog.console.page import Asked, LocalPage, Work
 from oncelog.console.plots.columns import ColumnPlot, column_plot
 from oncelog.console.query import Query
@@ -117,30 +118,28 @@ def _moment_ms(text: str) -> int | None:
         return None
 
 
-def start(asked: Asked, user: str) -> str:
+def start(asked: Asked, sender: Sender) -> str:
     """Run an audit of the directories chosen, and go to its page."""
     query = asked.query
     run = asked.audits.run(
         tuple(dict.fromkeys(query.all("directory"))),
-        user,
+        sender,
         copied_within_s=query.optional_number("copied_within", 0, _LONGEST_SKEW_S),
         check_crc=query.flag("checksums"),
     )
     return address("/audit/run", key=run.key)
 
 
-def cancel(asked: Asked, user: str) -> str:
+def cancel(asked: Asked, sender: Sender) -> str:
     """End a run."""
-    del user
-    run = asked.audits.run_of(asked.query.needed("key"))
-    run.cancel()
-    return address("/audit/run", key=run.key)
+    key = asked.query.needed("key")
+    asked.audits.cancel(key, sender)
+    return address("/audit/run", key=key)
 
 
-def upload(asked: Asked, user: str) -> str:
+def upload(asked: Asked, sender: Sender) -> str:
     """Keep a report that a browser has, and go to its page."""
-    del user
-    return address("/audit/report", key=asked.audits.upload(Query(asked.query.values).long("report", LARGEST)))
+    return address("/audit/report", key=asked.audits.upload(Query(asked.query.values).long("report", LARGEST), sender))
 
 
 def command_for(directories: list[str]) -> str:

@@ -114,14 +114,16 @@ def _headers_of(text: str) -> Headers:
     if len(lines) > MOST_HEADERS:
         raise BadQuery(f"{len(lines)} headers; {MOST_HEADERS} are the most")
     headers: list[tuple[str, bytes | None]] = []
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         name, colon, value = line.partition(":")
         if not name.strip():
-            raise BadQuery(f"the header {line!r} is not NAME: VALUE")
+            raise BadQuery(f"header {number} is not NAME: VALUE")  # What it is stays out of the audit.
         headers.append((name.strip(), value.removeprefix(" ").encode() if colon else None))
     return tuple(headers)
 
 
 PRODUCE: Final = Page("/messages/produce", "Produce a record", read)
-SHOW: Final = Action("/messages/produce/show", "Produce a record", act_show, "messages-produce-show.html")
+SHOW: Final = Action(
+    "/messages/produce/show", "Produce a record", act_show, "messages-produce-show.html", is_change=False
+)
 SEND: Final = Action("/messages/produce/send", "Produced", act_send, "done.html")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.console.audits import shelf
-from oncelog.console.audits.runs import AuditRun, command_of, process_of
+from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of
 from oncelog.console.audits.shelf import AuditShelf, NoSuchAudit
+from oncelog.console.gate import Sender
 from oncelog.console.query import BadQuery
 from tests.unit.console.audits.test_report import document
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+ME = Sender("me", "127.0.0.1:7")
 TELLS = 'import sys; sys.stderr.write(\'{"step": "reading", "done": 2, "total": 5}\\noh\\n\'); print(\'{}\')'
 STAYS = (
     "import subprocess, sys; one = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE);"
@@ -70,25 +74,44 @@ def test_one_audit_at_a_time_over_directories_that_were_allowed(
     monkeypatch.setattr(shelf, "lacking", list)
     made: list[AuditRun] = []
 
-    def start(key: str, names: object, command: object, report: Path, user: str) -> AuditRun:
+    def start(key: str, names: object, command: object, report: Path, user: str, ended: Ended) -> AuditRun:
         del names, command
-        made.append(AuditRun(key, ["/data"], [sys.executable, "-c", STAYS], report, user))
+        made.append(AuditRun(key, ["/data"], [sys.executable, "-c", STAYS], report, user, ended))
         return made[-1]
 
-    kept = AuditShelf([], [Path("/data")], start)
+    lines: list[Mapping[str, Any]] = []
+    kept = AuditShelf([], [Path("/data")], start, lines.append)
     try:
         for wrong in (["/"], ["/data", "/data/.."], []):
             with pytest.raises(BadQuery):
-                kept.run(wrong, "me", copied_within_s=None, check_crc=True)
-        run = kept.run(["/data"], "me", copied_within_s=None, check_crc=True)
+                kept.run(wrong, ME, copied_within_s=None, check_crc=True)
+        run = kept.run(["/data"], ME, copied_within_s=None, check_crc=True)
         with pytest.raises(BadQuery, match="running already"):
-            kept.run(["/data"], "me", copied_within_s=None, check_crc=True)
+            kept.run(["/data"], ME, copied_within_s=None, check_crc=True)
         assert kept.run_of("run-1") is run
         with pytest.raises(NoSuchAudit):
             kept.run_of("run-2")
     finally:
         kept.close()
     assert made[0].state == "cancelled"
+    assert [(one["action"], one["outcome"], one["by"], one["address"], one["directories"]) for one in lines] == [
+        ("run-audit", "starting", "me", "127.0.0.1:7", ["/data"]),
+        ("run-audit", "cancelled", "me", "127.0.0.1:7", ["/data"]),
+    ]
+
+
+def test_what_it_said_last_is_in_the_audit_of_one_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "lacking", list)
+    monkeypatch.setattr(shelf, "process_of", lambda command: [sys.executable, "-c", "raise SystemExit('no disk')"])
+    lines: list[Mapping[str, Any]] = []
+    kept = AuditShelf([], [tmp_path], audit=lines.append)
+    assert kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True).wait(60)
+    assert [(one["outcome"], one.get("error")) for one in lines] == [("starting", None), ("failed", "no disk")]
+    monkeypatch.setattr(shelf, "process_of", lambda command: [str(tmp_path / "nothing")])
+    with pytest.raises(BadQuery, match="could not be started"):
+        kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True)
+    assert [one["outcome"] for one in lines[2:]] == ["starting", "failed"]
+    kept.close()
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +119,7 @@ def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(BadQuery, match=r"oncelog\[spark\].*Java"):
-        AuditShelf([], [Path("/data")]).run(["/data"], "me", copied_within_s=None, check_crc=True)
+        AuditShelf([], [Path("/data")]).run(["/data"], ME, copied_within_s=None, check_crc=True)
 
 
 def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
@@ -110,7 +133,7 @@ def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
     for wrong in (str(tmp_path / "secret.json"), f"{tmp_path}/reports/../secret.json", "", "/etc/passwd"):
         with pytest.raises(NoSuchAudit):
             kept.open(wrong)
-    keys = [kept.upload(document(seconds=number).decode()) for number in range(10)]
+    keys = [kept.upload(document(seconds=number).decode(), ME) for number in range(10)]
     assert len(kept.reports()) == 1 + shelf.MOST_KEPT
     assert kept.open(keys[-1]).seconds == 9
     with pytest.raises(NoSuchAudit):
