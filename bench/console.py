@@ -8,7 +8,6 @@ processor time is of the searching processes alone.
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import shutil
 import subprocess
@@ -35,7 +34,7 @@ _PARTITIONS: Final = 4
 _NEEDLE: Final = "needle-in-no-record"
 _NOTHING: Final = "Nothing found: everything was read."
 SEARCH_GOALS: Final = {"records/s of a core": "≥ 1,000,000", "peak memory, MB": "≤ 150"}
-IDS_GOALS: Final = {"peak memory, MB": "≤ 150"}
+IDS_GOALS: Final = {"peak memory, MB": "≤ 150 MB on both sides"}
 
 
 @contextlib.contextmanager
@@ -118,27 +117,27 @@ def ids(options: Options) -> Comparison:
                     return {"s": first, "a page in the middle, s": middle, **_memory(console)}
 
                 def theirs(_number: int) -> Figures:
-                    began = time.perf_counter()
-                    command = [
-                        sys.executable,
-                        "-m",
-                        "oncelog",
-                        "txn",
-                        "list",
-                        "--json",
-                        "-X",
-                        "request.timeout.ms=120000",
-                    ]
-                    command += ["--bootstrap-servers", broker.bootstrap_servers]
-                    with Path(directory, "list.json").open("wb") as output:
-                        listing = subprocess.Popen(command, stdout=output)
-                        _, status, used = os.wait4(listing.pid, 0)
-                    listing.returncode = status
-                    if status:
-                        raise RuntimeError(f"txn list failed: {status}")
-                    return {"s": time.perf_counter() - began, "peak memory, MB": used.ru_maxrss * 1024 / 1e6}
+                    command = [sys.executable, "-m", "oncelog", "txn", "list", "--json"]
+                    command += ["-X", "request.timeout.ms=120000", "--bootstrap-servers", broker.bootstrap_servers]
+                    return _listing(command, Path(directory, "list.json"))
 
                 return paired(comparison, (ours, theirs), min(options.repeat, 2), progress)
+
+
+def _listing(command: list[str], output: Path) -> Figures:
+    """A command that writes a file. Its peak is what the kernel says while it runs: what is said at its end (ru_maxrss)
+    has that of this process in it, which it was forked from."""
+    began, cpu_s, peak = time.perf_counter(), _children_s(), 0
+    with output.open("wb") as file, subprocess.Popen(command, stdout=file) as listing:
+        while listing.poll() is None:
+            with contextlib.suppress(OSError, StopIteration):
+                lines = Path(f"/proc/{listing.pid}/status").read_text().splitlines()
+                peak = max(peak, next(int(one.split()[1]) * 1024 for one in lines if one.startswith("VmHWM:")))
+            time.sleep(0.02)
+    if listing.returncode:
+        raise RuntimeError(f"txn list failed: {listing.returncode}")
+    elapsed_s = time.perf_counter() - began
+    return {"s": elapsed_s, "CPU s": _children_s() - cpu_s, "peak memory, MB": peak / 1e6}
 
 
 def _page_s(address: str, expected: str) -> float:

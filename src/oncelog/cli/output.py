@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,17 +23,40 @@ def print_json_line(value: Any) -> None:
     sys.stdout.write(json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
+def print_json_rows(rows: Iterable[Any]) -> None:
+    """Print what ``print_json`` prints of a list of rows, without having more than one of them at a time."""
+    opened = False
+    for row in rows:
+        text = json.dumps(to_json(row), indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        sys.stdout.write(f"{',' if opened else '['}\n  {text}")
+        opened = True
+    sys.stdout.write("\n]\n" if opened else "[]\n")
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """An aligned table with a heading; numbers to the right, None as a dash."""
-    cells = [["-" if one is None else str(one) for one in row] for row in rows]
-    numeric = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(columns))]
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
-    for line in ([name.upper() for name in columns], *cells):
+    cells = [*map(_cells, rows)]
+    print_long_table(columns, lambda: iter(cells))
+
+
+def print_long_table(columns: Sequence[str], rows: Callable[[], Iterator[Sequence[object]]]) -> None:
+    """A table whose rows are gone through twice, first for the widths of its columns, instead of being kept."""
+    widths = [len(name) for name in columns]
+    numeric: list[bool] | None = None
+    for row in map(_cells, rows()):
+        widths = [*map(max, widths, map(len, row))]
+        numeric = [so_far and _is_number(one) for so_far, one in zip(numeric or [True] * len(row), row, strict=True)]
+    rights = numeric or [False] * len(columns)
+    for line in itertools.chain([[name.upper() for name in columns]], map(_cells, rows())):
         padded = (
             one.rjust(width) if right else one.ljust(width)
-            for one, width, right in zip(line, widths, numeric, strict=True)
+            for one, width, right in zip(line, widths, rights, strict=True)
         )
         print("  ".join(padded).rstrip())
+
+
+def _cells(row: Sequence[object]) -> list[str]:
+    return ["-" if one is None else str(one) for one in row]
 
 
 def _is_number(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
-from oncelog.cli.output import print_json, print_table
+from oncelog.cli.output import print_json, print_json_rows, print_long_table, print_table
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
@@ -51,24 +51,23 @@ def list_(
       oncelog txn list --state Ongoing --longer-than-ms 60000
       oncelog txn list --id-pattern 'payments-.*' --json
     """
-    from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
+    from oncelog.admin.transactions.sorted_ids import by_id, sorted_ids
+    from oncelog.admin.transactions.transactional_ids import ListFilter
 
     if sort not in SORTS:
         raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORTS)}", param_hint="--sort")
     wanted = ListFilter(tuple(state or ()), tuple(producer_id or ()), longer_than_ms, pattern)
+    name = {"producer": "producer_id"}.get(sort, sort)
+    key = by_id if sort == "id" else lambda row: (getattr(row, name), row.transactional_id)
     with open_client(bootstrap, properties, command_config) as client:
-        listing = list_transactions(client, wanted, coordinators=coordinator or None)
-    rows = listing.rows
-    if sort != "id":
-        name = {"producer": "producer_id"}.get(sort, sort)
-        rows = sorted(rows, key=lambda row: (getattr(row, name), row.transactional_id))
+        listing = sorted_ids(client, wanted, coordinators=coordinator or None, key=key)
     report_unanswered(listing.unanswered)
     if as_json:
-        print_json(rows)
+        print_json_rows(listing)
     else:
-        print_table(
+        print_long_table(
             ("transactional id", "producer", "state", "coordinator"),
-            [(row.transactional_id, row.producer_id, row.state, row.coordinator) for row in rows],
+            lambda: ((row.transactional_id, row.producer_id, row.state, row.coordinator) for row in listing),
         )
     if listing.unanswered and not listing.answered:
         raise typer.Exit(1)
