@@ -9,7 +9,7 @@ changes meanwhile, and the next one is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -85,6 +85,16 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers of a cluster: topics, partitions, and by broker the partitions it leads and has replicas of."""
+
+    topics: int
+    partitions: int
+    leads: Counter[int]
+    replicas: Counter[int]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """A cluster. It is healthy when there are no ``problems``, which are phrases for people."""
 
@@ -106,14 +116,26 @@ class ClusterStatus:
 def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
     """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused.
 
-    Without ``spare`` min.insync.replicas is asked only of topics that lack replicas: a partition with all of them in
-    sync is not under it, but ``at_min_isr`` then has not all that are at it.
+    Without ``spare`` min.insync.replicas is asked only of topics that lack something: a partition with all replicas in
+    sync is not under it, but ``at_min_isr`` then has not all that are at it. The others are counted and become no rows.
     """
     topics = client.metadata(None)
     reassignments = list_reassignments(client)
-    asked = topics if spare else {name: one for name, one in topics.items() if _lacks_replicas(one)}
-    partitions = partition_rows(topics.values(), reassignments, _min_isr(client, asked))
-    return assess(client.view.cluster_id, _brokers(client, partitions), partitions, reassignments)
+    looked_at = topics if spare else {name: one for name, one in topics.items() if _lacks_something(one)}
+    partitions = partition_rows(looked_at.values(), reassignments, _min_isr(client, looked_at))
+    counts = counts_of(topics.values())
+    return assess(client.view.cluster_id, _brokers(client, counts), partitions, reassignments, counts)
+
+
+def counts_of(topics: Collection[TopicInfo]) -> Counts:
+    """The numbers of all partitions."""
+    partitions = [one for topic in topics for one in topic.partitions.values()]
+    return Counts(
+        topics=sum(bool(topic.partitions) for topic in topics),
+        partitions=len(partitions),
+        leads=Counter([one.leader for one in partitions]),
+        replicas=Counter([broker for one in partitions for broker in one.replicas]),
+    )
 
 
 def partition_rows(
@@ -141,8 +163,10 @@ def assess(
     brokers: list[BrokerStatus],
     partitions: list[PartitionStatus],
     reassignments: list[ReassignmentRow],
+    counts: Counts,
 ) -> ClusterStatus:
-    """Sort the rows by what they lack, and name the problems. Being at min ISR and a reassignment are none."""
+    """Sort the rows by what they lack, and name the problems. Being at min ISR and a reassignment are none. Partitions
+    that are counted, and have no row, lack nothing."""
     offline = [one for broker in brokers for one in broker.directories if one.error is not None]
     without_leader = [one for one in partitions if not one.has_leader]
     under_replicated = [one for one in partitions if one.is_under_replicated]
@@ -165,8 +189,8 @@ def assess(
         cluster_id=cluster_id,
         controller_id=controllers[0] if controllers else None,
         brokers=brokers,
-        topics=len({one.topic for one in partitions}),
-        partitions=len(partitions),
+        topics=counts.topics,
+        partitions=counts.partitions,
         without_leader=without_leader,
         under_replicated=under_replicated,
         under_min_isr=under_min_isr,
@@ -176,8 +200,8 @@ def assess(
     )
 
 
-def _lacks_replicas(topic: TopicInfo) -> bool:
-    return any(len(one.isr) < len(one.replicas) for one in topic.partitions.values())
+def _lacks_something(topic: TopicInfo) -> bool:
+    return any(one.leader < 0 or len(one.isr) < len(one.replicas) for one in topic.partitions.values())
 
 
 def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str, int]:
@@ -189,10 +213,9 @@ def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str,
     return {name: int(value) for name, value in values.items() if value is not None}
 
 
-def _brokers(client: Client, partitions: list[PartitionStatus]) -> list[BrokerStatus]:
+def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
     """A row for each broker that is registered or has replicas; those that are up are asked for their directories."""
-    leads = Counter(one.leader for one in partitions)
-    replicas = Counter(broker for one in partitions for broker in one.replicas)
+    leads, replicas = counted.leads, counted.replicas
     registered = {one.broker_id: one for one in registered_brokers(client)}
     rows = []
     for broker_id in sorted({*registered, *replicas}):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from oncelog.admin.cluster_status import (
     BrokerStatus,
     ClusterStatus,
+    Counts,
     DirectoryStatus,
     PartitionStatus,
     assess,
+    counts_of,
     partition_rows,
 )
 from oncelog.admin.reassignments import ReassignmentRow
@@ -25,7 +28,8 @@ def broker(broker_id: int, **others: object) -> BrokerStatus:
 
 
 def assessed(*partitions: PartitionStatus, brokers: list[BrokerStatus] | None = None) -> ClusterStatus:
-    return assess("id", brokers or [broker(1), broker(2), broker(3)], list(partitions), [])
+    counts = Counts(1, len(partitions), Counter(), Counter())
+    return assess("id", brokers or [broker(1), broker(2), broker(3)], list(partitions), [], counts)
 
 
 def test_a_full_partition_lacks_nothing() -> None:
@@ -101,6 +105,9 @@ def test_rows_of_partitions_come_in_order_and_know_of_their_reassignment() -> No
         ("a", 1, None, 2, ()),
         ("b", 0, 1, None, (3,)),
     ]
+    counts = counts_of(topics)
+    assert (counts.topics, counts.partitions) == (2, 3)
+    assert ([counts.leads[one] for one in (1, 2, 3)], counts.replicas[3]) == ([1, 1, 0], 3)
 
 
 def test_a_reassignment_knows_what_will_be_left() -> None:

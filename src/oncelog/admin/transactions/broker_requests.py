@@ -8,7 +8,7 @@ unanswered for the same reason. Nothing is retried here; the callers know what m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -16,9 +16,12 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.link import Link
 from oncelog.client.errors import ClientError, explain
-from oncelog.wire.message import Request, Response
+from oncelog.client.machine.connection import Response
+from oncelog.wire.message import Request
+from oncelog.wire.message import Response as ResponseMessage
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=ResponseMessage)
+T = TypeVar("T")
 
 LEADERLESS: Final = "no broker leads it at the moment"
 UNDER_WAY: Final = 4
@@ -66,10 +69,17 @@ def ask(
     client: Client, questions: Sequence[Question[R]], progress: Progress = no_progress
 ) -> list[tuple[Question[R], R | Unanswered]]:
     """Every question with its answer, in the order asked. Raises ConfigError for a wrong setting of the client."""
+    return ask_and_read(client, questions, Response.decode, progress)
+
+
+def ask_and_read(
+    client: Client, questions: Sequence[Question[R]], read: Callable[[Response[R]], T], progress: Progress = no_progress
+) -> list[tuple[Question[R], T | Unanswered]]:
+    """Every question with what ``read`` makes of its answer, which raises PeerError for what cannot be read."""
     to_send: dict[int, deque[int]] = {}
     for index, question in enumerate(questions):
         to_send.setdefault(question.broker, deque()).append(index)
-    answers: list[R | Unanswered | None] = [None] * len(questions)
+    answers: list[T | Unanswered | None] = [None] * len(questions)
     under_way: deque[tuple[int, Link, int]] = deque()
     for queue in to_send.values():
         for _ in range(min(UNDER_WAY, len(queue))):
@@ -79,7 +89,7 @@ def ask(
         index, link, correlation_id = under_way.popleft()
         question = questions[index]
         try:
-            answers[index] = link.decode(link.response(correlation_id))
+            answers[index] = link.read(link.response(correlation_id), read)
         except ClientError as error:
             answers[index] = Unanswered(question.broker, question.what, str(error))
             _give_up(questions, to_send[question.broker], answers, str(error))
@@ -94,7 +104,7 @@ def _submit(
     client: Client,
     questions: Sequence[Question[R]],
     queue: deque[int],
-    answers: list[R | Unanswered | None],
+    answers: list[T | Unanswered | None],
     under_way: deque[tuple[int, Link, int]],
 ) -> None:
     if not queue:
@@ -111,7 +121,7 @@ def _submit(
 
 
 def _give_up(
-    questions: Sequence[Question[R]], queue: deque[int], answers: list[R | Unanswered | None], reason: str
+    questions: Sequence[Question[R]], queue: deque[int], answers: list[T | Unanswered | None], reason: str
 ) -> None:
     while queue:
         index = queue.popleft()

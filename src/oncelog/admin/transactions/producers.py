@@ -15,20 +15,20 @@ from oncelog.admin.transactions.broker_requests import (
     Progress,
     Question,
     Unanswered,
-    ask,
+    ask_and_read,
     by_topic,
     leaders,
     no_progress,
     refusals,
     slices_of,
 )
+from oncelog.admin.transactions.producer_answers import Answered, busy_partitions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
-    DescribeProducersResponse,
     ProducerState,
     TopicRequest,
 )
@@ -97,7 +97,7 @@ def describe_producers(
                 unanswered.append(answer)
                 failed.update(part)
                 continue
-            refused = _take(answer, broker, rows, open_only)
+            refused = _take(answer, broker, rows, open_only=open_only)
             moved = [one for one, code in refused.items() if attempt == 0 and _may_have_moved(code)]
             wanted += moved
             final = {one: code for one, code in refused.items() if one not in moved}
@@ -112,7 +112,7 @@ def describe_producers(
 
 def _answers(
     client: Client, led: dict[int, list[TopicPartition]], progress: Progress
-) -> list[tuple[tuple[int, Sequence[TopicPartition]], DescribeProducersResponse | Unanswered]]:
+) -> list[tuple[tuple[int, Sequence[TopicPartition]], list[Answered] | Unanswered]]:
     parts = [
         (broker, part) for broker, partitions in led.items() for part in slices_of(partitions, PARTITIONS_A_REQUEST)
     ]
@@ -120,7 +120,8 @@ def _answers(
         Question(broker, _request(part), f"producers of {len(part)} partitions" if len(part) > 1 else str(part[0]))
         for broker, part in parts
     ]
-    return [(asked, answer) for asked, (_, answer) in zip(parts, ask(client, questions, progress), strict=True)]
+    answers = ask_and_read(client, questions, lambda response: [*busy_partitions(response.body)], progress)
+    return [(asked, answer) for asked, (_, answer) in zip(parts, answers, strict=True)]
 
 
 def _request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
@@ -134,19 +135,18 @@ def _may_have_moved(code: int) -> bool:
 
 
 def _take(
-    answer: DescribeProducersResponse, broker: int, rows: list[ProducerRow], open_only: bool
+    answer: Iterable[Answered], broker: int, rows: list[ProducerRow], *, open_only: bool
 ) -> dict[TopicPartition, int]:
     """Add what was answered to ``rows``; what was refused is returned."""
     refused: dict[TopicPartition, int] = {}
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                refused[TopicPartition(TopicName(topic.name), partition.partition_index)] = partition.error_code
-            rows += [
-                _row(topic.name, partition.partition_index, broker, one)
-                for one in partition.active_producers
-                if one.current_txn_start_offset != NO_TRANSACTION or not open_only
-            ]
+    for topic, partition, error_code, producers in answer:
+        if error_code:
+            refused[TopicPartition(TopicName(topic), partition)] = error_code
+        rows += [
+            _row(topic, partition, broker, one)
+            for one in producers
+            if one.current_txn_start_offset != NO_TRANSACTION or not open_only
+        ]
     return refused
 
 

@@ -7,6 +7,7 @@ ConnectionLost and decide whether to ask again. Waiting for one response keeps t
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from oncelog.base.errors import PeerError
@@ -23,6 +24,7 @@ from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 
 R = TypeVar("R", bound=ResponseMessage)
+T = TypeVar("T")
 
 MAX_BYTES_OF_STRANGERS: Final = MIB
 """The largest response before the broker has authenticated us."""
@@ -113,8 +115,12 @@ class Link:
 
     def decode(self, response: Response[R]) -> R:
         """The message; a response that cannot be decoded closes the link and raises ConnectionLost."""
+        return self.read(response, Response.decode)
+
+    def read(self, response: Response[R], read: Callable[[Response[R]], T]) -> T:
+        """The result of ``read``; where that raises PeerError, the link is closed, and ConnectionLost raised."""
         try:
-            return response.decode()
+            return read(response)
         except PeerError as error:
             self.close()
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error

@@ -11,6 +11,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, BrokerId, LeaderEpo
 from oncelog.client.addresses import Address
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ConnectionLost, UnknownTopic
+from oncelog.client.machine.connection import Expected, Response
 from oncelog.client.machine.metadata import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from oncelog.client.machine.versions import Versions
 from oncelog.records.builder import build_batch
@@ -39,6 +40,13 @@ class FakeLink:
 
     def decode(self, response: Any) -> Any:
         return response
+
+    def read(self, response: Any, read: Callable[[Any], Any]) -> Any:
+        """What a reader of bytes makes of an answer, and the answer itself for one of messages."""
+        if read is Response.decode:
+            return response
+        asked = Expected(0, response.API_KEY, response.MAX_VERSION, type(response))
+        return read(Response(asked, memoryview(b"".join(response.encode(response.MAX_VERSION)))))
 
 
 class FakeCluster(Client):
