@@ -11,13 +11,15 @@ from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION
 from tests.peers.apache_kafka import ApacheKafka
 
+QUICK_CLEANER = {"log.cleaner.backoff.ms": "100"}
+"""Compaction soon after there is something to compact; for topics that are compacted."""
 FAST = ClientConfig(retry_backoff_ms=10, retry_timeout_ms=20_000, unknown_topic_grace_ms=3_000)
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     """Apache Kafka with verification off. Modules run in random order, so it stays until the end of the run."""
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=WITHOUT_VERIFICATION) as one:
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=WITHOUT_VERIFICATION | QUICK_CLEANER) as one:
         yield one
 
 
@@ -27,7 +29,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "kafka":
         yield request.getfixturevalue("kafka").bootstrap_servers
         return
-    with Broker({**WITHOUT_VERIFICATION, "node.id": "1", "transaction.two.phase.commit.enable": "true"}) as broker:
+    own = {"node.id": "1", "transaction.two.phase.commit.enable": "true"}
+    with Broker({**WITHOUT_VERIFICATION, **QUICK_CLEANER, **own}) as broker:
         yield broker.bootstrap_servers
 
 

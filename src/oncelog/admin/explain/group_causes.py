@@ -7,6 +7,7 @@ member's partitions do says more than one of them.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,7 +17,7 @@ from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.standstill import standstill_findings
-from oncelog.admin.explain.words import counted
+from oncelog.admin.explain.words import argument, counted
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.records.internal.group_records import MemberMetadata
@@ -30,7 +31,12 @@ CONSTANT_REBALANCES: Final = 8
 
 def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     """Everything that holds the group up, or looks as if it did. ``options`` name the cluster in the commands."""
-    whole = [_not_permitted(facts, options), _no_members(facts), _rebalancing(facts), _rebalances_repeatedly(facts)]
+    whole = [
+        _not_permitted(facts, options),
+        _no_members(facts, options),
+        _rebalancing(facts, options),
+        _rebalances_repeatedly(facts, options),
+    ]
     positions = [found for where in facts.partitions for found in _position(facts, where, options)]
     return [*(one for one in whole if one is not None), *positions, *standstill_findings(facts, options)]
 
@@ -39,24 +45,26 @@ def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
     if not facts.denied:
         return None
     first = facts.denied[0]
-    said = [f"{one.principal} may not {one.operation} {one.resource} ({one.reason})." for one in facts.denied]
-    kind, _, name = first.resource.partition(" ")
+    said = [f"{one.principal} may not {one.operation} {one.kind} {one.name!r} ({one.reason})." for one in facts.denied]
     who, operation = first.principal.partition(":")[2], first.operation.lower()
+    on = f"--{first.kind}={shlex.quote(first.name)}"
     return Finding(
         Cause.NOT_PERMITTED,
         Severity.STUCK,
         first.principal,
         said,
+        evidence={"denied": len(facts.denied), "principal": first.principal, "reason": first.reason},
+        affected=[f"everything that logs in as {first.principal}"],
         clears="It clears when an administrator allows it.",
         advice="To see the entries that decide, and to add one:",
         commands=[
-            f"oncelog acl explain --{kind} {name} --principal {who} --operation {operation}{options}",
-            f"oncelog acl allow {who} {operation} --{kind} {name}{options}",
+            f"oncelog acl explain {on} --operation {operation}{options} --principal={shlex.quote(who)}",
+            f"oncelog acl allow {on}{options} {argument(who)} {operation}",
         ],
     )
 
 
-def _no_members(facts: GroupFacts) -> Finding | None:
+def _no_members(facts: GroupFacts, options: str) -> Finding | None:
     if facts.description.members:
         return None
     behind = sum(facts.to_read(where) > 0 for where in facts.partitions)
@@ -73,12 +81,16 @@ def _no_members(facts: GroupFacts) -> Finding | None:
         Severity.STUCK if behind else Severity.NOTE,
         facts.description.group,
         said,
+        evidence={"partitions_behind": behind},
         since_ms=since_ms,
+        affected=["everything that waits for what this group does"] if behind else [],
         clears="It clears when a consumer of the group is started.",
+        advice="To see where it is, and who has been its members:" if behind else "",
+        commands=[_describe(facts, options)] if behind else [],
     )
 
 
-def _rebalancing(facts: GroupFacts) -> Finding | None:
+def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
     described = facts.description
     if described.state not in _REBALANCING:
         return None
@@ -96,6 +108,8 @@ def _rebalancing(facts: GroupFacts) -> Finding | None:
         evidence={"state": described.state, "members": len(described.members)},
         affected=[one.client_id for one in described.members],
         clears=f"{clears}.",
+        advice="To see who has joined; a member that is missing works on what it has been given, or is dead:",
+        commands=[_describe(facts, options)],
     )
 
 
@@ -104,7 +118,7 @@ def _known_members(facts: GroupFacts) -> tuple[MemberMetadata, ...]:
     return generations[-1].members if generations else ()
 
 
-def _rebalances_repeatedly(facts: GroupFacts) -> Finding | None:
+def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
     generations = facts.history.generations if facts.history is not None else []
     times = sum(bool(one.members) for one in generations)
     if times < MANY_REBALANCES:
@@ -137,6 +151,8 @@ def _rebalances_repeatedly(facts: GroupFacts) -> Finding | None:
         since_ms=generations[0].at_ms,
         affected=sorted({one.client_id for one in facts.description.members}),
         clears="It clears when no member comes or goes.",
+        advice="To see who they are now:",
+        commands=[_describe(facts, options)],
     )
 
 
@@ -260,5 +276,9 @@ def _committed_at(facts: GroupFacts, where: TopicPartition) -> int | None:
 
 
 def _reset(facts: GroupFacts, where: TopicPartition, to: str, options: str) -> str:
-    place = f"{where.topic}:{where.partition}"
-    return f"oncelog group reset-offsets {facts.description.group} --topic {place} {to} --execute{options}"
+    place, group = f"{where.topic}:{where.partition}", argument(facts.description.group)
+    return f"oncelog group reset-offsets --topic {place} {to} --execute{options} {group}"
+
+
+def _describe(facts: GroupFacts, options: str) -> str:
+    return f"oncelog group describe --members{options} {argument(facts.description.group)}"

@@ -58,7 +58,8 @@ class Denied:
     """An operation that the principal asked about may not do. ``reason`` says which entry, or that there is none."""
 
     principal: str
-    resource: str
+    kind: str
+    name: str
     operation: str
     reason: str
 
@@ -177,7 +178,7 @@ def _denied(client: Client, facts: GroupFacts, principal: str) -> list[Denied]:
         for host in hosts:
             answer = acls.explain(client, kind, name, principal, host, [Operation.READ])
             found += [
-                Denied(principal, f"{kind.name.lower()} {name!r}", one.operation.name.title(), str(one.reason.value))
+                Denied(principal, kind.name.lower(), name, one.operation.name.title(), str(one.reason.value))
                 for one in answer.decisions
                 if not one.allowed
             ]

@@ -66,12 +66,17 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
         evidence={"replicas": _listed(facts.replicas), "isr": _listed(facts.isr), "offline": _listed(facts.offline)},
         affected=["every producer and consumer of this partition"],
         clears=f"It clears by itself when {_any_of(facts.isr or facts.replicas)} is back.",
-        advice="Start that broker. Only if it is gone for good, and what it alone has may be lost:" if others else "",
+        advice="Start that broker"
+        + (
+            ". Only if it is gone for good, and what it alone has may be lost:"
+            if others
+            else "; to see which are down:"
+        ),
         commands=[
-            f"oncelog topic elect {where.topic}:{where.partition} --unclean{options}",
-        ]
-        if others
-        else [],
+            f"oncelog topic elect {where.topic}:{where.partition} --unclean{options}"
+            if others
+            else f"oncelog cluster status{options}"
+        ],
     )
 
 

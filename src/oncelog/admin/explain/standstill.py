@@ -13,14 +13,12 @@ from typing import Final
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import GroupHistory
-from oncelog.admin.explain.words import counted, shortened
+from oncelog.admin.explain.next_record import does_not_advance, is_large, large_batch, since, since_ms
+from oncelog.admin.explain.words import argument, counted, kafka_options, shortened
 from oncelog.admin.groups import MemberRow
-from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.durations import duration_text
 from oncelog.base.ids import TopicPartition
-from oncelog.base.units import MIB
 
-DEFAULT_PARTITION_BYTES: Final = MIB
-"""max.partition.fetch.bytes of Java's consumers and of most others."""
 _NEAR_THE_LIMIT: Final = 0.8
 _STEADY: Final = frozenset({"Stable"})
 
@@ -31,7 +29,7 @@ def standstill_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         return []
     owners = facts.owners
     behind = [where for where in facts.partitions if facts.to_read(where)]
-    found = [_not_assigned(facts, where) for where in behind if where not in owners]
+    found = [_not_assigned(facts, where, options) for where in behind if where not in owners]
     by_member: dict[str, list[TopicPartition]] = {}
     for where in behind:
         if where in owners:
@@ -41,7 +39,8 @@ def standstill_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     return found
 
 
-def _not_assigned(facts: GroupFacts, where: TopicPartition) -> Finding:
+def _not_assigned(facts: GroupFacts, where: TopicPartition, options: str) -> Finding:
+    history, group = facts.history, facts.description.group
     return Finding(
         Cause.NOT_ASSIGNED,
         Severity.STUCK,
@@ -50,7 +49,15 @@ def _not_assigned(facts: GroupFacts, where: TopicPartition) -> Finding:
             f"In {where} it has {counted(facts.to_read(where), 'offset')} to read, and no member is assigned to it: "
             f"its members do not subscribe to {where.topic!r} any more, or a member was left out of the assignment."
         ],
-        clears="It clears when a member subscribes to it; if the group has given it up, its offset may be deleted.",
+        evidence={"position": facts.committed[where], "to_read": facts.to_read(where)},
+        since_ms=None if history is None else since_ms(history, where),
+        affected=["nobody else: the group's other partitions have members"],
+        clears="It clears when a member subscribes to it.",
+        advice="To see what its members read; and, if the group has given this topic up, to forget its offsets there:",
+        commands=[
+            f"oncelog group describe --members{options} {argument(group)}",
+            f"oncelog group delete --topic {where.topic}:{where.partition}{options} {argument(group)}",
+        ],
     )
 
 
@@ -67,23 +74,26 @@ def _of_member(
     moving = [where for where in lagging if history.advances(where, facts.now_ms)]
     still = [where for where in lagging if where not in moving]
     for where in moving:
-        yield _busy(facts, history, member, where)
+        yield _busy(facts, history, member, where, options)
     if not still:
         return
     own = [where for where, owner in owners.items() if owner.member_id == member.member_id]
-    if any(history.advances(where, facts.now_ms) for where in own):
-        for where in still:
-            yield _does_not_advance(facts, history, member, where, options)
-    else:
-        yield _does_not_commit(facts, history, member, still)
+    others_advance = any(history.advances(where, facts.now_ms) for where in own)
+    for where in still:
+        if is_large(facts, where):
+            yield large_batch(facts, history, member, where, others_advance, options)
+        elif others_advance:
+            yield does_not_advance(facts, history, member, where, options)
+    if not others_advance:
+        yield _does_not_commit(facts, history, member, still, options)
 
 
-def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: TopicPartition) -> Finding:
+def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: TopicPartition, options: str) -> Finding:
     rate = history.rate_a_second(where, facts.now_ms) or 0.0
     pace = f", by {rate:,.1f} offsets a second" if rate else ""
     said = [
         f"In {where} member {member.client_id!r} advances{pace}; its last commit was "
-        f"{duration_text(facts.now_ms - (_since_ms(history, where) or facts.now_ms))} ago. It has "
+        f"{duration_text(facts.now_ms - (since_ms(history, where) or facts.now_ms))} ago. It has "
         f"{counted(facts.to_read(where), 'offset')} to read."
     ]
     evidence: Evidence = {"offsets_a_second": round(rate, 3), "to_read": facts.to_read(where)}
@@ -104,6 +114,11 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
                 evidence,
                 affected=[f"everybody with client id {member.client_id!r}"],
                 clears="It clears when the quota is raised, or when nothing more is written.",
+                advice="To give this client id ten times as much, with Apache Kafka's own tool:",
+                commands=[
+                    f"kafka-configs{kafka_options(options)} --alter --entity-type clients --entity-name "
+                    f"{argument(member.client_id)} --add-config consumer_byte_rate={10 * limit:.0f}"
+                ],
             )
     if rate > 0:
         said.append(
@@ -112,51 +127,8 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
     return Finding(Cause.BUSY, Severity.NOTE, str(where), said, evidence)
 
 
-def _does_not_advance(
-    facts: GroupFacts, history: GroupHistory, member: MemberRow, where: TopicPartition, options: str
-) -> Finding:
-    """One partition of a member stands still while others move on."""
-    position, batch = facts.committed[where], facts.next_batches.get(where)
-    said = [
-        f"In {where} member {member.client_id!r} on {member.host.lstrip('/')} is at offset {position:,}"
-        f"{_since(facts, history, where)}, with {counted(facts.to_read(where), 'offset')} to read; its other "
-        "partitions advance.",
-        "So it polls, and either has paused this partition, or fails at the record that comes next and tries again.",
-    ]
-    if batch is not None:
-        said.append(
-            f"That is offset {batch.first_offset:,}, in a batch of {batch.size_bytes:,} bytes and "
-            f"{counted(batch.record_count, 'record')}."
-        )
-    large = batch is not None and batch.size_bytes > DEFAULT_PARTITION_BYTES
-    if large:
-        said.append(
-            "The batch is larger than max.partition.fetch.bytes usually is (1 MiB). Consumers since 0.10.1 take it all "
-            "the same; older ones, and those with a limit of their own, stop here."
-        )
-    return Finding(
-        Cause.LARGE_BATCH if large else Cause.PARTITION_DOES_NOT_ADVANCE,
-        Severity.STUCK,
-        str(where),
-        said,
-        evidence={
-            "position": position,
-            "next_record": None if batch is None else batch.first_offset,
-            "batch_bytes": None if batch is None else batch.size_bytes,
-            "member_id": member.member_id,
-        },
-        since_ms=_since_ms(history, where),
-        clears="It clears when the member resumes the partition, or gets past that record; its log says which it is.",
-        advice="To look at the record:",
-        commands=[
-            f"oncelog consume {where.topic} --partition {where.partition} --from "
-            f"{position if batch is None else batch.first_offset} --count 1{options}"
-        ],
-    )
-
-
 def _does_not_commit(
-    facts: GroupFacts, history: GroupHistory, member: MemberRow, still: list[TopicPartition]
+    facts: GroupFacts, history: GroupHistory, member: MemberRow, still: list[TopicPartition], options: str
 ) -> Finding:
     """Nothing of a member moves, and it is still there."""
     first = still[0]
@@ -169,10 +141,10 @@ def _does_not_commit(
         ),
         None,
     )
-    idle_ms = facts.now_ms - (_since_ms(history, first) or history.since_ms)
+    idle_ms = facts.now_ms - (since_ms(history, first) or history.since_ms)
     said = [
         f"Member {member.client_id!r} on {member.host.lstrip('/')} has {shortened(still)} and sends heartbeats, but "
-        f"has committed nothing new{_since(facts, history, first)}, with "
+        f"has committed nothing new{since(facts, history, first)}, with "
         f"{counted(sum(facts.to_read(where) for where in still), 'offset')} to read."
     ]
     if timeout_ms is not None and 0 < timeout_ms < idle_ms:
@@ -187,6 +159,8 @@ def _does_not_commit(
             f"Either it works on what it has been given, and does not poll: then it leaves the group {limit} after its "
             "last poll; or it reads without committing."
         )
+    if large := [where for where in still if is_large(facts, where)]:
+        said.append(f"In {shortened(large)} the record that comes next may be larger than it takes: see large-batch.")
     return Finding(
         Cause.MEMBER_DOES_NOT_COMMIT,
         Severity.STUCK,
@@ -199,18 +173,9 @@ def _does_not_commit(
             "max_poll_interval_ms": timeout_ms,
             "idle_ms": idle_ms,
         },
-        since_ms=_since_ms(history, first),
+        since_ms=since_ms(history, first),
+        affected=[f"everything that waits for {shortened(still)}"],
         clears="It clears when the member commits, or leaves and another one takes over.",
+        advice="Its own log says what it does; stopped, it leaves its partitions to the others. To see who they are:",
+        commands=[f"oncelog group describe --members{options} {argument(facts.description.group)}"],
     )
-
-
-def _since_ms(history: GroupHistory, where: TopicPartition) -> int | None:
-    found = history.last_move(where)
-    return None if found is None else found.at_ms
-
-
-def _since(facts: GroupFacts, history: GroupHistory, where: TopicPartition) -> str:
-    moment_ms = _since_ms(history, where)
-    if moment_ms is None:
-        return f" for at least {duration_text(facts.now_ms - history.since_ms)}"
-    return f" since {moment_text(moment_ms)} ({duration_text(facts.now_ms - moment_ms)} ago)"

@@ -59,7 +59,7 @@ def explain_group(
     bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
     waits, offsets = group_pending(client, group, set(facts.partitions), bounds)
     if waits:
-        findings.append(Finding(Cause.PENDING_OFFSETS, Severity.STUCK, f"group {group}", waits))
+        findings.append(_pending(group, waits, options))
     explained = explain_held(client, f"group {group}", [*held, *offsets], bounds, [], [], options)
     findings += [_of_chain(chain, facts) for chain in explained.chains]
     return Report(
@@ -159,6 +159,19 @@ def _held(
     ]
 
 
+def _pending(group: str, waits: list[str], options: str) -> Finding:
+    return Finding(
+        Cause.PENDING_OFFSETS,
+        Severity.STUCK,
+        f"group {group}",
+        waits,
+        affected=["every member of the group that starts, or is given these partitions"],
+        clears="It clears when that transaction ends: its coordinator aborts it at its time-out, unless it hangs.",
+        advice="To see the transactions that are under way:",
+        commands=[f"oncelog txn list{options}"],
+    )
+
+
 def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
     """A chain of ``admin.transactions`` as a finding: a group is stuck that stands at the transaction itself."""
     severity = Severity.STUCK
@@ -234,8 +247,17 @@ def _without_coordinator(client: Client, group: str, error: BrokerRefused, optio
         facts, unanswered = partition_facts(client, [where])
         said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
         findings = partition_findings(facts[where], options)
-    clears = "It clears when that partition has a leader that has loaded it."
-    finding = Finding(Cause.COORDINATOR_UNAVAILABLE, Severity.STUCK, f"group {group}", said, clears=clears)
+    finding = Finding(
+        Cause.COORDINATOR_UNAVAILABLE,
+        Severity.STUCK,
+        f"group {group}",
+        said,
+        evidence={"error": str(error), "offsets_partition": None if where is None else str(where)},
+        affected=["every group whose offsets are in the same partition"],
+        clears="It clears when that partition has a leader that has loaded it.",
+        advice="To see which brokers are down:",
+        commands=[f"oncelog cluster status{options}"],
+    )
     return Report(f"group {group}", text, worst_first([finding, *findings]), [], [], unanswered)
 
 

@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer
 
-from oncelog.admin.explain.findings import Cause, Severity
+from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.subjects import explain_group, explain_topic
-from oncelog.admin.topics import NewTopic, create_topic
-from oncelog.client.blocking import Client, TransactionalProducer
+from oncelog.admin.topics import NewTopic, create_topic, delete_topics
+from oncelog.base.ids import TopicName
+from oncelog.client.blocking import Client, GroupConsumer, GroupSettings, TransactionalProducer
 from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.testing import Cluster
 from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from tests.interop.admin.conftest import FAST
@@ -59,6 +62,50 @@ def test_offsets_without_records_are_no_loss(client: Client, topic: str) -> None
     [told] = [one for one in explain_group(client, f"g-{topic}").findings if one.cause is Cause.COMPACTED_HOLE]
     assert told.severity is Severity.NOTE
     assert told.evidence == {"position": 21, "next_record": 22}
+
+
+def test_what_compaction_has_removed_is_no_loss(client: Client) -> None:
+    name = "compacted-away"
+    configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
+    create_topic(client, NewTopic(name, configs=configs))
+    for moment_ms in range(0, 1000, 100):  # Segments are rolled by the time of records.
+        client.produce(at(name), build_batch([Record(number, moment_ms, b"k", b"v") for number in range(10)]))
+    commit_offsets(client, "g-compacted-away", {at(name): Committed(5)})
+
+    def holes() -> list[Finding]:
+        found = explain_group(client, "g-compacted-away").findings
+        return [one for one in found if one.cause is Cause.COMPACTED_HOLE]
+
+    wait_until(holes, "compaction")
+    [told] = holes()
+    assert (told.severity, told.evidence["position"]) == (Severity.NOTE, 5)
+    assert int(told.evidence["next_record"] or 0) > 5
+
+
+def test_a_topic_that_was_deleted_while_a_member_has_it(client: Client, topic: str) -> None:
+    with joined(client, f"g-{topic}", topic) as consumer:
+        consumer.processed(at(topic, 0), 5)
+        consumer.commit()
+        delete_topics(client, [topic])
+        wait_until(lambda: not client.metadata({TopicName(topic)})[TopicName(topic)].exists, "its end")
+        found = [one for one in explain_group(client, f"g-{topic}").findings if one.cause is Cause.TOPIC_GONE]
+    assert {one.about for one in found} == {f"{topic}-0", f"{topic}-1"}
+    assert {one.severity for one in found} == {Severity.STUCK}
+
+
+def test_a_member_that_is_dead_is_missed_after_its_session(client: Client, topic: str) -> None:
+    group = f"g-{topic}"
+    commit_offsets(client, group, {at(topic, 0): Committed(5)})
+    settings = GroupSettings(session_timeout_ms=6_000)
+    dead = GroupConsumer(client, group, [topic], settings=settings)
+    wait_until(lambda: bool(dead.poll(50)) or len(dead.assignment) == 2, "the assignment")
+    assert Cause.NO_MEMBERS not in causes(explain_group(client, group))
+    wait_until(lambda: Cause.NO_MEMBERS in causes(explain_group(client, group)), "the end of its session", poll_s=0.2)
+    [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.NO_MEMBERS]
+    assert told.severity is Severity.STUCK
+    assert told.since_ms is not None
+    assert "Its last member left at" in told.sentences[1]
+    dead.close()
 
 
 def test_offsets_that_wait_for_their_transaction(client: Client, topic: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
+
+import pytest
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, worst_first
 from oncelog.admin.explain.group_causes import CONSTANT_REBALANCES, MANY_REBALANCES, group_findings
@@ -70,10 +73,23 @@ def test_one_partition_that_stands_still_beside_others_is_told_with_its_next_rec
     given = facts(history=history(b=moving), next_batches={A: NextBatch(90, 100, 4096, 20)})
     found = only(given)
     assert found.cause is Cause.PARTITION_DOES_NOT_ADVANCE
-    assert found.commands == ["oncelog consume t --partition 0 --from 100 --count 1"]
+    assert found.commands == [
+        "oncelog consume t --partition 0 --from 100 --count 1",
+        "oncelog group reset-offsets --topic t:0 --to-offset 101 --execute g",
+    ]
     assert "for at least 15 min" in found.sentences[0]
-    large = facts(history=history(b=moving), next_batches={A: NextBatch(100, 100, 3 << 20, 1)})
-    assert only(large).cause is Cause.LARGE_BATCH
+
+
+def test_a_record_that_may_be_too_large_is_told_with_its_size() -> None:
+    moving = tuple(Commit(100 + n, NOW - (10 - n) * 1000) for n in range(10))
+    large = {A: NextBatch(100, 100, 3 << 20, 1)}
+    found = only(facts(history=history(b=moving), next_batches=large))
+    assert (found.cause, found.severity) == (Cause.LARGE_BATCH, Severity.STUCK)
+    assert "3,145,728 bytes" in found.sentences[1]
+    assert causes(group_findings(facts(history=history(), next_batches=large))) == [
+        (Cause.LARGE_BATCH, Severity.RISK),
+        (Cause.MEMBER_DOES_NOT_COMMIT, Severity.STUCK),
+    ]
 
 
 def test_a_member_that_commits_is_busy_and_held_back_by_a_quota_if_its_rate_is_near_it() -> None:
@@ -96,7 +112,7 @@ def test_offsets_outside_the_log() -> None:
     gone = facts(partitions={A: replace(partition, log_start=150)})
     [behind] = [one for one in group_findings(gone) if one.cause is Cause.BEHIND_RETENTION]
     assert "has removed 50 offsets that it has not read" in behind.sentences[0]
-    assert behind.commands == ["oncelog group reset-offsets g --topic t:0 --to-earliest --execute"]
+    assert behind.commands == ["oncelog group reset-offsets --topic t:0 --to-earliest --execute g"]
     beyond = only(facts(committed={A: 900, B: 200}))
     assert (beyond.cause, beyond.severity) == (Cause.BEYOND_END, Severity.STUCK)
 
@@ -147,9 +163,25 @@ def test_the_member_that_makes_a_group_rebalance_is_named() -> None:
 
 
 def test_permissions_name_the_command_that_gives_them() -> None:
-    denied = Denied("User:app", "topic 't'", "Read", "DefaultDeny")
+    denied = Denied("User:app", "topic", "t", "Read", "DefaultDeny")
     found = group_findings(facts(denied=[denied], history=None))[0]
-    assert found.commands[1] == "oncelog acl allow app read --topic 't'"
+    assert found.commands[1] == "oncelog acl allow --topic=t app read"
+
+
+@pytest.mark.parametrize("group", ["$(reboot)", "it's; reboot", "--execute", "a b", "`x`\n", ""])
+def test_a_name_is_one_argument_of_a_command_whatever_it_is_made_of(group: str) -> None:
+    given = facts(committed={A: 900, B: 100})
+    given.description = replace(given.description, group=group, members=[])
+    given.denied = [Denied("User:it's", "group", group, "Read", "DefaultDeny")]
+    found = [command for one in group_findings(given, " --bootstrap-servers kafka:9092") for command in one.commands]
+    assert len(found) >= 5
+    for command in found:
+        arguments = shlex.split(command)
+        assert {"oncelog", "--bootstrap-servers", "kafka:9092"} <= set(arguments)
+        if "acl" in arguments:
+            assert f"--group={group}" in arguments
+        else:
+            assert arguments[-2:] == ["--", group] if group.startswith("-") else arguments[-1] == group
 
 
 def test_the_worst_comes_first() -> None:
