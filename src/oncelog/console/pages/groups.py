@@ -11,6 +11,7 @@ from oncelog.admin.groups import LagRow, ResetRow, ResetTo, describe_group, grou
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.admin.transactions.records_to_read import count_records
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.changes import Changes, partition_of, reset_plan
@@ -60,20 +61,31 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     }
 
 
+def position_of(one: LagRow) -> int | None:
+    """The offset a group goes on from: what it has committed, or the first there is where that has been removed."""
+    return None if one.committed is None else max(one.committed, one.log_start or 0)
+
+
 def readable(one: LagRow, bound: Bounds | None) -> int | None:
     """The offsets that a reader of committed records has left; None where nothing is committed, or not answered."""
-    return None if bound is None or one.committed is None else max(0, bound.last_stable_offset - one.committed)
+    position = position_of(one)
+    return None if bound is None or position is None else max(0, bound.last_stable_offset - position)
 
 
 def rows_of(
     client: Client, lags: Sequence[LagRow], bounds: Mapping[TopicPartition, Bounds]
 ) -> tuple[list[dict[str, Any]], list[Unanswered]]:
-    """Partitions of a page. ``lag`` counts offsets up to the end, ``readable`` those a reader of committed records
-    gets to; None where nothing is committed. ``held_by`` is the transaction at the last stable offset."""
+    """Partitions of a page. ``lag`` counts offsets up to the end, ``readable`` those up to where a reader of committed
+    records gets, ``records`` what it gets there; None where nothing is committed, or they are too many to count.
+    ``held_by`` is the transaction at the last stable offset."""
     places = [partition_of(one.topic, one.partition) for one in lags]
     held = [where for where in places if where in bounds and bounds[where].held]
     scanned = scan(client, Scope(partitions=tuple(held))) if held else None
     holders = {one.where: one for one in reversed(scanned.transactions if scanned else [])}
+    positions = {
+        where: position for one, where in zip(lags, places, strict=True) if (position := position_of(one)) is not None
+    }
+    records = count_records(client, positions, {where: one.last_stable_offset for where, one in bounds.items()})
     rows = [
         {
             "topic": one.topic,
@@ -84,6 +96,7 @@ def rows_of(
             "last_stable_offset": bounds[where].last_stable_offset if where in bounds else None,
             "lag": one.lag,
             "readable": readable(one, bounds.get(where)),
+            "records": records.get(where),
             "client_id": one.client_id,
             "host": one.host,
             "held_by": holders[where].as_row() if where in holders else None,
