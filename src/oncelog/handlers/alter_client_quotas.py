@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.client_quotas import (
+from oncelog.core.controller.entities.client_quotas import (
     QuotaAlteration,
     QuotaEntity,
     alter_client_quotas,

@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicName
 from oncelog.core.configs.topic import allows_unclean_elections
 from oncelog.core.controller.commits import partition_batches
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.core.controller.reassignments import Reassignment, alter_reassignments
+from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import (

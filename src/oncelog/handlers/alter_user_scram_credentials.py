@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.client_entities import ClientEntity
-from oncelog.core.controller.entity_writes import configs_of, write_entities
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.entities.entity_writes import write_entities
+from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.sasl.scram_credentials import CODES, MAX_ITERATIONS, MIN_ITERATIONS, credential_of_salted
 from oncelog.handlers.api import Operation

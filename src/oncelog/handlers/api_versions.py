@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.features import SUPPORTED_FEATURES
+from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES
 from oncelog.handlers.registry import APIS, BY_KEY
 from oncelog.handlers.support.context import Context
 from oncelog.wire.messages.api_versions import (

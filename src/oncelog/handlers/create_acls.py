@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.acl_changes import MAX_CHANGES, TOO_MANY, create_acls, refusal_of
+from oncelog.core.controller.entities.acl_changes import MAX_CHANGES, TOO_MANY, create_acls, refusal_of
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.acls import change_in_parts, change_refusal, known

@@ -12,8 +12,8 @@ from oncelog.base.ids import TopicName
 from oncelog.base.tree import commit_size
 from oncelog.core.controller.commits import COMMIT_BYTES
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.core.controller.topic_parts import partitions_a_commit
-from oncelog.core.controller.topics import Charge, MorePartitions, create_partitions
+from oncelog.core.controller.topics.changes import Charge, MorePartitions, create_partitions
+from oncelog.core.controller.topics.parts import partitions_a_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
@@ -27,7 +27,7 @@ from oncelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",

@@ -15,8 +15,8 @@ from oncelog.core.configs.topic import topic_synonyms, topic_value
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
-from oncelog.core.controller.topic_parts import batches, creation_bytes
-from oncelog.core.controller.topics import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
+from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
+from oncelog.core.controller.topics.parts import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context

@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.base.acls import AclBinding
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.acl_changes import MAX_CHANGES, TOO_MANY_REMOVED, delete_acls, matching
+from oncelog.core.controller.entities.acl_changes import MAX_CHANGES, TOO_MANY_REMOVED, delete_acls, matching
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.support.acls import change_in_parts, change_refusal, filter_refusal, matcher
 from oncelog.handlers.support.context import Context

@@ -8,10 +8,10 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
-from oncelog.core.controller.image import ClusterImage, TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage, TopicImage
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
-from oncelog.core.controller.topic_parts import batches, deletion_bytes, last_partitions_deleted
-from oncelog.core.controller.topics import delete_topics
+from oncelog.core.controller.topics.changes import delete_topics
+from oncelog.core.controller.topics.parts import batches, deletion_bytes, last_partitions_deleted
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context

@@ -7,7 +7,7 @@ from typing import Final
 
 from oncelog.base.acls import AclBinding, ResourcePattern
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.acl_changes import MAX_ACLS, matching
+from oncelog.core.controller.entities.acl_changes import MAX_ACLS, matching
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.acls import has_authorizer, matcher
 from oncelog.handlers.support.context import Context

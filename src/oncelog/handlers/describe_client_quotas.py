@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.client_quotas import QuotaEntity, found_quotas, quota_filter
+from oncelog.core.controller.entities.client_quotas import QuotaEntity, found_quotas, quota_filter
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context

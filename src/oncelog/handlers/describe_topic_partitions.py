@@ -10,7 +10,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TopicName
-from oncelog.core.controller.image import Brokers, PartitionImage, TopicImage, is_alive
+from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.client_entities import ClientEntity
-from oncelog.core.controller.entity_writes import configs_of
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
 from oncelog.core.sasl.scram_credentials import CODES, DamagedCredential, read_credential
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context

@@ -12,8 +12,8 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.controller.commits import partition_batches
-from oncelog.core.controller.elections import ElectionType, elect
 from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.replicas.elections import ElectionType, elect
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import HURRIED, committed_in_batches, may_cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.controller.config_changes import Alteration, ConfigChange
+from oncelog.core.controller.entities.config_changes import Alteration, ConfigChange
 from oncelog.core.controller.resources import Resource
 from oncelog.handlers.support.config_alteration import ALTERATION_ERRORS, alter, responses
 from oncelog.handlers.support.context import Context

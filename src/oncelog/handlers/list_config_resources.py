@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import ConfigImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import ConfigImage
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context

@@ -10,8 +10,8 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
-from oncelog.core.controller.image import PartitionImage
-from oncelog.core.controller.reassignments import reassigning
+from oncelog.core.controller.image.cluster_image import PartitionImage
+from oncelog.core.controller.replicas.reassignments import reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster

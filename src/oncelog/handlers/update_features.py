@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.features import FeatureUpdate, update_features
+from oncelog.core.controller.brokers.features import FeatureUpdate, update_features
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context

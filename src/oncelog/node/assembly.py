@@ -11,11 +11,11 @@ from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
-from oncelog.core.controller.client_entities import ClientEntity
-from oncelog.core.controller.entity_writes import write_entities
-from oncelog.core.controller.image import ClusterImage, load_image
-from oncelog.core.controller.registration import Registration as Registration
-from oncelog.core.controller.registration import RegistrationRefused, register
+from oncelog.core.controller.brokers.registration import Registration as Registration
+from oncelog.core.controller.brokers.registration import RegistrationRefused, register
+from oncelog.core.controller.entities.entity_writes import write_entities
+from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.node.events import Report
 from oncelog.node.node import Node
 from oncelog.node.partitions.log_configs import log_config, storage_config

@@ -11,7 +11,7 @@ from math import floor
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import INT32_MAX, SECOND_MS
-from oncelog.core.controller.client_quotas import (
+from oncelog.core.controller.entities.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -20,7 +20,7 @@ from oncelog.core.controller.client_quotas import (
     address_text,
     quotas_of,
 )
-from oncelog.core.controller.entity_writes import configs_of
+from oncelog.core.controller.image.cluster_image import configs_of
 from oncelog.core.quotas.connection_rates import ConnectionRates
 from oncelog.core.quotas.quotas import Charge, MutationQuota, RateQuota
 from oncelog.core.quotas.quotas import Usage as Usage
@@ -28,8 +28,8 @@ from oncelog.core.quotas.rates import Windows
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.controller.client_entities import ClientEntity
-    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.image.client_entities import ClientEntity
+    from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.handlers.support.client_limits import Requester
 
 _PERCENT_OF_A_NANOSECOND: Final = 100 / 1e9

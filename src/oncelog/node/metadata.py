@@ -8,8 +8,8 @@ from __future__ import annotations
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig, TopicConfigs
-from oncelog.core.controller.image import ClusterImage, ImageDelta
-from oncelog.core.controller.model import TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
+from oncelog.core.controller.image.model import TopicImage
 from oncelog.node.client_quotas import ClientQuotas
 from oncelog.node.replication_throttle import (
     FOLLOWER_RATE,

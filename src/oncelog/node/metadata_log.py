@@ -21,9 +21,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.tree import CommitOutcome, Operation
-from oncelog.core.controller.image import ImageDelta, load_image
-from oncelog.core.controller.image_diff import delta_between
-from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
+from oncelog.core.controller.image.cluster_image import ImageDelta, load_image
+from oncelog.core.controller.image.diff import delta_between
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import (
     Fatal,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.ids import BrokerId
 from oncelog.base.invariant import InvariantViolation
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage, ImageDelta
+from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
 from oncelog.handlers.api import Api
 from oncelog.handlers.support.context import Authoriser
 from oncelog.handlers.support.ports import Ports

@@ -15,7 +15,7 @@ from oncelog.core.quotas.replication import ReplicationQuota, is_throttled_repli
 if TYPE_CHECKING:
     from oncelog.base.ids import BrokerId, TopicPartition
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.controller.image import load_image
-from oncelog.core.controller.registration import Registration, RegistrationRefused, register
+from oncelog.core.controller.brokers.registration import Registration, RegistrationRefused, register
+from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.node.events import (
     LoadMetadata,
     MetadataLoaded,

@@ -12,8 +12,8 @@ from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.controller.acl_nodes import EXTENDED_ACLS, LITERAL_ACLS
-from oncelog.core.controller.layout import (
+from oncelog.core.controller.image.acl_nodes import EXTENDED_ACLS, LITERAL_ACLS
+from oncelog.core.controller.image.layout import (
     BASE_PATHS,
     BROKER_CONFIGS,
     CONTROLLER,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.controller.registration import Registration
+from oncelog.core.controller.brokers.registration import Registration
 from oncelog.node import tree_access
 from oncelog.node.events import (
     LoadMetadata,

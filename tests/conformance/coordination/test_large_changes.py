@@ -10,8 +10,8 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.base.tree import MAX_COMMIT_BYTES
-from oncelog.core.controller.image import load_image
-from oncelog.core.controller.registration import Registration, register
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -10,14 +10,14 @@ from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.tree import Operation
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.config_changes import Alteration, ConfigChange, alter_configs
-from oncelog.core.controller.elections import ElectionType, elect
-from oncelog.core.controller.features import FeatureUpdate, update_features
-from oncelog.core.controller.image import EMPTY_IMAGE, ClusterImage, changes_of, load_image
+from oncelog.core.controller.brokers.features import FeatureUpdate, update_features
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.entities.config_changes import Alteration, ConfigChange, alter_configs
+from oncelog.core.controller.image.cluster_image import EMPTY_IMAGE, ClusterImage, changes_of, load_image
 from oncelog.core.controller.producer_ids import next_block
-from oncelog.core.controller.registration import Registration, register
+from oncelog.core.controller.replicas.elections import ElectionType, elect
 from oncelog.core.controller.resources import ConfigResourceType, Resource
-from oncelog.core.controller.topics import (
+from oncelog.core.controller.topics.changes import (
     MorePartitions,
     NewTopic,
     create_partitions,

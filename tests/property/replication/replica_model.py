@@ -19,9 +19,9 @@ from itertools import product
 from typing import NamedTuple
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, Offset
-from oncelog.core.controller.leadership import ElectionRules, settled
-from oncelog.core.controller.model import BrokerImage, PartitionImage
-from oncelog.core.controller.replica_sets import with_isr
+from oncelog.core.controller.image.model import BrokerImage, PartitionImage
+from oncelog.core.controller.replicas.leadership import ElectionRules, settled
+from oncelog.core.controller.replicas.replica_sets import with_isr
 from oncelog.core.replicas.follower import EpochEnd, parts, truncation_offset
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.storage.log.leader_epochs import EpochStart, LeaderEpochs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oncelog.base.ids import NO_BROKER
 from oncelog.base.tree import CommittedChange
 from oncelog.coordination.memory import MemoryTree
-from oncelog.core.controller.image import ClusterImage, load_image
+from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 
 
 class ElectionRules:

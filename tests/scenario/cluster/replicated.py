@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.core.controller.model import PartitionImage
+from oncelog.core.controller.image.model import PartitionImage
 from oncelog.records.batch import iter_headers
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest

@@ -7,10 +7,10 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicName
 from oncelog.base.tree import Conflict, Set
-from oncelog.core.controller import layout
-from oncelog.core.controller.failover import end_registration, settle_partitions
-from oncelog.core.controller.image import ClusterImage, load_image
-from oncelog.core.controller.registration import BrokerIdInUse
+from oncelog.core.controller.brokers.registration import BrokerIdInUse
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
+from oncelog.core.controller.replicas.failover import end_registration, settle_partitions
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tests.scenario.cluster.cluster import Cluster

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.tree import Operation
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.node.controller import duties
 from oncelog.node.partitions.manager import PartitionManager
 from oncelog.wire.messages.alter_partition_reassignments import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.base.tree import Set
-from oncelog.core.controller import layout
+from oncelog.core.controller.image import layout
 from oncelog.storage.file_names import PARTITION_METADATA
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.scenario.cluster.cluster import Cluster

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from oncelog.core.controller.model import TreeFormats
-from oncelog.core.controller.registration import Registration, RegistrationRefused
-from oncelog.core.controller.tree_format import KNOWN_FORMATS
+from oncelog.core.controller.brokers.registration import Registration, RegistrationRefused
+from oncelog.core.controller.brokers.tree_format import KNOWN_FORMATS
+from oncelog.core.controller.image.model import TreeFormats
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.cluster.replicated import assert_same, create_replicated, write
 from tests.scenario.node import driver

@@ -14,8 +14,8 @@ from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
-from oncelog.core.controller.image import load_image
-from oncelog.core.controller.registration import Registration, register
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node import tree_access
 from oncelog.node.assembly import set_strays_aside

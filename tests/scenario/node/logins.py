@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from oncelog.client.machine.scram import Scram
-from oncelog.core.controller.client_entities import ClientEntity
-from oncelog.core.controller.entity_writes import write_entities
+from oncelog.core.controller.entities.entity_writes import write_entities
+from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest

@@ -10,8 +10,8 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import load_image
-from oncelog.core.controller.topics import NewTopic, create_topics
+from oncelog.core.controller.image.cluster_image import load_image
+from oncelog.core.controller.topics.changes import NewTopic, create_topics
 from oncelog.ports import CommitTooLarge, Conflict, Operation, OutcomeUnknown, TreeUnavailable
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.scenario.node.driver import Driver

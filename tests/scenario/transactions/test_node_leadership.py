@@ -14,10 +14,10 @@ from oncelog.base.ids import (
     TopicName,
     TopicPartition,
 )
-from oncelog.core.controller import layout
-from oncelog.core.controller.failover import begin_controlled_shutdown, claim_controller
-from oncelog.core.controller.image import load_image
-from oncelog.core.controller.registration import Registration, register
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import load_image
+from oncelog.core.controller.replicas.failover import begin_controlled_shutdown, claim_controller
 from oncelog.ports import Set
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -8,8 +8,8 @@ import pytest
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
-from oncelog.core.controller import layout
-from oncelog.core.controller.model import Assignment, BrokerImage, BrokerRecord, PartitionImage
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.model import Assignment, BrokerImage, BrokerRecord, PartitionImage
 from oncelog.ports import Create, Delete, Operation, Set
 from oncelog.sim.checkers.cluster.in_sync import MISSING, InSyncReplicas
 from oncelog.sim.checkers.cluster.producers import producers_agree

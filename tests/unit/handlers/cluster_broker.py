@@ -10,9 +10,9 @@ from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.base.tree import CommitOutcome, commit_size
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage, changes_of, load_image
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.image.cluster_image import ClusterImage, changes_of, load_image
 from oncelog.core.controller.producer_ids import ProducerIds, next_block
-from oncelog.core.controller.registration import Registration, register
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.registry import BY_KEY
 from oncelog.handlers.support.client_limits import UNLIMITED, ClientLimits

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar, cast
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import BrokerImage, PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions

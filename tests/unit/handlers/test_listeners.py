@@ -7,7 +7,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.base.security import Endpoint, SecurityProtocol
-from oncelog.core.controller.registration import Registration, register
+from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest

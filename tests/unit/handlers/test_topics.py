@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, TRANSACTION_STATE, TopicName
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.support.topic_creation import auto_create, ensure_internal_topic, new_topic_id
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -6,11 +6,11 @@ import pytest
 
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
-from oncelog.core.controller.client_entities import ClientEntity
-from oncelog.core.controller.entity_writes import configs_of, write_entities
-from oncelog.core.controller.image import load_image
+from oncelog.core.controller.entities.entity_writes import write_entities
+from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.cluster_image import configs_of, load_image
 from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, Resource, current, write_configs
-from oncelog.core.controller.topics import NewTopic, create_topics, delete_topics
+from oncelog.core.controller.topics.changes import NewTopic, create_topics, delete_topics
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble

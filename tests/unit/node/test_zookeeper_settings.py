@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from oncelog.core.controller import acl_nodes, layout
+from oncelog.core.controller.image import acl_nodes, layout
 from oncelog.node.settings import BrokerConfig, ConfigError
 from oncelog.node.zookeeper_settings import ROOTS, zookeeper_settings
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from oncelog.base.tree import MAX_COMMIT_BYTES, Conflict, Create, Delete, Operation, TreeNode, commit_size
-from oncelog.core.controller import layout
+from oncelog.core.controller.image import layout
 from oncelog.ports import Coordination
 
 OURS: Final = "/oncelog"

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 from oncelog.base.ids import TopicName
 from oncelog.base.tree import Check, Operation, Set
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import PartitionImage, TopicImage
 
 T = TypeVar("T")
 

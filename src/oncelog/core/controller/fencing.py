@@ -8,9 +8,9 @@ checks its record, whose version rises with each registration (``registration_ch
 from __future__ import annotations
 
 from oncelog.base.tree import Check
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import BrokerImage
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import BrokerImage
 
 
 def controller_check(image: ClusterImage) -> list[Check]:

@@ -12,8 +12,8 @@ from typing import Final
 from oncelog.base.ids import BrokerId, ProducerId
 from oncelog.base.tree import Create, Operation, Set
 from oncelog.base.units import INT64_MAX
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
 
 BLOCK_SIZE: Final = 1000
 PREFETCH_AFTER: Final = BLOCK_SIZE * 9 // 10

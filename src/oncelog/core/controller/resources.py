@@ -18,8 +18,8 @@ from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Updat
 from oncelog.core.configs.listener_keys import KEYS_OF_ALL_BROKERS
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import ABSENT, ClusterImage
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ABSENT, ClusterImage
 from oncelog.core.controller.names import name_refusal
 from oncelog.core.controller.outcomes import Refused
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from oncelog.base.acls import AclBinding, PatternType, Permission, ResourcePattern
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.core.acls.texts import acl_text
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context

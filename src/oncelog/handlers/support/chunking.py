@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicName
 from oncelog.core.controller.resources import ConfigResourceType
-from oncelog.core.controller.topics import MAX_PARTITIONS_PER_REQUEST
+from oncelog.core.controller.topics.changes import MAX_PARTITIONS_PER_REQUEST
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.handlers.support.yielding import items_per_slice
 

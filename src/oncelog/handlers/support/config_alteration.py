@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.controller.config_changes import (
+from oncelog.core.controller.entities.config_changes import (
     Alteration,
     ChangeType,
     alter_configs,
@@ -17,7 +17,7 @@ from oncelog.core.controller.config_changes import (
 )
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
-from oncelog.core.controller.topic_parts import batches
+from oncelog.core.controller.topics.parts import batches
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import (

@@ -11,7 +11,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.ports import ClusterView, Groups, Partitions, Transactions
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.model import BrokerImage
+    from oncelog.core.controller.image.model import BrokerImage
 
 
 class CoordinatorRefusal(Exception):

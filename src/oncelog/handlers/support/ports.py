@@ -21,7 +21,7 @@ from oncelog.base.ids import (
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.sessions.fetch import FetchSessions
     from oncelog.core.transactions.model import AddRequest

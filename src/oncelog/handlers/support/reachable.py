@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.core.controller.image import Brokers
+from oncelog.core.controller.image.cluster_image import Brokers
 from oncelog.handlers.support.context import Context
 
 

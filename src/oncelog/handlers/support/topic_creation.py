@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicId, TopicName
-from oncelog.core.controller.internal_topics import replication_factor, transaction_log_min_isr
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.core.controller.topic_parts import first_part, partitions_a_commit, shape
-from oncelog.core.controller.topics import (
+from oncelog.core.controller.topics.changes import (
     Charge,
     CreatedTopic,
     MorePartitions,
@@ -24,13 +22,15 @@ from oncelog.core.controller.topics import (
     create_topics,
     free,
 )
+from oncelog.core.controller.topics.internal_topics import replication_factor, transaction_log_min_isr
+from oncelog.core.controller.topics.parts import first_part, partitions_a_commit, shape
 from oncelog.handlers.support.metadata_changes import committed
 from oncelog.handlers.support.ports import ClusterView
 from oncelog.handlers.support.waits import NextSlice, Steps
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage
 
 
 def new_topic_id(cluster: ClusterView) -> TopicId:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import TRANSACTION_STATE, BrokerId
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image import ClusterImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage
 
 
 def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int, int]:

@@ -10,10 +10,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.controller.failover import begin_controlled_shutdown, may_stop
+from oncelog.core.controller.replicas.failover import begin_controlled_shutdown, may_stop
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.model import TopicImage
+    from oncelog.core.controller.image.model import TopicImage
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.metadata import Metadata
     from oncelog.node.metadata_log import MetadataLog

@@ -22,23 +22,23 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.ids import INTERNAL_TOPICS, BrokerId, TopicName
 from oncelog.base.tree import CommitOutcome, Operation
 from oncelog.base.units import SECOND_MS
+from oncelog.core.controller.brokers.tree_format import raise_format
 from oncelog.core.controller.commits import COMMIT_BYTES
-from oncelog.core.controller.elections import has_other_leader, rebalance
-from oncelog.core.controller.failover import (
+from oncelog.core.controller.replicas.elections import has_other_leader, rebalance
+from oncelog.core.controller.replicas.failover import (
     claim_controller,
     end_fencing,
     end_registration,
     has_controller,
     settle_partitions,
 )
-from oncelog.core.controller.internal_topics import grow
-from oncelog.core.controller.tree_format import raise_format
+from oncelog.core.controller.topics.internal_topics import grow
 from oncelog.node.controller.report import ControllerReport
 from oncelog.node.events import Report
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image import ClusterImage, ImageDelta
-    from oncelog.core.controller.model import TopicImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
+    from oncelog.core.controller.image.model import TopicImage
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.metadata import Metadata
     from oncelog.node.metadata_log import MetadataLog

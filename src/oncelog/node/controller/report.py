@@ -12,8 +12,8 @@ from oncelog.base.ids import NO_BROKER, BrokerId
 from oncelog.node.events import Report
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image import ClusterImage, ImageDelta
-    from oncelog.core.controller.model import BrokerImage, PartitionImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
+    from oncelog.core.controller.image.model import BrokerImage, PartitionImage
 
 
 class ControllerReport:

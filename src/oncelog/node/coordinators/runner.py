@@ -36,7 +36,7 @@ from oncelog.records.record import Record
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.model import TopicImage
+    from oncelog.core.controller.image.model import TopicImage
     from oncelog.storage.log.partition_log import PartitionLog
 
 AT_ONCE_MS: Final = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.groups.model import SETTING_KEYS as GROUP_KEYS
 from oncelog.core.groups.model import GroupSettings
 from oncelog.core.transactions.model import SETTING_KEYS as TRANSACTION_KEYS

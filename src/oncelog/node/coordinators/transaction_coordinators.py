@@ -49,7 +49,7 @@ from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.model import TopicImage
+    from oncelog.core.controller.image.model import TopicImage
     from oncelog.handlers.support.audit import AuditRecord
     from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import Marker

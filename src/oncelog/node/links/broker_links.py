@@ -25,8 +25,8 @@ from oncelog.wire.message import Request
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
     from oncelog.client.machine.sasl import SaslMachine
-    from oncelog.core.controller.image import ClusterImage
-    from oncelog.core.controller.model import BrokerImage
+    from oncelog.core.controller.image.cluster_image import ClusterImage
+    from oncelog.core.controller.image.model import BrokerImage
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
     from oncelog.node.metadata import Metadata

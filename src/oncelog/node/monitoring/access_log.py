@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.acls import Operation, ResourceType, kafka_word
 from oncelog.core.acls.texts import rule_text, shown
-from oncelog.core.controller.acl_changes import acl_count as acl_count
+from oncelog.core.controller.entities.acl_changes import acl_count as acl_count
 from oncelog.handlers.registry import BY_KEY
 from oncelog.node.events import AccessLogged
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.core.configs.broker import broker_key
-from oncelog.core.controller import layout
+from oncelog.core.controller.image import layout
 from oncelog.ports import Buffer
 from oncelog.wire.header import decode_request_header, encode_request
 from oncelog.wire.messages.alter_configs import AlterConfigsRequest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.tree import CommitOutcome
 from oncelog.base.units import MINUTE_MS, SECOND_MS
-from oncelog.core.controller.failover import note_full_disk
+from oncelog.core.controller.replicas.failover import note_full_disk
 from oncelog.node.events import Fatal, Report
 
 if TYPE_CHECKING:

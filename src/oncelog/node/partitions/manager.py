@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
-from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
@@ -34,7 +34,7 @@ from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image import ImageDelta
+    from oncelog.core.controller.image.cluster_image import ImageDelta
     from oncelog.handlers.support.waits import UntilDurable
     from oncelog.node.requests.tasks import Task
     from oncelog.storage.directory import LogDirectory

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.base.ids import BrokerId, Offset, TopicPartition
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.controller.in_sync import change_in_sync, may_be_in_sync
+from oncelog.core.controller.replicas.in_sync import change_in_sync, may_be_in_sync
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final
 
 from oncelog.base.tree import CommitOutcome, Create
-from oncelog.core.controller import layout
-from oncelog.core.controller.client_entities import ClientEntity
-from oncelog.core.controller.entity_writes import configs_of
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.cluster_image import configs_of
 from oncelog.core.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
 from oncelog.core.sasl.oauthbearer import OAuthBearer
 from oncelog.core.sasl.plain import Plain

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.core.controller.image import load_image
+from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.sim.faults.brokers import POWER
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
 from oncelog.sim.world import World

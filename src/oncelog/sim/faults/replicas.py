@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId
-from oncelog.core.controller import layout
+from oncelog.core.controller.image import layout
 from oncelog.ports import CommittedChange
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span

@@ -10,7 +10,7 @@ from oncelog.base.tree import Create, Operation, Set
 from oncelog.cli.cluster import tree_copy
 from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
 from oncelog.coordination.memory import MemorySession, MemoryTree
-from oncelog.core.controller import layout
+from oncelog.core.controller.image import layout
 
 ID = layout.cluster_id_value("A" * 22)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from oncelog.base.ids import BrokerId, TopicId
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import EMPTY_IMAGE, ClusterImage, changes_of
-from oncelog.core.controller.registration import Registration, register
-from oncelog.core.controller.topics import NewTopic, create_topics
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.image.cluster_image import EMPTY_IMAGE, ClusterImage, changes_of
+from oncelog.core.controller.topics.changes import NewTopic, create_topics
 
 CONFIG = BrokerConfig()
 

@@ -5,13 +5,13 @@ import pytest
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName
 from oncelog.base.tree import Check, Conflict
 from oncelog.coordination.memory import MemoryTree
+from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.commits import Changes, commits_of, size_bytes
-from oncelog.core.controller.config_changes import Alteration, ConfigChange, alter_configs
+from oncelog.core.controller.entities.config_changes import Alteration, ConfigChange, alter_configs
 from oncelog.core.controller.fencing import controller_check, topics_check
-from oncelog.core.controller.image import EMPTY_IMAGE, ClusterImage, load_image
-from oncelog.core.controller.registration import Registration, register
+from oncelog.core.controller.image.cluster_image import EMPTY_IMAGE, ClusterImage, load_image
 from oncelog.core.controller.resources import ConfigResourceType, Resource
-from oncelog.core.controller.topics import NewTopic, create_topics, delete_topics
+from oncelog.core.controller.topics.changes import NewTopic, create_topics, delete_topics
 from oncelog.ports import Coordination
 from tests.unit.core.controller.cluster import CONFIG, ids
 

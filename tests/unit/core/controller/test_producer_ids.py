@@ -4,8 +4,8 @@ import pytest
 
 from oncelog.base.ids import BrokerId
 from oncelog.base.units import INT64_MAX
-from oncelog.core.controller import layout
-from oncelog.core.controller.image import Change, ClusterImage
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import Change, ClusterImage
 from oncelog.core.controller.producer_ids import BLOCK_SIZE, ProducerIds, ProducerIdsExhausted, next_block
 from tests.unit.core.controller.cluster import applied, cluster
 

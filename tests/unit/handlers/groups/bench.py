@@ -7,7 +7,7 @@ from typing import Any
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, TopicName
-from oncelog.core.controller.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers import (
     delete_groups,

@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, LeaderEpoch, ProducerId, TopicPartition
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.node.broker_messages import UNREACHABLE, AwaitMarkers
 from oncelog.node.broker_requests.awaited_markers import LONGEST_RETRY_MS, MOST_FILTERED, AwaitedMarkers
 from oncelog.node.deadlines import Deadlines

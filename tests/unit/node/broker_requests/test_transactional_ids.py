@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, BrokerId, LeaderEpoch, ProducerId
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.node.broker_messages import UNREACHABLE, FindTransactionalIds
 from oncelog.node.broker_requests.transactional_ids import TransactionalIds
 from oncelog.wire.messages.list_transactions import ListTransactionsResponse, TransactionState

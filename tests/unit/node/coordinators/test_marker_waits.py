@@ -20,8 +20,8 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.core.transactions.model import Identity, TransactionSettings
 from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.shard import TransactionShard

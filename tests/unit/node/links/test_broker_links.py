@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import BrokerImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import BrokerImage
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import (
     BrokerConnected,

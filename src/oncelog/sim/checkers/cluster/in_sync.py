@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicId, TopicPartition
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.checkers.cluster.durable_ends import DurableEnds
 from oncelog.sim.checkers.cluster.tree_journal import Report, TreeJournal
 from oncelog.sim.files import MemoryFiles

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicId, TopicPartition
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import UNKNOWN_BROKER_EPOCH
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.checkers.cluster.in_sync import InSyncReplicas
 from oncelog.sim.checkers.cluster.producers import PRODUCERS_DIFFER, producers_agree

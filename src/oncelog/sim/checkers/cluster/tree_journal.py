@@ -10,8 +10,8 @@ from typing import Final
 
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicPartition
 from oncelog.coordination.memory import MemoryTree
-from oncelog.core.controller.image import ClusterImage
-from oncelog.core.controller.model import PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.ports import CommittedChange
 
 Report = Callable[[str, str], None]

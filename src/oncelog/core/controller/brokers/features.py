@@ -1,0 +1,104 @@
+"""Feature levels (KIP-584): those this version supports, those of a new cluster, and their changes.
+
+Only what the broker truly does is supported. ``metadata.version`` is there because Apache Kafka's tools take it as the
+cluster's release; nothing here depends on it. A feature at level 0 is not finalized. Clients use what is finalized
+only while the epoch, the version of the node that holds the levels, does not fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId
+from oncelog.base.tree import Set
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.outcomes import Decided, Refusal
+
+
+class FeatureRange(NamedTuple):
+    """The levels of a feature that this version supports."""
+
+    low: int
+    high: int
+
+
+METADATA_VERSION: Final = "metadata.version"
+
+TRANSACTION_VERSION: Final = "transaction.version"
+"""1: the coordinator's records may have tagged fields; 2: Transactions V2 (KIP-890)."""
+
+SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30), TRANSACTION_VERSION: FeatureRange(0, 2)}
+"""``group.version`` joins with the protocol it stands for."""
+
+INITIAL_FEATURES: Final = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+"""The levels of a new cluster. An existing one keeps its levels until they are updated."""
+
+
+class UpgradeType(IntEnum):
+    """The permission given with a change of level, with the codes of the protocol."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """A level wanted for a feature. ``upgrade_type`` is the code in the request, known or not."""
+
+    feature: str
+    level: int
+    upgrade_type: int
+
+
+def update_features(
+    image: ClusterImage, broker_id: BrokerId, updates: Sequence[FeatureUpdate]
+) -> Decided[FeatureUpdate]:
+    """Set all levels, or none: then the one outcome is the first refusal."""
+    levels = dict(image.features)
+    for update in updates:
+        reason = _refusal(levels.get(update.feature, 0), broker_id, update)
+        if reason is not None:
+            message = "The update failed for all features since the following feature had an error: " + reason
+            return Decided([], [Refusal(ErrorCode.INVALID_UPDATE_VERSION, message)])
+        levels[update.feature] = update.level
+    levels = {feature: level for feature, level in levels.items() if level > 0}
+    if levels == image.features:
+        return Decided([], list(updates))
+    version = image.versions[layout.FEATURES]
+    return Decided([Set(layout.FEATURES, layout.features_value(levels), version)], list(updates))
+
+
+def _refusal(level_now: int, broker_id: BrokerId, update: FeatureUpdate) -> str | None:
+    feature, level, upgrade_type = update
+    start = f"Invalid update version {level} for feature {feature}. "
+    if upgrade_type not in tuple(UpgradeType):
+        return start + "The controller does not support the given upgrade type."
+    if level < 0:
+        return start + "A feature version cannot be less than 0."
+    supported = SUPPORTED_FEATURES.get(feature)
+    if supported is None:
+        return start + (
+            f"Local controller {broker_id} does not support this feature."
+            if level > 0
+            else f"Feature {feature} not found."
+        )
+    if not supported.low <= level <= supported.high:
+        return start + f"Local controller {broker_id} only supports versions {supported.low}-{supported.high}"
+    if level < level_now and upgrade_type == UpgradeType.UPGRADE:
+        return (
+            start + "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
+        )
+    if level > level_now and upgrade_type != UpgradeType.UPGRADE:
+        return start + "Can't downgrade to a newer version."
+    if level < level_now and feature == METADATA_VERSION:
+        return f"Unsupported {feature} downgrade from {level_now} to {level}. " + (
+            "Unsafe metadata downgrade is not supported in this version."
+            if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+    return None

@@ -1,0 +1,208 @@
+"""Decisions about access control lists: make entries, remove those that filters match.
+
+A change is as many commits as its size asks for, each of which leaves every list whole; what is decided names the
+versions of the lists it was decided on, and checks that no list's node went since (``acl_nodes.LITERAL_ACLS``). So two
+who change the same list at once both succeed, one after the other.
+
+Refusals are Apache Kafka 4.3's, sentence for sentence; limits that it does not have are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final
+
+from oncelog.base.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from oncelog.base.errors import ErrorCode
+from oncelog.base.tree import MAX_COMMIT_BYTES, Check, Create, Delete, Set
+from oncelog.base.tree import Operation as TreeOperation
+from oncelog.core.controller.image.acl_nodes import LITERAL_ACLS, acl_path, acl_value, entry_bytes, missing_parents
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.outcomes import Decided, Refusal
+
+MAX_CHANGES: Final = 10_000
+"""Entries that one request may make or remove, as in Apache Kafka."""
+MAX_ACLS: Final = 200_000
+"""Entries of the cluster."""
+MAX_NAME: Final = 4_096
+"""Characters of a resource's name and of a principal."""
+MAX_HOST: Final = 255
+MAX_LIST_BYTES: Final = MAX_COMMIT_BYTES - 50_000
+"""The list of one pattern is one node, and changing it one commit, with room for a last entry."""
+_ENTRIES_A_COMMIT: Final = 1_000
+_LIST_BYTES: Final = 300
+"""Bytes of a list without its path and its entries: the operation, the JSON around them, the check beside it."""
+
+TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+TOO_MANY_REMOVED: Final = Refusal(
+    ErrorCode.UNKNOWN_SERVER_ERROR, f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
+)
+FULL: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The cluster has {MAX_ACLS} ACLs, and may not have more.")
+_LIST_FULL: Final = Refusal(
+    ErrorCode.POLICY_VIOLATION,
+    "The ACLs of this resource pattern are too many for one node of the tree; use a prefixed pattern or User:*.",
+)
+
+
+def refusal_of(binding: AclBinding) -> Refusal | None:
+    """Why such an entry is not made; None if it may be."""
+    pattern, entry = binding
+    if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not pattern.name:
+        return _invalid("Invalid empty resource name")
+    if pattern.resource_type in (ResourceType.NONE, ResourceType.ANY):
+        return _invalid(f"Invalid resourceType {pattern.resource_type.name}")
+    if pattern.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return _invalid(f"Invalid patternType {pattern.pattern_type.name}")
+    if entry.operation in (Operation.NONE, Operation.ANY):
+        return _invalid(f"Invalid operation {entry.operation.name}")
+    if entry.permission not in (Permission.DENY, Permission.ALLOW):
+        return _invalid(f"Invalid permissionType {entry.permission.name}")
+    if ":" not in entry.principal:
+        return _invalid(
+            f"Could not parse principal from `{entry.principal}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+    for word, text, limit in (
+        ("resource name", pattern.name, MAX_NAME),
+        ("principal", entry.principal, MAX_NAME),
+        ("host", entry.host, MAX_HOST),
+    ):
+        if len(text) > limit:
+            return _invalid(f"The {word} is longer than {limit} characters")
+    return None
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def acl_count(image: ClusterImage) -> int:
+    """The number of entries in all lists."""
+    known: int | None = image.derived.get("number of acls")
+    if known is None:
+        known = image.derived["number of acls"] = sum(len(each.entries) for each in image.acls.values())
+    return known
+
+
+def matching(image: ClusterImage, matches: Callable[[AclBinding], bool], limit: int) -> list[AclBinding]:
+    """The entries that a filter matches, in the order of the lists; one more than ``limit`` at most."""
+    bindings = (AclBinding(pattern, entry) for pattern, acls in image.acls.items() for entry in acls.entries)
+    return list(islice((binding for binding in bindings if matches(binding)), limit + 1))
+
+
+def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[bool]:
+    """Make the first of ``bindings``, as many as one commit takes; for each of these True if it is made, False if it
+    was there."""
+    lists = _Lists(image)
+    room = MAX_ACLS - acl_count(image)
+    outcomes: list[bool | Refusal] = []
+    for binding in bindings[:_ENTRIES_A_COMMIT]:
+        if lists.has(binding):
+            outcomes.append(False)
+        elif room <= 0:
+            outcomes.append(FULL)
+        elif not lists.may_grow(binding):
+            outcomes.append(_LIST_FULL)
+        elif lists.takes(binding.pattern):
+            lists.add(binding)
+            room -= 1
+            outcomes.append(True)
+        else:
+            break
+    return Decided(lists.operations(), outcomes)
+
+
+def delete_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[bool]:
+    """Remove the first of ``bindings``, as many as one commit takes; for each of these True if it is removed, False if
+    it was not there."""
+    lists = _Lists(image)
+    outcomes: list[bool] = []
+    for binding in bindings[:_ENTRIES_A_COMMIT]:
+        is_there = lists.has(binding)
+        if is_there and not lists.takes(binding.pattern):
+            break
+        if is_there:
+            lists.remove(binding)
+        outcomes.append(is_there)
+    return Decided(lists.operations(), outcomes)
+
+
+class _Lists:
+    """The lists as one commit leaves them."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._after: dict[ResourcePattern, dict[AclEntry, None]] = {}
+        self._bytes: dict[ResourcePattern, int] = {}
+        self._changed: dict[ResourcePattern, None] = {}
+        self._total = 0
+
+    def has(self, binding: AclBinding) -> bool:
+        """True if the entry is in its list."""
+        return binding.entry in self._list(binding.pattern)
+
+    def may_grow(self, binding: AclBinding) -> bool:
+        """True if a list has room for one more entry."""
+        self._list(binding.pattern)
+        return self._bytes[binding.pattern] + entry_bytes(binding.entry) <= MAX_LIST_BYTES
+
+    def takes(self, pattern: ResourcePattern) -> bool:
+        """True if the commit has room for one more entry of a list, and for the list if it is not in it yet."""
+        self._list(pattern)
+        more = 0 if pattern in self._changed else self._bytes[pattern]
+        return not self._changed or self._total + more <= MAX_LIST_BYTES
+
+    def add(self, binding: AclBinding) -> None:
+        """Put an entry into its list."""
+        self._change(binding.pattern, entry_bytes(binding.entry))
+        self._list(binding.pattern)[binding.entry] = None
+
+    def remove(self, binding: AclBinding) -> None:
+        """Take an entry out of its list."""
+        self._change(binding.pattern, -entry_bytes(binding.entry))
+        del self._list(binding.pattern)[binding.entry]
+
+    def operations(self) -> list[TreeOperation]:
+        """The operations of the commit."""
+        if not self._changed:
+            return []
+        operations = [self._operation(pattern) for pattern in self._changed]
+        version = self._image.versions.get(LITERAL_ACLS)
+        if version is None:
+            return [*missing_parents(self._image.versions), *operations]
+        gone = any(isinstance(each, Delete) for each in operations)
+        return [*operations, Set(LITERAL_ACLS, b"", version) if gone else Check(LITERAL_ACLS, version)]
+
+    def _list(self, pattern: ResourcePattern) -> dict[AclEntry, None]:
+        entries = self._after.get(pattern)
+        if entries is None:
+            found = self._image.acls.get(pattern)
+            entries = self._after[pattern] = dict.fromkeys(() if found is None else found.entries)
+            self._bytes[pattern] = _LIST_BYTES + len(acl_path(pattern)) + sum(map(entry_bytes, entries))
+        return entries
+
+    def _change(self, pattern: ResourcePattern, growth: int) -> None:
+        if pattern not in self._changed:
+            self._changed[pattern] = None
+            self._total += self._bytes[pattern]
+        self._total += growth
+        self._bytes[pattern] += growth
+
+    def _operation(self, pattern: ResourcePattern) -> TreeOperation:
+        path, entries = acl_path(pattern), self._after[pattern]
+        found = self._image.acls.get(pattern)
+        if found is None:
+            return Create(path, acl_value(entries))
+        return Set(path, acl_value(entries), found.version) if entries else Delete(path, found.version)

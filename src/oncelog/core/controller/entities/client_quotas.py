@@ -1,0 +1,252 @@
+"""Decisions about client quotas: what may be set for whom (KIP-546), and which of it a filter asks for.
+
+Refusals are Apache Kafka 4.3's controller's, sentence for sentence, and so is the order in which it looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.units import INT32_MAX, INT64_MAX
+from oncelog.core.configs.kinds import canonical
+from oncelog.core.controller.entities.entity_writes import write_entities
+from oncelog.core.controller.image.client_entities import DEFAULT, ClientEntity
+from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
+from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+_TYPES: Final = (CLIENT_ID, USER, IP)
+"""In the order in which Apache Kafka's maps hold them."""
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """``largest`` None: any number; else whole numbers up to it, called ``name``."""
+
+    largest: int | None = None
+    name: str = ""
+
+
+_CLIENT_KEYS: Final[Mapping[str, _Kind]] = {
+    PRODUCER_BYTE_RATE: _Kind(INT64_MAX, "a LONG"),
+    CONSUMER_BYTE_RATE: _Kind(INT64_MAX, "a LONG"),
+    REQUEST_PERCENTAGE: _Kind(),
+    CONTROLLER_MUTATION_RATE: _Kind(),
+}
+_IP_KEYS: Final[Mapping[str, _Kind]] = {CONNECTION_CREATION_RATE: _Kind(INT32_MAX, "an INT")}
+QUOTA_KEYS: Final = frozenset({*_CLIENT_KEYS, *_IP_KEYS})
+"""The keys of an entity's configs that are quotas; a user's others are credentials."""
+_NO_FRACTION: Final = 1e-6
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Types and names as a request says them, each type once; a name of None is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAlteration:
+    """Quotas to set for an entity, or (None) to take away."""
+
+    entity: QuotaEntity
+    changes: Sequence[tuple[str, float | None]]
+
+
+def quota_entity(named: Sequence[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity that a request names, each type once and as it was named last, in Apache Kafka's order."""
+    by_type = dict(named)
+    known = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
+    return (*known, *by_type.items())
+
+
+def alter_client_quotas(image: ClusterImage, alterations: Sequence[QuotaAlteration]) -> Decided[None]:
+    """Decide each alteration; one refused leaves the others in force. Entities must differ."""
+    wanted: dict[ClientEntity, Mapping[str, str]] = {}
+    outcomes: list[Refusal | None] = []
+    for alteration in alterations:
+        try:
+            entity, keys = _checked(alteration.entity)
+            wanted[entity] = _altered(configs_of(image, entity), keys, alteration.changes)
+        except Refused as refused:
+            outcomes.append(refused.refusal)
+            continue
+        outcomes.append(None)
+    return Decided(write_entities(image, wanted), outcomes)
+
+
+def duplicate_refusal(entity: QuotaEntity) -> Refusal:
+    """The refusal of an entity that is named twice, or with a key twice."""
+    entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
+    return Refusal(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})")
+
+
+def quotas_of(configs: Mapping[str, str]) -> Mapping[str, float]:
+    """The quotas among an entity's configs."""
+    return MappingProxyType({key: float(text) for key, text in configs.items() if key in QUOTA_KEYS})
+
+
+def address_text(address: str) -> str:
+    """An address as connections show theirs; what is none (the default) as it is."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return address
+
+
+def _checked(entity: QuotaEntity) -> tuple[ClientEntity, Mapping[str, _Kind]]:
+    """The entity, and the keys it may set."""
+    if not entity:
+        raise _invalid("Invalid empty client quota entity")
+    for kind, name in entity:
+        if kind not in _TYPES:
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+    found = {kind: DEFAULT if name is None else name for kind, name in entity}
+    if IP not in found:
+        return ClientEntity(found.get(USER), found.get(CLIENT_ID)), _CLIENT_KEYS
+    if len(found) > 1:
+        raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+    address = found[IP]
+    if address != DEFAULT and not _is_address(address):
+        raise _invalid(f"{address} is not a valid IP or resolvable host.")
+    return ClientEntity(ip=address), _IP_KEYS
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _altered(
+    configs: Mapping[str, str], keys: Mapping[str, _Kind], changes: Sequence[tuple[str, float | None]]
+) -> Mapping[str, str]:
+    after = dict(configs)
+    for key, value in changes:
+        if value is None:
+            after.pop(key if key in QUOTA_KEYS else "", None)
+        else:
+            _check_value(keys, key, value)
+            after[key] = _text(value)
+    return after
+
+
+def _check_value(keys: Mapping[str, _Kind], key: str, value: float) -> None:
+    kind = keys.get(key)
+    if kind is None:
+        raise _invalid(f"Invalid configuration key {key}")
+    if value <= 0:
+        raise _invalid(f"Quota {key} must be greater than 0")
+    if kind.largest is None:
+        return
+    if value > kind.largest:
+        raise _invalid(f"Proposed value for {key} is too large for {kind.name}.")
+    if abs(value % 1) > _NO_FRACTION:
+        raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def _text(value: float) -> str:
+    """A quota as its node holds it: a whole number as Apache Kafka's tools show it."""
+    if math.isnan(value):
+        return "NaN"
+    if value < INT64_MAX and value == int(value):
+        return str(int(value))
+    return canonical(value) or ""
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, message)
+
+
+# Filters
+
+
+class MatchType:
+    """How a component of a filter matches names, with the codes of the protocol."""
+
+    EXACT: Final = 0
+    DEFAULT: Final = 1
+    SPECIFIED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFilter:
+    """The entities that are asked for: those that have each type, with the name given (None: the default)."""
+
+    exact: Mapping[str, str | None]
+    any_name: frozenset[str]
+    strict: bool
+    """Entities that have other types too are left out."""
+
+    def matches(self, entity: QuotaEntity) -> bool:
+        """True if the entity is asked for."""
+        names = dict(entity)
+        if self.strict and len(names) != len(self.exact) + len(self.any_name):
+            return False
+        exact = all(kind in names and names[kind] == name for kind, name in self.exact.items())
+        return exact and all(kind in names for kind in self.any_name)
+
+
+def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: bool) -> QuotaFilter:
+    """The filter of a request: entity type, match type, name. Raises Refused."""
+    exact: dict[str, str | None] = {}
+    any_name: set[str] = set()
+    for kind, match_type, name in components:
+        if not kind:
+            raise _invalid("Invalid empty entity type.")
+        if kind in exact or kind in any_name:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in _TYPES:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if match_type == MatchType.EXACT:
+            if name is None:
+                raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+            exact[kind] = name
+            continue
+        word = {MatchType.DEFAULT: "DEFAULT", MatchType.SPECIFIED: "SPECIFIED"}.get(match_type)
+        if word is None:
+            raise _invalid(f"Unknown match type {match_type}")
+        if name is not None:
+            raise _invalid(f"Request specified MATCH_TYPE_{word}, but also specified a match string.")
+        if match_type == MatchType.DEFAULT:
+            exact[kind] = None
+        else:
+            any_name.add(kind)
+    asked = any_name.union(exact)
+    if IP in asked and len(asked) > 1:
+        raise _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with "
+            "user or clientId filter component."
+        )
+    return QuotaFilter(exact, frozenset(any_name), strict)
+
+
+def found_quotas(image: ClusterImage, wanted: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
+    """The entities with quotas that a filter asks for, and their quotas, in the order of their names."""
+    found = []
+    for entity, configs in image.client_entities.items():
+        quotas = quotas_of(configs.configs)
+        named = _named(entity)
+        if quotas and wanted.matches(named):
+            found.append((named, quotas))
+    return sorted(found, key=lambda each: [(kind, name or "") for kind, name in each[0]])
+
+
+def _named(entity: ClientEntity) -> QuotaEntity:
+    names = zip(_TYPES, (entity.client_id, entity.user, entity.ip), strict=True)
+    return tuple((kind, name or None) for kind, name in names if name is not None)

@@ -1,0 +1,106 @@
+"""The nodes of access control lists in the coordination tree: Apache Kafka's paths and JSON.
+
+``/kafka-acl/Topic/NAME`` holds the list of a literal pattern, ``/kafka-acl-extended/prefixed/Topic/NAME`` that of a
+prefixed one. Characters that cannot stand in a path (``/`` first of all, which group ids may have) are written as in a
+URL; names of topics are never changed by that, nor is ``*``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Final
+from urllib.parse import unquote
+
+from oncelog.base.acls import (
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceAcls,
+    ResourcePattern,
+    ResourceType,
+    kafka_word,
+)
+from oncelog.base.tree import Create
+from oncelog.core.controller.image.layout import DamagedFact, dumps, loads, node_name
+
+LITERAL_ACLS: Final = "/kafka-acl"
+"""Parent of the lists. Its version rises when a list becomes empty and its node goes, as that of
+``layout.DELETED_TOPICS`` does."""
+EXTENDED_ACLS: Final = "/kafka-acl-extended"
+PREFIXED_ACLS: Final = f"{EXTENDED_ACLS}/prefixed"
+
+_PARENTS: Final = {PatternType.LITERAL: LITERAL_ACLS, PatternType.PREFIXED: PREFIXED_ACLS}
+_TYPES: Final = {kafka_word(each): each for each in ResourceType if each > ResourceType.ANY}
+_OPERATIONS: Final = {kafka_word(each): each for each in Operation if each > Operation.ANY}
+_PERMISSIONS: Final = {kafka_word(each): each for each in (Permission.DENY, Permission.ALLOW)}
+
+_BASE_PATHS: Final = (
+    LITERAL_ACLS,
+    EXTENDED_ACLS,
+    PREFIXED_ACLS,
+    *(f"{parent}/{word}" for parent in _PARENTS.values() for word in _TYPES),
+)
+
+
+def missing_parents(existing: Container[str]) -> list[Create]:
+    """Operations that create what lists are put below, given the paths that exist: the first entry makes them."""
+    return [Create(path, b"") for path in _BASE_PATHS if path not in existing]
+
+
+def acl_path(pattern: ResourcePattern) -> str:
+    """The path of a pattern's list."""
+    parent = _PARENTS[pattern.pattern_type]
+    return f"{parent}/{kafka_word(pattern.resource_type)}/{_node_name(pattern.name)}"
+
+
+def pattern_of(path: str) -> ResourcePattern | None:
+    """The pattern whose list a node holds; None for a parent of such nodes."""
+    for pattern_type, parent in _PARENTS.items():
+        word, _, name = path.removeprefix(f"{parent}/").partition("/")
+        if path.startswith(f"{parent}/") and name and word in _TYPES:
+            return ResourcePattern(_TYPES[word], pattern_type, unquote(name))
+    return None
+
+
+def acl_value(entries: Iterable[AclEntry]) -> bytes:
+    """The value of a list's node."""
+    return dumps({"version": 1, "acls": [_entry_json(entry) for entry in entries]})
+
+
+def read_acls(path: str, value: bytes, version: int) -> ResourceAcls:
+    """The list that a node holds."""
+    facts = loads(path, value)
+    try:
+        return ResourceAcls(
+            tuple(
+                AclEntry(
+                    str(each["principal"]),
+                    str(each["host"]),
+                    _OPERATIONS[each["operation"]],
+                    _PERMISSIONS[each["permissionType"]],
+                )
+                for each in facts["acls"]
+            ),
+            version,
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def entry_bytes(entry: AclEntry) -> int:
+    """The bytes of an entry in its list's node."""
+    return len(dumps(_entry_json(entry))) + 1
+
+
+def _entry_json(entry: AclEntry) -> dict[str, str]:
+    return {
+        "principal": entry.principal,
+        "permissionType": kafka_word(entry.permission),
+        "operation": kafka_word(entry.operation),
+        "host": entry.host,
+    }
+
+
+def _node_name(name: str) -> str:
+    return node_name(name, safe="*")

@@ -1,0 +1,330 @@
+"""The cluster as one value: brokers, topics, configs, features, as of the last change applied.
+
+Rules:
+
+1. An image is never changed. ``apply`` makes the next one; the same code builds the first from a whole tree and
+   follows changes one by one, so that a restarted broker sees exactly what a running one does.
+2. An image holds the versions of the nodes it was read from; decisions name them as expected versions, so a decision
+   made on an old image cannot be committed.
+3. A topic exists when its node does; its partitions and its config are committed with it.
+
+``derived`` is a cache for results of pure functions of the image (a listing of all topics, say); it is dropped with
+the image. Results derived from one topic (``remembered``) live as long as neither it nor a broker changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
+
+from oncelog.base.acls import ResourceAcls, ResourcePattern
+from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
+from oncelog.base.tree import ANY_VERSION, Check, Create, Delete, Operation, TreeNode
+from oncelog.core.controller.image import acl_nodes, layout
+from oncelog.core.controller.image.client_entities import ClientEntities, ClientEntity, entity_at
+from oncelog.core.controller.image.model import ABSENT as ABSENT
+from oncelog.core.controller.image.model import FIRST_TREE_FORMAT
+from oncelog.core.controller.image.model import BrokerImage as BrokerImage
+from oncelog.core.controller.image.model import BrokerRecord as BrokerRecord
+from oncelog.core.controller.image.model import Change as Change
+from oncelog.core.controller.image.model import ConfigImage as ConfigImage
+from oncelog.core.controller.image.model import PartitionImage as PartitionImage
+from oncelog.core.controller.image.model import TopicImage as TopicImage
+from oncelog.core.controller.image.topic_replay import TopicReplay
+
+T = TypeVar("T")
+Brokers = Mapping[BrokerId, BrokerImage]
+
+_NOTHING_SET: Final = ConfigImage(MappingProxyType({}), ABSENT)
+
+
+def is_alive(brokers: Brokers, broker_id: BrokerId) -> bool:
+    """True if the broker is registered and not fenced: clients may be sent to it."""
+    broker = brokers.get(broker_id)
+    return broker is not None and not broker.fenced
+
+
+@dataclass(frozen=True)
+class ClusterImage:
+    """The metadata of the cluster, as an immutable value; see the module for the rules."""
+
+    topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    broker_records: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
+    """The lasting record of each broker that was ever registered."""
+    broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    """By broker id as text; ``""`` holds the values set for all brokers."""
+    group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
+    client_entities: ClientEntities = field(default_factory=dict)
+    """Users, client ids and addresses with quotas; users with SCRAM credentials."""
+    acls: Mapping[ResourcePattern, ResourceAcls] = field(default_factory=dict)
+    """Access control lists by pattern; none is empty."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized level by feature; level 0 is absent."""
+    features_epoch: int = -1
+    """Rises with each change of the finalized features."""
+    controller_id: BrokerId = NO_BROKER
+    controller_epoch: int = 0
+    cluster_id: str | None = None
+    tree_format: int = FIRST_TREE_FORMAT
+    broker_epoch: int = -1
+    """The last broker epoch given out."""
+    producer_id_block: tuple[int, int] | None = None
+    """First and last id of the newest block of producer ids."""
+    login_secret: bytes | None = field(default=None, repr=False)
+    """From which names without a SCRAM credential get their salts; None until a broker has needed it."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Versions of the single nodes (cluster id, controller, features, producer ids, broker epoch, base), by path."""
+    derived: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+    memory: dict[tuple[object, TopicName], tuple[TopicImage, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The results of ``remembered``, passed on from image to image."""
+
+    def remembered(self, topic: TopicImage, describe: Callable[[TopicImage, Brokers], T]) -> T:
+        """``describe(topic, brokers)``, a pure function, called anew only when the topic has changed, or a broker."""
+        key = (describe, topic.name)
+        known = self.memory.get(key)
+        if known is None or known[0] is not topic:
+            known = self.memory[key] = (topic, describe(topic, self.brokers))
+        return cast("T", known[1])
+
+    def topic_of_id(self, topic_id: TopicId) -> TopicImage | None:
+        """The topic with this id, None when there is none."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, partition: TopicPartition) -> PartitionImage | None:
+        """The partition, None when there is none."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """True if the cluster has such a partition."""
+        return self.partition(partition) is not None
+
+    def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The dynamic configs: those for all brokers, and those for ``broker_id``."""
+        found = self.broker_configs
+        return found.get("", _NOTHING_SET).configs, found.get(str(broker_id), _NOTHING_SET).configs
+
+    def apply(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
+        """The next image and the differences. Raises ``layout.DamagedFact`` for a node that cannot be read."""
+        return _Replay(self).run(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDelta:
+    """The next image after a change, and the differences that the node has to act on."""
+
+    image: ClusterImage
+    created: tuple[TopicName, ...] = ()
+    deleted: tuple[TopicImage, ...] = ()
+    """Deleted topics, as they were. One deleted and created again in the same change is in both."""
+    altered: tuple[TopicName, ...] = ()
+    """Topics with more partitions, other leaders or in-sync sets."""
+    configs: tuple[TopicName, ...] = ()
+    """Topics whose own configs changed (those created are not here)."""
+    client_entities: tuple[ClientEntity, ...] = ()
+    """Users, client ids and addresses whose configs changed."""
+    broker_configs: bool = False
+    brokers: bool = False
+    features: bool = False
+
+
+EMPTY_IMAGE: Final = ClusterImage()
+
+
+def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
+    """The image of a whole tree, as ``Coordination.subtree("/")`` gives it."""
+    return EMPTY_IMAGE.apply(nodes).image
+
+
+def configs_of(image: ClusterImage, entity: ClientEntity) -> Mapping[str, str]:
+    """The configs that ``entity`` sets itself: quotas and credentials; empty when nothing."""
+    found = image.client_entities.get(entity)
+    return {} if found is None else found.configs
+
+
+def changes_of(operations: Sequence[Operation]) -> list[Change]:
+    """The new state of each node that a successful commit of ``operations`` changed.
+
+    The operations must be decisions of this package: they name the versions they expect.
+    """
+    changes = []
+    for operation in operations:
+        if isinstance(operation, Create):
+            changes.append(Change(operation.path, operation.value, 0))
+        elif isinstance(operation, Delete):
+            changes.append(Change(operation.path, None, ABSENT))
+        elif not isinstance(operation, Check):
+            if operation.expected_version == ANY_VERSION:
+                raise ValueError(f"a decision names the version it expects: {operation.path}")
+            changes.append(Change(operation.path, operation.value, operation.expected_version + 1))
+    return changes
+
+
+class _Replay:
+    """Follows changes from one image to the next."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._topics = TopicReplay(image.topics)
+        self._single: dict[str, Any] = {}
+        self._versions: dict[str, int] | None = None
+        self._maps: dict[str, dict[Any, Any]] = {}
+        self._entities: dict[ClientEntity, None] = {}
+
+    def run(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
+        topics = self._topics
+        for change in changes:
+            path, value = change.path, change.value
+            if path.startswith("/brokers/topics/"):
+                topics.change(path, value, change.version)
+            elif path.startswith("/config/topics/"):
+                topics.change_config(path, value, change.version)
+            elif path.startswith("/brokers/ids/"):
+                self._broker(path, value, change.version)
+            elif path.startswith("/oncelog/brokers/"):
+                self._broker_record(path, value, change.version)
+            elif path.startswith("/config/") and path.count("/") in (3, 5):
+                self._config(path, value, change.version)
+            elif (pattern := acl_nodes.pattern_of(path)) is not None:
+                self._acls(pattern, change)
+            elif not path.startswith("/consumers"):  # offsets and owners of old consumers are no metadata
+                self._single_node(path, value, change.version)
+        return self._finish()
+
+    def _finish(self) -> ImageDelta:
+        image = self._image
+        found = self._topics.finish()
+        facts: dict[str, Any] = {name: getattr(image, name) for name in _CARRIED}
+        facts.update(self._single, **self._maps)
+        if self._versions is not None:
+            facts["versions"] = self._versions
+        names = image.topic_names
+        memory = {} if "brokers" in self._maps else image.memory
+        if found.created or found.deleted:
+            names = dict(names)
+            lost = {gone.name for gone in found.deleted}
+            for key in [key for key in memory if key[1] in lost]:
+                del memory[key]
+            for gone in found.deleted:
+                names.pop(gone.topic_id, None)
+            for name in found.created:
+                names[found.topics[name].topic_id] = name
+        return ImageDelta(
+            image=ClusterImage(topics=found.topics, topic_names=names, memory=memory, **facts),
+            created=tuple(found.created),
+            deleted=tuple(found.deleted),
+            altered=tuple(found.altered),
+            configs=tuple(found.configs),
+            client_entities=tuple(self._entities),
+            broker_configs="broker_configs" in self._maps,
+            brokers="brokers" in self._maps,
+            features="features" in self._single,
+        )
+
+    def _map(self, name: str) -> dict[Any, Any]:
+        if name not in self._maps:
+            self._maps[name] = dict(getattr(self._image, name))
+        return self._maps[name]
+
+    def _broker(self, path: str, value: bytes | None, version: int) -> None:
+        brokers = self._map("brokers")
+        if value is None:
+            brokers.pop(BrokerId(int(path.rpartition("/")[2])), None)
+        else:
+            broker = layout.read_broker(path, value, version)
+            brokers[broker.broker_id] = broker
+
+    def _broker_record(self, path: str, value: bytes | None, version: int) -> None:
+        records = self._map("broker_records")
+        if value is None:
+            records.pop(BrokerId(int(path.rpartition("/")[2])), None)
+        else:
+            broker_id, record = layout.read_broker_record(path, value, version)
+            records[broker_id] = record
+
+    def _config(self, path: str, value: bytes | None, version: int) -> None:
+        _, _, kind, node = path.split("/", 3)
+        name: str | ClientEntity = layout.entity_of(node)
+        field_name = _CONFIG_FIELDS.get(kind)
+        if field_name is None:
+            entity = entity_at(path)
+            if entity is None:
+                return
+            name, field_name = entity, "client_entities"
+            self._entities[entity] = None
+        configs = self._map(field_name)
+        if value is None:
+            configs.pop(name, None)
+        else:
+            configs[name] = ConfigImage(MappingProxyType(layout.read_config(path, value)), version, node)
+
+    def _acls(self, pattern: ResourcePattern, change: Change | TreeNode) -> None:
+        acls = self._map("acls")
+        if change.value is None:
+            acls.pop(pattern, None)
+        else:
+            acls[pattern] = acl_nodes.read_acls(change.path, change.value, change.version)
+
+    def _single_node(self, path: str, value: bytes | None, version: int) -> None:
+        if self._versions is None:
+            self._versions = dict(self._image.versions)
+        if value is None:
+            self._versions.pop(path, None)
+        else:
+            self._versions[path] = version
+        single = self._single
+        if path == layout.FEATURES:
+            single["features"] = MappingProxyType({} if value is None else layout.read_features(path, value))
+            single["features_epoch"] = version
+        elif path == layout.CONTROLLER:
+            single["controller_id"] = NO_BROKER if value is None else layout.read_controller(path, value)
+        elif path == layout.CONTROLLER_EPOCH and value is not None:
+            single["controller_epoch"] = layout.read_number(path, value)
+        elif path == layout.CLUSTER_ID and value is not None:
+            single["cluster_id"] = layout.read_cluster_id(path, value)
+        elif path == layout.BROKER_EPOCH and value is not None:
+            single["broker_epoch"] = layout.read_number(path, value)
+        elif path == layout.PRODUCER_ID_BLOCK and value is not None:
+            single["producer_id_block"] = layout.read_producer_id_block(path, value)
+        elif path == layout.TREE_FORMAT and value is not None:
+            single["tree_format"] = layout.read_number(path, value)
+        elif path == layout.LOGIN_SECRET and value is not None:
+            single["login_secret"] = value
+
+
+_CONFIG_FIELDS: Final = {
+    "brokers": "broker_configs",
+    "groups": "group_configs",
+    "client-metrics": "client_metrics_configs",
+}
+
+_CARRIED: Final = (
+    "brokers",
+    "broker_records",
+    "broker_configs",
+    "group_configs",
+    "client_metrics_configs",
+    "client_entities",
+    "acls",
+    "features",
+    "features_epoch",
+    "controller_id",
+    "controller_epoch",
+    "cluster_id",
+    "broker_epoch",
+    "producer_id_block",
+    "login_secret",
+    "tree_format",
+    "versions",
+)
+"""Facts the next image takes over unless a change concerns them."""

@@ -1,0 +1,429 @@
+"""The layout of the coordination tree: the path of each node, and the JSON it holds.
+
+The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``), so that a cluster's tree reads as one would
+expect. Nodes that Kafka has no name for live below ``/oncelog``. A node that cannot be read raises ``DamagedFact``:
+the tree is ours, so this is never a peer's mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from oncelog.base.ids import BrokerId, TopicId, TopicName, uuid_bytes, uuid_text
+from oncelog.base.security import Endpoint, SecurityProtocol
+from oncelog.base.tree import Create
+from oncelog.core.controller.image.model import (
+    UNKNOWN_BROKER_EPOCH,
+    Assignment,
+    BrokerImage,
+    BrokerRecord,
+    PartitionImage,
+    TreeFormats,
+)
+
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+TOPIC_CONFIGS: Final = "/config/topics"
+BROKER_CONFIGS: Final = "/config/brokers"
+GROUP_CONFIGS: Final = "/config/groups"
+CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
+USER_CONFIGS: Final = "/config/users"
+CLIENT_CONFIGS: Final = "/config/clients"
+IP_CONFIGS: Final = "/config/ips"
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURES: Final = "/feature"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+BROKER_EPOCH: Final = "/oncelog/broker_epoch"
+"""The last broker epoch given out (ZooKeeper's own is a transaction id that other trees do not have)."""
+BROKER_RECORDS: Final = "/oncelog/brokers"
+"""Parent of what stays of each broker's registrations."""
+LOGIN_SECRET: Final = "/oncelog/login_secret"
+"""Random bytes from which names without a credential get the salt that they are answered with, on every broker."""
+TREE_FORMAT: Final = "/oncelog/format"
+"""The number of the tree's format (``tree_format``)."""
+DELETED_TOPICS: Final = "/oncelog/deleted_topics"
+"""Its version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a topic
+could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""
+
+BASE_PATHS: Final = (
+    "/admin",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/cluster",
+    "/config",
+    BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+    CLIENT_CONFIGS,
+    GROUP_CONFIGS,
+    IP_CONFIGS,
+    TOPIC_CONFIGS,
+    USER_CONFIGS,
+    "/oncelog",
+    BROKER_RECORDS,
+    DELETED_TOPICS,
+)
+"""Nodes without a value, the parents of all others."""
+
+_PLAINTEXT: Final = SecurityProtocol.PLAINTEXT
+
+DEFAULT_BROKER: Final = "<default>"
+"""Name of the node that holds the configs set for all brokers."""
+
+
+class DamagedFact(Exception):
+    """A node of the tree does not hold a value of its kind; the message names it."""
+
+    def __init__(self, path: str, value: bytes) -> None:
+        super().__init__(f"node {path} of the coordination tree is damaged, its value is {value[:200]!r}")
+
+
+def missing_base(existing: Iterable[str]) -> list[Create]:
+    """Operations that create the base of the tree, given the paths that exist."""
+    there = set(existing)
+    return [Create(path, b"") for path in BASE_PATHS if path not in there]
+
+
+def topic_path(topic: TopicName) -> str:
+    """The path of a topic's id and replica assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: TopicName) -> str:
+    """The path of the parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: TopicName, partition: int) -> str:
+    """The path of the parent of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: TopicName, partition: int) -> str:
+    """The path of a partition's leader, leader epoch and in-sync replicas."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: TopicName) -> str:
+    """The path of a topic's own configs."""
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_path(broker_id: BrokerId) -> str:
+    """The path of a broker's registration (ephemeral)."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_record_path(broker_id: BrokerId) -> str:
+    """The path of what stays of a broker's registrations."""
+    return f"{BROKER_RECORDS}/{broker_id}"
+
+
+def dumps(value: Mapping[str, Any]) -> bytes:
+    """JSON without spaces, keys in the order given."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def loads(path: str, value: bytes) -> dict[str, Any]:
+    """The JSON object a node holds."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise DamagedFact(path, value)
+    return found
+
+
+def topic_value(topic_id: TopicId, assignments: Iterable[Assignment]) -> bytes:
+    """The value of a topic's node."""
+    partitions: dict[str, list[int]] = {}
+    adding: dict[str, list[int]] = {}
+    removing: dict[str, list[int]] = {}
+    for partition, assignment in enumerate(assignments):
+        name = str(partition)
+        partitions[name] = list(assignment.replicas)
+        if assignment.adding:
+            adding[name] = list(assignment.adding)
+        if assignment.removing:
+            removing[name] = list(assignment.removing)
+    facts = {
+        "partitions": partitions,
+        "topic_id": uuid_text(topic_id),
+        "adding_replicas": adding,
+        "removing_replicas": removing,
+        "version": 3,
+    }
+    return dumps(facts)
+
+
+def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
+    """A topic's id and its replicas by partition."""
+    facts = loads(path, value)
+    try:
+        partitions, adding, removing = (facts.get(key) or {} for key in _ASSIGNMENT_KEYS)
+        assignments = [
+            Assignment(_brokers(partitions[name]), _brokers(adding.get(name, ())), _brokers(removing.get(name, ())))
+            for name in map(str, range(len(partitions)))
+        ]
+        return TopicId(uuid_bytes(facts["topic_id"])), assignments
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def is_foreign_topic(path: str, value: bytes) -> bool:
+    """True for a topic's node without an id: tools of before Kafka 2.8 write such ones straight into the tree."""
+    return b'"topic_id"' not in value and isinstance(loads(path, value).get("partitions"), dict)
+
+
+_ASSIGNMENT_KEYS: Final = ("partitions", "adding_replicas", "removing_replicas")
+
+
+def _brokers(numbers: Iterable[Any]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+def state_value(partition: PartitionImage, controller_epoch: int) -> bytes:
+    """The value of a partition's state node. The first five are Apache Kafka's; the others are ours and left out where
+    they say nothing."""
+    facts: dict[str, Any] = {
+        "controller_epoch": controller_epoch,
+        "leader": partition.leader,
+        "version": 1,
+        "leader_epoch": partition.leader_epoch,
+        "isr": list(partition.isr),
+    }
+    if partition.leader_broker_epoch != UNKNOWN_BROKER_EPOCH:
+        facts["leader_broker_epoch"] = partition.leader_broker_epoch
+    if partition.elr:
+        facts["elr"] = list(partition.elr)
+    return dumps(facts)
+
+
+_NO_REPLICAS: Final = Assignment(())
+
+
+def read_state(path: str, value: bytes, version: int, assignment: Assignment = _NO_REPLICAS) -> PartitionImage:
+    """A partition as its state node says, with the replicas of ``assignment``, which stand in the topic's node."""
+    facts = loads(path, value)
+    try:
+        isr, elr = facts["isr"], facts.get("elr")
+        return PartitionImage(
+            facts["leader"],
+            facts["leader_epoch"],
+            assignment.replicas,
+            tuple(isr),
+            version,
+            facts.get("leader_broker_epoch", UNKNOWN_BROKER_EPOCH),
+            tuple(elr) if elr else (),
+            assignment.adding,
+            assignment.removing,
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def config_value(configs: Mapping[str, str]) -> bytes:
+    """The value of a config node."""
+    return dumps({"version": 1, "config": dict(configs)})
+
+
+def read_config(path: str, value: bytes) -> dict[str, str]:
+    """The texts by key that a config node holds."""
+    configs = loads(path, value).get("config")
+    if not isinstance(configs, dict):
+        raise DamagedFact(path, value)
+    return {str(key): str(text) for key, text in configs.items()}
+
+
+def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
+    """The value of a broker's registration as Apache Kafka writes it, and what is ours: ``epoch``, ``directory_id``,
+    and what keeps the broker from leading where that is so."""
+    endpoints = broker.endpoints or (Endpoint(_PLAINTEXT.value, _PLAINTEXT, broker.host, broker.port),)
+    facts: dict[str, Any] = {
+        "listener_security_protocol_map": {each.listener_name: each.protocol.value for each in endpoints},
+        "endpoints": [str(each) for each in endpoints],
+        "jmx_port": -1,
+        "features": {_TREE_FEATURE: dict(zip(_RANGE_KEYS, broker.tree_formats, strict=True))},
+        "host": broker.host,
+        "timestamp": str(now_ms),
+        "port": broker.port,
+        "version": 5,
+        "epoch": broker.epoch,
+    }
+    if broker.rack is not None:
+        facts["rack"] = broker.rack
+    if broker.directory_id:
+        facts["directory_id"] = broker.directory_id
+    for key in _BROKER_FLAGS:
+        if getattr(broker, key):
+            facts[key] = True
+    return dumps(facts)
+
+
+_TREE_FEATURE: Final = "oncelog.tree"
+_RANGE_KEYS: Final = ("min_version", "max_version")
+_BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory", "has_full_disk")
+
+
+def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
+    """A broker's registration."""
+    facts = loads(path, value)
+    try:
+        broker_id = BrokerId(int(path.rpartition("/")[2]))
+        return BrokerImage(
+            broker_id,
+            str(facts["host"]),
+            int(facts["port"]),
+            facts.get("rack"),
+            int(facts.get("epoch", UNKNOWN_BROKER_EPOCH)),
+            version,
+            str(facts.get("directory_id", "")),
+            fenced=facts.get("fenced") is True,
+            in_controlled_shutdown=facts.get("in_controlled_shutdown") is True,
+            is_new_directory=facts.get("is_new_directory") is True,
+            has_full_disk=facts.get("has_full_disk") is True,
+            endpoints=_read_endpoints(facts),
+            tree_formats=_read_tree_formats(facts),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
+    found = (facts.get("features") or {}).get(_TREE_FEATURE)
+    return TreeFormats() if found is None else TreeFormats(*(int(found[key]) for key in _RANGE_KEYS))
+
+
+def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
+    """The listeners of a registration; none where it has but one, PLAINTEXT, at its host and port."""
+    protocols = facts.get("listener_security_protocol_map") or {}
+    endpoints = []
+    for text in facts.get("endpoints") or ():
+        name, _, address = str(text).partition("://")
+        host, _, port = address.rpartition(":")
+        protocol = SecurityProtocol(protocols.get(name, name))
+        endpoints.append(Endpoint(name, protocol, host.removeprefix("[").removesuffix("]"), int(port)))
+    only = Endpoint(_PLAINTEXT.value, _PLAINTEXT, str(facts["host"]), int(facts["port"]))
+    return () if endpoints == [only] else tuple(endpoints)
+
+
+def broker_record_value(record: BrokerRecord) -> bytes:
+    """The value of what stays of a broker's registrations."""
+    facts: dict[str, Any] = {"version": 1, "directory_id": record.directory_id, "epoch": record.epoch}
+    if record.sync_policy:
+        facts["sync_policy"] = record.sync_policy
+    for key in _RECORD_FLAGS:
+        if getattr(record, key):
+            facts[key] = True
+    return dumps(facts)
+
+
+_RECORD_FLAGS: Final = ("fenced", "is_new_directory")
+
+
+def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId, BrokerRecord]:
+    """A broker's lasting record, and the broker."""
+    facts = loads(path, value)
+    try:
+        record = BrokerRecord(
+            str(facts["directory_id"]),
+            int(facts["epoch"]),
+            version,
+            fenced=facts.get("fenced") is True,
+            is_new_directory=facts.get("is_new_directory") is True,
+            sync_policy=str(facts.get("sync_policy", "")),
+        )
+        return BrokerId(int(path.rpartition("/")[2])), record
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def node_name(name: str, safe: str = "") -> str:
+    """A name that anybody chose, as a node has it: percent-encoded but for letters, digits, ``.-_~`` and ``safe``.
+
+    ZooKeeper takes ``.`` and ``..`` for steps of a path, so they are encoded too; ``urllib``'s ``quote`` leaves them.
+    """
+    return _DOTS.get(name) or quote(name, safe=safe)
+
+
+_DOTS: Final = {".": "%2E", "..": "%2E%2E"}
+
+
+def entity_name(entity: str) -> str:
+    """The name of a config node for a broker, group or subscription; ``""`` (all) is ``<default>``.
+
+    Trees of format 2 and before may have ``.`` and ``..`` unencoded: ``ConfigImage.node`` says where a config stands.
+    """
+    return node_name(entity) if entity else DEFAULT_BROKER
+
+
+def entity_of(name: str) -> str:
+    """The broker, group or subscription that :func:`entity_name` named ``name``, now or before it encoded dots."""
+    return "" if name == DEFAULT_BROKER else unquote(name)
+
+
+def features_value(features: Mapping[str, int]) -> bytes:
+    """The value of the features node."""
+    return dumps({"features": dict(features), "version": 2, "status": 1})
+
+
+def read_features(path: str, value: bytes) -> dict[str, int]:
+    """Finalized levels by feature."""
+    features = loads(path, value).get("features")
+    if not isinstance(features, dict):
+        raise DamagedFact(path, value)
+    return {str(name): int(level) for name, level in features.items()}
+
+
+def controller_value(broker_id: BrokerId, now_ms: int) -> bytes:
+    """The value of the controller's node (ephemeral)."""
+    return dumps({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def read_controller(path: str, value: bytes) -> BrokerId:
+    """The id of the controller."""
+    try:
+        return BrokerId(int(loads(path, value)["brokerid"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def cluster_id_value(cluster_id: str) -> bytes:
+    """The value of the cluster id's node."""
+    return dumps({"version": "1", "id": cluster_id})
+
+
+def read_cluster_id(path: str, value: bytes) -> str:
+    """The cluster id."""
+    found = loads(path, value).get("id")
+    if not isinstance(found, str):
+        raise DamagedFact(path, value)
+    return found
+
+
+def read_number(path: str, value: bytes) -> int:
+    """The decimal number that a node holds."""
+    try:
+        return int(value)
+    except ValueError as error:
+        raise DamagedFact(path, value) from error
+
+
+def producer_id_block_value(broker_id: BrokerId, first: int, last: int) -> bytes:
+    """The value of the newest block of producer ids; numbers as text, as Apache Kafka writes them."""
+    return dumps({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def read_producer_id_block(path: str, value: bytes) -> tuple[int, int]:
+    """First and last id of the newest block."""
+    facts = loads(path, value)
+    try:
+        return int(facts["block_start"]), int(facts["block_end"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFact(path, value) from error

@@ -1,0 +1,157 @@
+"""Changes of topic nodes, gathered topic by topic, so that many partitions cost one new ``TopicImage``.
+
+A change touches nodes in any order; each topic is settled in ``finish``. A topic's node that a tool of another release
+has made in the tree, without an id, is passed over: no broker has made its partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from oncelog.base.ids import NO_BROKER, LeaderEpoch, TopicId, TopicName
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.model import ABSENT, Assignment, PartitionImage, TopicImage
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_STATELESS = PartitionImage(NO_BROKER, LeaderEpoch(0), (), (), version=ABSENT)
+"""A partition without a state: its topic is being deleted in parts, or another program has made it."""
+_TOPIC_PREFIX = len(layout.TOPICS) + 1
+_CONFIG_PREFIX = len(layout.TOPIC_CONFIGS) + 1
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The changes gathered so far for one topic."""
+
+    before: TopicImage | None
+    """The topic this one continues; None once it is new."""
+    deleted: TopicImage | None = None
+    topic_id: TopicId | None = None
+    assignments: list[Assignment] | None = None
+    version: int = 0
+    foreign: bytes | None = None
+    """The value of a topic's node that is none of ours: it has no topic id."""
+    states: dict[int, PartitionImage] = field(default_factory=dict)
+    """By partition, without replicas: those stand in the topic's node."""
+    configs: Mapping[str, str] | None = None
+    config_version: int = ABSENT
+
+
+@dataclass(slots=True)
+class ReplayedTopics:
+    """All topics after the changes, and the topics that were created, deleted or altered."""
+
+    topics: Mapping[TopicName, TopicImage]
+    created: list[TopicName] = field(default_factory=list)
+    deleted: list[TopicImage] = field(default_factory=list)
+    altered: list[TopicName] = field(default_factory=list)
+    configs: list[TopicName] = field(default_factory=list)
+
+
+class TopicReplay:
+    """Follows changes below ``/brokers/topics`` and ``/config/topics``."""
+
+    def __init__(self, topics: Mapping[TopicName, TopicImage]) -> None:
+        self._topics = topics
+        self._drafts: dict[TopicName, _Draft] = {}
+
+    def change(self, path: str, value: bytes | None, version: int) -> None:
+        """Note the new state of a topic's node or of a partition's state node."""
+        parts = path[_TOPIC_PREFIX:].split("/")
+        draft = self._draft(TopicName(parts[0]))
+        if len(parts) == 4:
+            draft.states[int(parts[2])] = _STATELESS if value is None else layout.read_state(path, value, version)
+        elif len(parts) > 1:
+            return  # holds nothing: partitions and their states hang from it
+        elif value is None:
+            self._delete(draft)
+        elif layout.is_foreign_topic(path, value):
+            draft.foreign = value
+        else:
+            draft.topic_id, draft.assignments = layout.read_topic(path, value)
+            draft.version = version
+
+    def change_config(self, path: str, value: bytes | None, version: int) -> None:
+        """Note the new state of a topic's config node."""
+        draft = self._draft(TopicName(path[_CONFIG_PREFIX:]))
+        draft.configs = _NO_CONFIGS if value is None else MappingProxyType(layout.read_config(path, value))
+        draft.config_version = ABSENT if value is None else version
+
+    def finish(self) -> ReplayedTopics:
+        """Settle every touched topic."""
+        if not self._drafts:
+            return ReplayedTopics(self._topics)
+        topics = dict(self._topics)
+        found = ReplayedTopics(topics)
+        for name, draft in self._drafts.items():
+            if draft.foreign is not None and draft.states:  # a topic of ours, over which somebody has written
+                raise layout.DamagedFact(layout.topic_path(name), draft.foreign)
+            if draft.deleted is not None:
+                found.deleted.append(draft.deleted)
+                del topics[name]
+            topic = _settle(name, draft)
+            if topic is None:
+                continue
+            topics[name] = topic
+            if draft.before is None:
+                found.created.append(name)
+                continue
+            if topic.partitions != draft.before.partitions:
+                found.altered.append(name)
+            if topic.configs != draft.before.configs:
+                found.configs.append(name)
+        return found
+
+    def _draft(self, name: TopicName) -> _Draft:
+        draft = self._drafts.get(name)
+        if draft is None:
+            draft = self._drafts[name] = _Draft(self._topics.get(name))
+        return draft
+
+    def _delete(self, draft: _Draft) -> None:
+        if draft.before is not None:
+            draft.deleted, draft.before = draft.before, None
+        draft.topic_id = draft.assignments = None
+        draft.states.clear()
+
+
+def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
+    """The topic that a draft describes, None when it does not exist."""
+    before = draft.before
+    old = before.partitions if before is not None else ()
+    if draft.assignments is not None and draft.topic_id is not None:
+        topic_id, version = draft.topic_id, draft.version
+        partitions = tuple(_partition(i, each, draft.states, old) for i, each in enumerate(draft.assignments))
+    elif before is not None:
+        topic_id, version = before.topic_id, before.version
+        partitions = _with_states(old, draft.states) if draft.states else old
+    else:
+        return None
+    configs, config_version = draft.configs, draft.config_version
+    if configs is None:
+        configs, config_version = (_NO_CONFIGS, ABSENT) if before is None else (before.configs, before.config_version)
+    return TopicImage(name, topic_id, partitions, configs, version, config_version)
+
+
+def _with_states(old: tuple[PartitionImage, ...], states: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
+    """The partitions of a topic whose own node has not changed: only those with another state are made anew."""
+    partitions = list(old)
+    for index, found in states.items():
+        if index < len(old):
+            partitions[index] = found._replace(**old[index].assignment._asdict())
+    return tuple(partitions)
+
+
+def _partition(
+    index: int, assignment: Assignment, states: Mapping[int, PartitionImage], old: tuple[PartitionImage, ...]
+) -> PartitionImage:
+    found = states.get(index)
+    if found is None:
+        if index >= len(old):
+            return _STATELESS._replace(**assignment._asdict())
+        found = old[index]
+        if found.assignment == assignment:
+            return found
+    return found._replace(**assignment._asdict())

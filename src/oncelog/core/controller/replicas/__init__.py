@@ -1,0 +1,1 @@
+"""Where replicas are, who is in sync, who leads: elections, reassignments, placement."""

@@ -1,0 +1,113 @@
+"""Elections that nothing forces: those an operator asks for (KIP-183, KIP-460), and the return to preferred leaders.
+
+Preferred: the first replica leads, if it is alive and in sync. Unclean: a partition without a leader gets any live
+replica, an in-sync or eligible one where there is one; records beyond what that replica has are lost, which the
+operator has asked for. Each election raises the leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.tree import Operation
+from oncelog.core.controller.commits import COMMIT_BYTES, commits_of, operations_of
+from oncelog.core.controller.fencing import controller_check, topics_check
+from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, PartitionImage, TopicImage, is_alive
+from oncelog.core.controller.outcomes import Decided, Refusal, Refused
+from oncelog.core.controller.replicas.leadership import ElectionRules, elected, with_leader
+from oncelog.core.controller.replicas.replica_sets import min_insync_replicas
+
+MAX_REBALANCED: Final = 1000
+"""Preferred leaders elected at a time, as in Apache Kafka: the rest has its turn with the next check."""
+
+
+class ElectionType(IntEnum):
+    """Kinds of elections, with the codes of the protocol."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect(
+    image: ClusterImage, election: ElectionType, partitions: Sequence[tuple[TopicName, int]]
+) -> Decided[BrokerId]:
+    """Elect for each partition that needs it; the outcome is its new leader. A partition named twice is
+    elected for once."""
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    outcomes: list[BrokerId | Refusal] = []
+    for name, index in partitions:
+        try:
+            topic, partition = _find(image, name, index)
+            after = _elected(image, election, topic, partition)
+        except Refused as refused:
+            outcomes.append(refused.refusal)
+            continue
+        changes.setdefault(name, {})[index] = after
+        outcomes.append(after.leader)
+    operations = operations_of(image, changes)
+    return Decided([*topics_check(image), *operations] if operations else [], outcomes)
+
+
+def has_other_leader(partition: PartitionImage, brokers: Brokers) -> bool:
+    """True if the preferred replica could lead, and another one does."""
+    preferred = partition.replicas[0]
+    broker = brokers.get(preferred)
+    return (
+        partition.leader != preferred
+        and preferred in partition.isr
+        and preferred not in partition.removing
+        and broker is not None
+        and broker.may_lead
+    )
+
+
+def rebalance(
+    image: ClusterImage, topics: Iterable[TopicImage], limit_bytes: int = COMMIT_BYTES
+) -> list[list[Operation]]:
+    """The controller's commits by which preferred replicas lead again, ``MAX_REBALANCED`` of them."""
+    brokers = image.brokers
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    left = MAX_REBALANCED
+    for topic in topics:
+        for index, partition in enumerate(topic.partitions):
+            if left and has_other_leader(partition, brokers):
+                changes.setdefault(topic.name, {})[index] = elected(partition, partition.replicas[0], brokers)
+                left -= 1
+    return commits_of(image, changes, [*controller_check(image), *topics_check(image)], limit_bytes)
+
+
+def _find(image: ClusterImage, name: TopicName, index: int) -> tuple[TopicImage, PartitionImage]:
+    found = image.topics.get(name)
+    if found is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if not 0 <= index < len(found.partitions):
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    return found, found.partitions[index]
+
+
+def _elected(
+    image: ClusterImage, election: ElectionType, topic: TopicImage, partition: PartitionImage
+) -> PartitionImage:
+    """The partition after its election. Raises Refused."""
+    brokers = image.brokers
+    if election is ElectionType.UNCLEAN:
+        if is_alive(brokers, partition.leader):
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
+        after = with_leader(partition, brokers, ElectionRules(min_insync_replicas(image, topic), unclean=True))
+        if not is_alive(brokers, after.leader):
+            raise Refused(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+            )
+        return after
+    if partition.leader == partition.replicas[0]:
+        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
+    if not has_other_leader(partition, brokers):
+        raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    return elected(partition, partition.replicas[0], brokers)
+
+
+_NOT_NEEDED: Final = "Leader election not needed for topic partition."

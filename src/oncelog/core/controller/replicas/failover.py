@@ -1,0 +1,139 @@
+"""Decisions of the controller after brokers came and went: who is controller, who leads what, who is trusted again.
+
+Each is a pure function of the image to commits; a decision on an old image is refused by the versions and epochs it
+names, and is then made again on the newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.tree import Create, Delete, Operation, Set
+from oncelog.core.controller.commits import COMMIT_BYTES, commits_of
+from oncelog.core.controller.fencing import controller_check, registration_checks, topics_check
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import BrokerImage, PartitionImage, TopicImage
+from oncelog.core.controller.replicas.leadership import ElectionRules, settled
+from oncelog.core.controller.replicas.replica_sets import min_insync_replicas
+
+UncleanOf = Callable[[TopicImage], bool]
+"""True if the topic allows unclean elections."""
+
+
+def has_controller(image: ClusterImage) -> bool:
+    """True if the controller is alive."""
+    return image.controller_id in image.brokers
+
+
+def claim_controller(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> list[Operation]:
+    """Operations by which a broker becomes controller, in the next controller epoch, where none is alive.
+
+    One that was taken for dead may have left its node, which goes with its session: it is taken away.
+    """
+    operations: list[Operation] = [counted(image, layout.CONTROLLER_EPOCH, image.controller_epoch + 1)]
+    left = image.versions.get(layout.CONTROLLER)
+    if left is not None:
+        operations.append(Delete(layout.CONTROLLER, left))
+    operations.append(Create(layout.CONTROLLER, layout.controller_value(broker_id, now_ms), ephemeral=True))
+    return operations
+
+
+def counted(image: ClusterImage, path: str, number: int) -> Operation:
+    """The operation that writes the next number of a counter."""
+    value = str(number).encode()
+    version = image.versions.get(path)
+    return Create(path, value) if version is None else Set(path, value, version)
+
+
+def settle_partitions(
+    image: ClusterImage, topics: Iterable[TopicName], unclean_of: UncleanOf, limit_bytes: int = COMMIT_BYTES
+) -> list[list[Operation]]:
+    """The controller's commits after which every partition of the topics is led, where it can be."""
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    for name in topics:
+        topic = image.topics.get(name)
+        if topic is not None:
+            changed = settled_partitions(image, topic, unclean_of)
+            if changed:
+                changes[name] = changed
+    return commits_of(image, changes, [*controller_check(image), *topics_check(image)], limit_bytes)
+
+
+def settled_partitions(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> dict[int, PartitionImage]:
+    """The partitions of a topic that have to change, as they have to be."""
+    brokers = image.brokers
+    rules = rules_of(image, topic, unclean_of)
+    changed = {}
+    for index, partition in enumerate(topic.partitions):
+        after = settled(partition, brokers, rules)
+        if after is not partition:
+            changed[index] = after
+    return changed
+
+
+def rules_of(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> ElectionRules:
+    """The rules of elections for a topic."""
+    return ElectionRules(min_insync_replicas(image, topic), unclean_of(topic))
+
+
+def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list[Operation]:
+    """Operations that let the fenced brokers take part, once no set of replicas counts on what they may lack."""
+    fenced = [broker for broker in image.brokers.values() if broker.fenced]
+    if not fenced or any(settled_partitions(image, topic, unclean_of) for topic in image.topics.values()):
+        return []
+    operations: list[Operation] = [*controller_check(image)]
+    for broker in fenced:
+        released = replace(broker, fenced=False, is_new_directory=False)
+        path = layout.broker_path(broker.broker_id)
+        operations.append(Set(path, layout.broker_value(released, now_ms), broker.version))
+        record = image.broker_records.get(broker.broker_id)
+        if record is not None:
+            value = layout.broker_record_value(replace(record, fenced=False, is_new_directory=False))
+            operations.append(Set(layout.broker_record_path(broker.broker_id), value, record.version))
+    return operations
+
+
+def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> list[Operation]:
+    """Operations by which a broker asks that its leaderships be moved away; none if nobody could take them."""
+    broker = image.brokers.get(broker_id)
+    others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
+    if broker is None or broker.in_controlled_shutdown or not others:
+        return []
+    stopping = replace(broker, in_controlled_shutdown=True)
+    return [Set(layout.broker_path(broker_id), layout.broker_value(stopping, now_ms), broker.version)]
+
+
+def note_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
+    """Operations by which a broker says that its disk is full, or has room again; none where that is said already, or
+    nobody else could lead."""
+    broker = image.brokers.get(broker_id)
+    others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
+    if broker is None or broker.has_full_disk is full or (full and not others):
+        return []
+    said = replace(broker, has_full_disk=full)
+    return [Set(layout.broker_path(broker_id), layout.broker_value(said, now_ms), broker.version)]
+
+
+def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) -> bool:
+    """True if the controller has nothing more to move away from a broker that is about to stop."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.in_controlled_shutdown:
+        return True
+    return not any(
+        broker_id in partition.isr or partition.leader == broker_id
+        for topic in image.topics.values()
+        for partition in map(topic.partitions.__getitem__, settled_partitions(image, topic, unclean_of))
+    )
+
+
+def end_registration(image: ClusterImage, broker: BrokerImage) -> list[Operation]:
+    """Operations that end the registration of a broker nobody listens for any more. Always safe: one that is alive
+    after all is fenced by it and registers again."""
+    found = image.brokers.get(broker.broker_id)
+    if found is None or found.epoch != broker.epoch:
+        return []
+    path = layout.broker_path(broker.broker_id)
+    return [*registration_checks(image, found), Delete(path, found.version)]

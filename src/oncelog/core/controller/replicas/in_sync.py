@@ -1,0 +1,46 @@
+"""Changes of an in-sync set by the leader that keeps it (KIP-497), under conditions that only a true leader meets.
+
+A change names the version of the partition's state, the registration in which the leader leads, the registration of
+each member that it adds (KIP-841, KIP-903), and that the topic is still the one that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.base.tree import Operation, Set
+from oncelog.core.controller.fencing import registration_checks, topics_check
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
+from oncelog.core.controller.replicas.replica_sets import min_insync_replicas, with_isr
+
+
+def may_be_in_sync(image: ClusterImage, replica: BrokerId, broker_epoch: int) -> bool:
+    """True if a follower that fetched in the registration ``broker_epoch`` (−1: it does not say) may join: it is alive
+    in that one, not fenced, and not on its way out."""
+    broker = image.brokers.get(replica)
+    return broker is not None and broker.may_lead and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+
+def change_in_sync(
+    image: ClusterImage, partition: TopicPartition, in_sync: Sequence[BrokerId], leader_epoch: int
+) -> list[Operation] | None:
+    """The commit that makes ``in_sync`` the in-sync set of a partition; None where the image has another leader epoch
+    by now, or lacks a broker that it stands on."""
+    found = image.partition(partition)
+    if found is None or found.leader_epoch != leader_epoch:
+        return None
+    names = (found.leader, *(member for member in in_sync if member not in found.isr))
+    brokers = [broker for name in names if (broker := image.brokers.get(name)) is not None]
+    if len(brokers) < len(names):
+        return None
+    members = [replica for replica in found.replicas if replica in in_sync]
+    state = with_isr(found, members, min_insync_replicas(image, image.topics[partition.topic]))
+    value = layout.state_value(state, image.controller_epoch)
+    return [
+        *topics_check(image),
+        *(check for broker in brokers for check in registration_checks(image, broker)),
+        Set(layout.state_path(partition.topic, partition.partition), value, found.version),
+    ]

@@ -1,0 +1,149 @@
+"""The leader and the in-sync set of one partition after brokers have come and gone: a pure decision.
+
+Invariants:
+1. A leader is alive, not fenced, in the in-sync set, and leads in the registration it was elected in; only the single
+   replica of a partition keeps leading over a restart, since nobody else can have led meanwhile.
+2. Only a member of the in-sync set is elected, or where none is alive an eligible leader, or where the topic allows
+   unclean elections any live replica.
+3. The last members of the in-sync set stay in it when they die: one of them has to come back ("last replica
+   standing"). A replica whose directory is new has nothing of the log and is no such member, unless it is the only one.
+4. The leader epoch rises with each election and when a leader is lost, and with nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch
+from oncelog.core.controller.image.cluster_image import Brokers, is_alive
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH, PartitionImage
+from oncelog.core.controller.replicas.replica_sets import is_full, with_isr
+
+
+class ElectionRules(NamedTuple):
+    """The configuration of a topic that elections obey."""
+
+    min_isr: int
+    unclean: bool = False
+
+
+def settled(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
+    """The partition as it has to be with these live brokers; the same object if nothing has to change.
+
+    The in-sync set loses who is dead, fenced or about to stop, where others remain; a reassignment ends that has come
+    to its end; a leader is elected where one is missing.
+    """
+    if is_settled(partition, brokers):
+        return partition
+    after = _without_departed(partition, brokers, rules)
+    after = finished_reassignment(after, brokers)
+    after = with_leader(after, brokers, rules)
+    return partition if after == partition else after
+
+
+def is_settled(partition: PartitionImage, brokers: Brokers) -> bool:
+    """True if a glance shows that nothing has to change: the leader leads on, and the in-sync set is alive."""
+    leader = brokers.get(partition.leader)
+    if leader is None or not leader.may_lead or partition.adding or partition.removing:
+        return False
+    if leader.epoch != partition.leader_broker_epoch and len(partition.replicas) > 1:
+        return False
+    return all(_may_lead(brokers, replica) for replica in (*partition.isr, *partition.elr) if replica in brokers) and (
+        all(replica in brokers for replica in partition.isr)
+    )
+
+
+def needs_election(partition: PartitionImage, brokers: Brokers) -> bool:
+    """True unless the leader is alive, not fenced, and leads in the registration in which it was elected."""
+    leader = brokers.get(partition.leader)
+    if leader is None or leader.fenced or leader.broker_id not in partition.isr:
+        return True
+    return leader.epoch != partition.leader_broker_epoch and len(partition.replicas) > 1
+
+
+def with_leader(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
+    """The partition after the election it needs, if it needs one."""
+    if not needs_election(partition, brokers) and not _has_better(partition, brokers):
+        return partition
+    found = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)
+    if found is not None:
+        return elected(partition, found, brokers)
+    if not is_full(partition.isr, partition.replicas, rules.min_isr):
+        found = _first(partition.replicas, brokers, lambda replica: replica in partition.elr)
+        if found is not None:
+            return elected(with_isr(partition, (found,), rules.min_isr), found, brokers)
+    if rules.unclean:
+        found = _first(partition.replicas, brokers, lambda _replica: True)
+        if found is not None:
+            return elected(partition._replace(isr=(found,), elr=()), found, brokers)
+    if partition.leader == NO_BROKER:
+        return partition
+    epoch = LeaderEpoch(partition.leader_epoch + 1)
+    return partition._replace(leader=NO_BROKER, leader_epoch=epoch, leader_broker_epoch=UNKNOWN_BROKER_EPOCH)
+
+
+def elected(partition: PartitionImage, leader: BrokerId, brokers: Brokers) -> PartitionImage:
+    """The partition led by a live broker in a new epoch."""
+    return partition._replace(
+        leader=leader,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
+        leader_broker_epoch=brokers[leader].epoch,
+    )
+
+
+def finished_reassignment(partition: PartitionImage, brokers: Brokers) -> PartitionImage:
+    """The partition without the replicas it gives up, once all that it gets are in sync (KIP-455)."""
+    if not partition.adding and not partition.removing:
+        return partition
+    isr = tuple(replica for replica in partition.isr if replica not in partition.removing)
+    if not set(partition.adding) <= set(isr) or not any(is_alive(brokers, replica) for replica in isr):
+        return partition
+    return partition._replace(
+        replicas=tuple(replica for replica in partition.replicas if replica not in partition.removing),
+        isr=isr,
+        elr=tuple(replica for replica in partition.elr if replica not in partition.removing),
+        adding=(),
+        removing=(),
+    )
+
+
+def _without_departed(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
+    fenced = {replica for replica in partition.replicas if replica in brokers and brokers[replica].fenced}
+    alive = [replica for replica in partition.isr if is_alive(brokers, replica)]
+    staying = [replica for replica in alive if _may_lead(brokers, replica)]
+    if staying or alive:
+        return with_isr(partition, staying or alive, rules.min_isr, fenced)
+    absent = [replica for replica in partition.isr if replica not in fenced]
+    if absent or fenced.isdisjoint((*partition.isr, *partition.elr)):
+        return with_isr(partition, absent, rules.min_isr, fenced)
+    if any(replica not in fenced for replica in partition.elr):
+        return with_isr(partition, (), rules.min_isr, fenced)
+    return with_isr(partition, _last_standing(partition, brokers), rules.min_isr, fenced)
+
+
+def _last_standing(partition: PartitionImage, brokers: Brokers) -> Iterable[BrokerId]:
+    """The one of several fenced replicas, all there are, from which the partition goes on."""
+    if len(partition.replicas) == 1:
+        return partition.isr
+    known = [r for r in (*partition.isr, *partition.elr) if not brokers[r].is_new_directory]
+    return known[:1]
+
+
+def _first(replicas: Iterable[BrokerId], brokers: Brokers, eligible: Callable[[BrokerId], bool]) -> BrokerId | None:
+    """The first live replica that may lead; one about to stop only where there is no other."""
+    usable = [replica for replica in replicas if is_alive(brokers, replica) and eligible(replica)]
+    staying = [replica for replica in usable if _may_lead(brokers, replica)]
+    return next(iter(staying or usable), None)
+
+
+def _has_better(partition: PartitionImage, brokers: Brokers) -> bool:
+    """True if the leader is about to stop or given up by a reassignment, and another in-sync replica is not."""
+    if partition.leader in partition.replicas and brokers[partition.leader].may_lead:
+        return False
+    return any(_may_lead(brokers, replica) for replica in partition.isr if replica in partition.replicas)
+
+
+def _may_lead(brokers: Brokers, replica: BrokerId) -> bool:
+    broker = brokers.get(replica)
+    return broker is not None and broker.may_lead

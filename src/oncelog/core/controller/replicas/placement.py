@@ -1,0 +1,126 @@
+"""Placement of new partitions on brokers, and the nodes that store it.
+
+Partitions go round the brokers that may lead, beginning at a place that the topic's random id decides, so that many
+small topics spread evenly. The first replica leads. The others follow it in the round; with each lap they begin one
+broker further on, so that what one broker leads has its followers on all. Replicas are on as many racks as there are.
+Manual assignments are checked as Apache Kafka checks them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.base.tree import Create
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import BrokerImage, PartitionImage
+from oncelog.core.controller.outcomes import Refused
+
+Replicas = tuple[BrokerId, ...]
+
+
+def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int) -> list[Replicas]:
+    """Replicas of partitions ``first`` to ``first + count``. Raises Refused when there are too few brokers."""
+    brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
+    if replication_factor > len(brokers):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered or some "
+            "brokers have all their log directories cordoned.",
+        )
+    start = int.from_bytes(topic_id[:4], "big")
+    if replication_factor == 1:
+        return [(brokers[(start + number) % len(brokers)].broker_id,) for number in range(first, first + count)]
+    return [
+        _replicas(brokers, start + number, number // len(brokers), replication_factor)
+        for number in range(first, first + count)
+    ]
+
+
+def more_replicas(image: ClusterImage, replicas: Replicas, start: int, replication_factor: int) -> Replicas:
+    """``replicas`` and others, up to ``replication_factor`` of them or as many as there are brokers."""
+    brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
+    turn = start % len(brokers) if brokers else 0
+    others = [broker for broker in brokers[turn:] + brokers[:turn] if broker.broker_id not in replicas]
+    present = [image.brokers[replica] for replica in replicas if replica in image.brokers]
+    added = _spread(present, others, max(0, replication_factor - len(replicas)))
+    return (*replicas, *added)
+
+
+def _round(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
+    """The brokers in order of their ids, one of each rack after the other."""
+    racks: dict[str, list[BrokerImage]] = {}
+    for broker in sorted(brokers, key=lambda broker: broker.broker_id):
+        racks.setdefault(broker.rack or "", []).append(broker)
+    return [broker for lap in zip_longest(*racks.values()) for broker in lap if broker is not None]
+
+
+def _replicas(brokers: Sequence[BrokerImage], place_in_round: int, lap: int, replication_factor: int) -> Replicas:
+    count = len(brokers)
+    leader = brokers[place_in_round % count]
+    others = [brokers[(place_in_round + 1 + (lap + step) % (count - 1)) % count] for step in range(count - 1)]
+    return (leader.broker_id, *_spread([leader], others, replication_factor - 1))
+
+
+def _spread(present: Sequence[BrokerImage], others: Sequence[BrokerImage], count: int) -> list[BrokerId]:
+    """The first ``count`` of the others, each on a rack with the fewest replicas so far."""
+    left = list(others)
+    racks = Counter(broker.rack for broker in present)
+    found: list[BrokerId] = []
+    for _ in range(min(count, len(left))):
+        chosen = min(left, key=lambda broker: racks[broker.rack])
+        left.remove(chosen)
+        racks[chosen.rack] += 1
+        found.append(chosen.broker_id)
+    return found
+
+
+def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_factor: int | None) -> Replicas:
+    """A manual assignment of one partition, checked. Raises Refused."""
+    start = "The manual partition assignment includes "
+    if not replicas:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, start + "an empty replica list.")
+    previous = None
+    for broker in sorted(replicas):
+        if broker not in image.brokers:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start}broker {broker}, but no such broker is registered."
+            )
+        if broker == previous:
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start}the broker {broker} more than once.")
+        previous = broker
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{start}a partition with {len(replicas)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {replication_factor} replica(s).",
+        )
+    return tuple(map(BrokerId, replicas))
+
+
+def check_can_lead(image: ClusterImage, partition: int, replicas: Replicas) -> None:
+    """Raise Refused unless one of the replicas of a new partition can lead it."""
+    if not any(image.brokers[replica].may_lead for replica in replicas):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+            "controlled shutdown.",
+        )
+
+
+def partition_nodes(image: ClusterImage, topic: TopicName, first: int, assignment: Sequence[Replicas]) -> list[Create]:
+    """Nodes of new partitions ``first``…: all replicas that may lead are in sync, the first of them leads, epoch 0."""
+    operations = []
+    for partition, replicas in enumerate(assignment, first):
+        operations.append(Create(layout.partition_path(topic, partition), b""))
+        isr = tuple(replica for replica in replicas if image.brokers[replica].may_lead)
+        epoch = image.brokers[isr[0]].epoch
+        state = PartitionImage(isr[0], LeaderEpoch(0), replicas, isr, leader_broker_epoch=epoch)
+        value = layout.state_value(state, image.controller_epoch)
+        operations.append(Create(layout.state_path(topic, partition), value))
+    return operations

@@ -1,0 +1,1 @@
+"""Topics that are created, grown and deleted."""

@@ -1,0 +1,85 @@
+"""The broker's own topics: how many replicas they are to have, and their growth when more brokers have come.
+
+A cluster begins with one broker and what the first client asks for: internal topics with one replica. Where the
+operator has not said how many they are to have, they grow with the cluster to Apache Kafka's default of three, by the
+same reassignments as any partition; then the transaction log also gets the min.insync.replicas of its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+from oncelog.base.tree import Operation
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller.commits import COMMIT_BYTES, commits_of
+from oncelog.core.controller.fencing import controller_check, topics_check
+from oncelog.core.controller.image.cluster_image import ClusterImage, PartitionImage, TopicImage
+from oncelog.core.controller.replicas.placement import more_replicas
+from oncelog.core.controller.replicas.reassignments import begun
+from oncelog.core.controller.resources import (
+    MIN_INSYNC_REPLICAS,
+    ConfigResourceType,
+    Resource,
+    current,
+    write_configs,
+)
+
+REPLICATION_FACTOR_KEYS: Final[Mapping[TopicName, str]] = {
+    CONSUMER_OFFSETS: "offsets.topic.replication.factor",
+    TRANSACTION_STATE: "transaction.state.log.replication.factor",
+}
+MIN_ISR_KEY: Final = "transaction.state.log.min.isr"
+
+
+def replication_factor(image: ClusterImage, config: BrokerConfig, topic: TopicName) -> int:
+    """Replicas of an internal topic that is created now: as configured; where nothing is, as many as there are
+    brokers, up to the default."""
+    key = REPLICATION_FACTOR_KEYS[topic]
+    wanted = int(config.get(key))
+    return wanted if config.is_set(key) else min(wanted, max(1, _places(image)))
+
+
+def transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
+    """``min.insync.replicas`` of the transaction log that is created now."""
+    return int(config.get(MIN_ISR_KEY)) if config.is_set(MIN_ISR_KEY) or _places(image) > 1 else 1
+
+
+def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BYTES) -> list[list[Operation]]:
+    """The controller's commits by which internal topics get the replicas they lack and brokers are there for."""
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    for name, key in REPLICATION_FACTOR_KEYS.items():
+        topic = image.topics.get(name)
+        if topic is not None:
+            grown = _grown(image, topic, min(int(config.get(key)), _places(image)))
+            if grown:
+                changes[name] = grown
+    rights = [*controller_check(image), *topics_check(image)]
+    commits = commits_of(image, changes, rights, limit_bytes)
+    min_isr = _grown_min_isr(image, config)
+    return commits if min_isr is None or commits else [[*rights, min_isr]]
+
+
+def _grown(image: ClusterImage, topic: TopicImage, wanted: int) -> dict[int, PartitionImage]:
+    grown = {}
+    for index, partition in enumerate(topic.partitions):
+        if len(partition.replicas) < wanted and not partition.adding and not partition.removing:
+            grown[index] = begun(partition, more_replicas(image, partition.replicas, index, wanted))
+    return grown
+
+
+def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | None:
+    """The operation by which the transaction log, grown since it was created on one broker, asks for more than one."""
+    topic = image.topics.get(TRANSACTION_STATE)
+    wanted = int(config.get(MIN_ISR_KEY))
+    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or wanted == 1:
+        return None
+    if any(len(each.replicas) <= wanted or each.adding or each.removing for each in topic.partitions):
+        return None
+    now = current(image, Resource(ConfigResourceType.TOPIC, topic.name))
+    return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(wanted)})
+
+
+def _places(image: ClusterImage) -> int:
+    return sum(broker.may_lead for broker in image.brokers.values())
