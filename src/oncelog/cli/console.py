@@ -1,20 +1,15 @@
-"""``oncelog console``: the web console in the foreground, until Ctrl-C or SIGTERM."""
+"""``oncelog console``: the web console. Its help, and the parsing of whatever ``main`` does not read."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, connection_settings
-from oncelog.cli.txn.common import cluster_options
-
-if TYPE_CHECKING:
-    import uvicorn
-
-    from oncelog.console.settings import Settings
+from oncelog.cli.console_process import DEFAULT_LISTEN, DEFAULT_SAMPLE_EVERY_S, address_of, run_console
+from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
+from oncelog.cli.options import Bootstrap, CommandConfig, Properties, connection_settings
 
 EPILOG = """
 Examples:
@@ -93,7 +88,7 @@ SampleEvery = Annotated[
 
 
 def console(
-    listen: Listen = "127.0.0.1:8080",
+    listen: Listen = DEFAULT_LISTEN,
     name: Names = None,
     allow_changes: AllowChanges = False,
     audit_log: AuditLog = None,
@@ -104,78 +99,30 @@ def console(
     audit_report: AuditReports = None,
     audit_data: AuditData = None,
     metrics_url: MetricsUrls = None,
-    sample_every: SampleEvery = 10.0,
+    sample_every: SampleEvery = DEFAULT_SAMPLE_EVERY_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
 ) -> None:
     """Serve pages about a cluster: what is open, what hangs, what can really be read, and why something is stuck."""
-    from oncelog.console.formats.schema_files import read_schemas
-    from oncelog.console.logins import Nobody, login_of
-    from oncelog.console.settings import Settings
-
+    if address_of(listen) is None:
+        raise typer.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
     servers, given = connection_settings(bootstrap, properties, command_config)
-    host, port = _address(listen)
-    settings = Settings(
+    code = run_console(
         bootstrap=servers,
         client=given,
         command_options=cluster_options(bootstrap, properties, command_config),
-        host=host,
-        port=port,
-        names=frozenset(one.lower() for one in name or ()),
+        listen=listen,
+        name=name or (),
         allow_changes=allow_changes,
         audit_log=audit_log,
-        login=Nobody() if auth is None else login_of(*auth),
-        tls_certificate=tls_cert,
+        auth=auth,
+        tls_cert=tls_cert,
         tls_key=tls_key,
-        schemas=read_schemas(schema or ()),
-        audit_reports=tuple(one.absolute() for one in audit_report or ()),
-        audit_data=tuple(one.absolute() for one in audit_data or ()),
-        sample_every_s=sample_every,
-        metrics_urls=tuple(metrics_url or ()),
+        schema=schema or (),
+        audit_report=audit_report or (),
+        audit_data=audit_data or (),
+        metrics_url=metrics_url or (),
+        sample_every=sample_every,
     )
-    run(settings)
-
-
-def run(settings: Settings) -> None:
-    """Serve until interrupted."""
-    server = server_of(settings)
-    scheme = "https" if settings.has_tls else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
-    print(
-        f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})", file=sys.stderr, flush=True
-    )
-    server.run()
-
-
-def server_of(settings: Settings) -> uvicorn.Server:
-    """The server of a console, not started. Raises ClientError for the audit log."""
-    import uvicorn
-
-    from oncelog.console.application import application
-
-    config = uvicorn.Config(
-        application(settings),
-        host=settings.host,
-        port=settings.port,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
-        limit_concurrency=200,
-        h11_max_incomplete_event_size=64 * 1024,
-    )
-    return uvicorn.Server(config)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
-    return host.strip("[]"), int(port)
+    raise typer.Exit(code)

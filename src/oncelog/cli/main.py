@@ -1,7 +1,7 @@
 """The entry point of ``oncelog`` and ``python -m oncelog``.
 
-Rule: a plain ``oncelog serve`` runs without typer, which costs as much time as asyncio does; help, mistakes and every
-other command go to ``commands``, whose messages they are.
+Rule: a plain ``oncelog serve`` or ``oncelog console`` runs without typer, which costs as much time as asyncio does;
+help, mistakes and every other command go to ``commands``, whose messages they are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from oncelog.cli.plain_options import read_plainly
 
@@ -27,17 +28,29 @@ def run() -> None:
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
+    plain = _plain_command(arguments)
+    if plain is not None:
+        try:
+            return plain()
+        except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
+            from oncelog.cli.commands import exit_code_of
+
+            return exit_code_of(error)
+    from oncelog.cli.commands import run_command
+
+    return run_command(arguments)
+
+
+def _plain_command(arguments: Sequence[str]) -> Callable[[], int] | None:
+    """The command of a plain command line, ready to be run; None where typer has to read it."""
     if arguments[:1] == ["serve"]:
         from oncelog.cli.broker_process import OPTIONS, run_broker
 
         values = read_plainly(OPTIONS, arguments[1:])
-        if values is not None:
-            try:
-                return run_broker(**values)
-            except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
-                from oncelog.cli.commands import exit_code_of
+        return None if values is None else partial(run_broker, **values)
+    if arguments[:1] == ["console"]:
+        from oncelog.cli.console_process import read_console, run_console
 
-                return exit_code_of(error)
-    from oncelog.cli.commands import run_command
-
-    return run_command(arguments)
+        values = read_console(arguments[1:])
+        return None if values is None else partial(run_console, **values)
+    return None

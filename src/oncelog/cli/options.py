@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
+
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
-
-DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
 Bootstrap = Annotated[
     str,

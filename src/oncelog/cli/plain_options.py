@@ -40,6 +40,9 @@ def read_plainly(options: Mapping[str, PlainOption], arguments: Sequence[str]) -
         text = inline if equals else next(words, None)
         if text is None or (not equals and text.startswith("-")):
             return None
-        value = option.kind(text)
+        try:
+            value = option.kind(text)
+        except ValueError:
+            return None
         values[option.parameter] = [*values.get(option.parameter, ()), value] if option.repeats else value
     return values

@@ -22,13 +22,10 @@ from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
 from oncelog.console.audit_lines import console_audit
 from oncelog.console.gate import Permit
+from oncelog.console.query import NotConfirmed
 from oncelog.console.rendering import shown
 
 T = TypeVar("T")
-
-
-class NotConfirmed(ClientError):
-    """What was typed is not what is to be changed, or that has become another one since."""
 
 
 class Listed(NamedTuple):

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, LifoQueue
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
@@ -19,6 +19,7 @@ from oncelog.console.query import BadQuery
 
 T = TypeVar("T")
 MOST_WAITING: Final = 64
+_ENDING: Final = "the console is being ended; what was begun goes on to its end"
 CLIENT_SETTINGS: Final = {
     "client.id": "oncelog-console",
     "bootstrap.timeout.ms": "500",
@@ -46,19 +47,36 @@ class ClusterAccess:
         self._idle: LifoQueue[Client] = LifoQueue()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="oncelog-console")
         self._waiting = 0
+        self._is_ending = False
+        self._under_way: set[asyncio.Future[Any]] = set()
 
     async def call(self, work: Callable[[Client], T], patience_s: float | None = None) -> T:
         """The result of ``work``. Raises what it raises, and ClusterSlow; work that has begun then goes on unseen."""
         if self._waiting >= MOST_WAITING:
             raise ClusterSlow(f"{self._waiting} requests wait for the cluster already")
+        if self._is_ending:
+            raise ClusterSlow(_ENDING)
         patience_s = self._patience_s if patience_s is None else patience_s
         self._waiting += 1
+        future = asyncio.wrap_future(self._pool.submit(self._run, work))
+        self._under_way.add(future)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self._pool.submit(self._run, work)), patience_s)
+            return await asyncio.wait_for(future, patience_s)
         except TimeoutError:
             raise ClusterSlow(f"no answer from the cluster in {patience_s:g} s") from None
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                raise
+            raise ClusterSlow(_ENDING) from None
         finally:
+            self._under_way.discard(future)
             self._waiting -= 1
+
+    def end(self) -> None:
+        """Let nobody wait any longer, in the event loop; what has begun goes on to its end."""
+        self._is_ending = True
+        for future in self._under_way:
+            future.cancel()
 
     def new_client(self) -> Client:
         """A client that is the caller's own, for what runs long."""

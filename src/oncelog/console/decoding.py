@@ -96,6 +96,7 @@ class Decoder:
     def _ask(self, schema: int, payload: bytes, rest: bytes, has_id: bool, most: int) -> Text:
         if self._left_s <= 0:
             return Text("", error=f"decoding has taken {self._budget_s:g} s already; look at the record alone")
+        self._process.prepare()
         began = self._clock()
         try:
             wait_s = min(ANSWER_S, self._left_s)

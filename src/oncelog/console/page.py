@@ -1,21 +1,30 @@
-"""The shape of pages and actions: functions of a client; what serves them is in ``application``."""
+"""The shape of pages and actions: functions of a client, by their names; what serves them is in ``application``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from oncelog.client.blocking.client import Client
-from oncelog.console.audits.shelf import AuditShelf
-from oncelog.console.changes import Changes
 from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.gate import Permit, Sender
-from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.query import Query
 from oncelog.console.rates import Rates
 from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
+
+if TYPE_CHECKING:
+    from oncelog.console.audits.shelf import AuditShelf
+    from oncelog.console.changes import Changes
+    from oncelog.console.metrics.sampler import Sampler
+
+
+def _no_audits() -> AuditShelf:
+    from oncelog.console.audits.shelf import AuditShelf
+
+    return AuditShelf((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +36,27 @@ class Asked:
     as_json: bool = False
     recent: Recent = field(default_factory=Recent)
     decoding: DecodingProcess = field(default_factory=DecodingProcess)
-    audits: AuditShelf = field(default_factory=lambda: AuditShelf((), ()))
+    make_audits: Callable[[], AuditShelf] = _no_audits
     sampler: Sampler | None = None
     rates: Rates = field(default_factory=Rates)
+
+    @property
+    def audits(self) -> AuditShelf:
+        """The console's audits, made for the first that asks."""
+        return self.make_audits()
 
 
 Read = Callable[[Client, Asked], Mapping[str, Any]]
 """The rows of a page, in a worker's thread. Raises ClientError and BadQuery."""
-Act = Callable[[Client, Asked, Permit, Changes], Mapping[str, Any]]
+Act = Callable[[Client, Asked, Permit, "Changes"], Mapping[str, Any]]
 """Does something, and returns the rows of the page that says what came of it. ``Asked.query`` has the parameters of the
 address and the fields of the form."""
+
+
+def _found(target: str) -> Any:
+    """The function that ``module:name`` is, among the pages; imported when it is first called."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"oncelog.console.pages.{module}"), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +66,14 @@ class Page:
 
     path: str
     title: str
-    read: Read
+    target: str
     live: bool = False
     patience_s: float | None = None
+
+    def read(self, client: Client, asked: Asked) -> Mapping[str, Any]:
+        """The rows of the page, in a worker's thread. Raises ClientError and BadQuery."""
+        read: Read = _found(self.target)
+        return read(client, asked)
 
     @property
     def template(self) -> str:
@@ -62,8 +87,13 @@ class LocalPage:
 
     path: str
     title: str
-    read: Callable[[Asked], Mapping[str, Any]]
+    target: str
     live: bool = False
+
+    def read(self, asked: Asked) -> Mapping[str, Any]:
+        """The rows of the page, in a thread. Raises BadQuery."""
+        read: Callable[[Asked], Mapping[str, Any]] = _found(self.target)
+        return read(asked)
 
     @property
     def template(self) -> str:
@@ -76,8 +106,12 @@ class Work:
     """A form's target that makes the console work and changes no cluster; it returns the address to go on at."""
 
     path: str
-    act: Callable[[Asked, Sender], str]
-    """Takes who asks, too. Raises BadQuery."""
+    target: str
+
+    def act(self, asked: Asked, sender: Sender) -> str:
+        """Do it, for who asks. Raises BadQuery."""
+        act: Callable[[Asked, Sender], str] = _found(self.target)
+        return act(asked, sender)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +120,11 @@ class Action:
 
     path: str
     title: str
-    act: Act
+    target: str
     template: str
     is_change: bool = True
+
+    def act(self, client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+        """Do it; the rows of the page that says what came of it. Raises ClientError and BadQuery."""
+        act: Act = _found(self.target)
+        return act(client, asked, permit, changes)

@@ -1,7 +1,7 @@
 """From a thread to the event loop: values that a generator makes in a thread, a few ahead of who takes them.
 
 The rules: what is not taken in time is waited for, so nothing is gathered here; who stops taking stops the generator,
-at the latest at its next value.
+at the latest at its next value. When the console ends, who waits for a value is told (``ConsoleEnds``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Executor, wait
 from typing import Final, TypeVar
+
+from oncelog.client.errors import ClientError
 
 T = TypeVar("T")
 Stopped = Callable[[], bool]
 ALIVE_S: Final = 15.0
+
+
+class ConsoleEnds(ClientError):
+    """The console is being ended, and waits for nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the console was ended")
+
+
+class Farewell:
+    """The end of the console, for those that wait for values; used from the event loop alone."""
+
+    def __init__(self) -> None:
+        self.is_said = False
+        self._waking: set[Callable[[], None]] = set()
+
+    def say(self) -> None:
+        """Tell all that wait now, and all that wait later."""
+        self.is_said = True
+        for wake in self._waking:
+            wake()
+
+    @contextlib.contextmanager
+    def told_to(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call ``wake`` when it is said, as long as the block lasts."""
+        self._waking.add(wake)
+        try:
+            yield
+        finally:
+            self._waking.discard(wake)
 
 
 class _End:
@@ -26,10 +58,14 @@ class _End:
 
 
 async def pumped(
-    pool: Executor, make: Callable[[Stopped], Generator[T, None, None]], ahead: int, ended: Callable[[], None]
+    pool: Executor,
+    make: Callable[[Stopped], Generator[T, None, None]],
+    ahead: int,
+    ended: Callable[[], None],
+    farewell: Farewell,
 ) -> AsyncIterator[T | None]:
-    """The values, and None after ``ALIVE_S`` without one. Raises what the generator does; ``ended`` is called when the
-    thread is free again, which may be later than the end of this."""
+    """The values, and None after ``ALIVE_S`` without one. Raises what the generator does, and ConsoleEnds; ``ended`` is
+    called when the thread is free again, which may be later than the end of this."""
     loop, stop = asyncio.get_running_loop(), threading.Event()
     queue: asyncio.Queue[T | _End] = asyncio.Queue(ahead)
 
@@ -58,18 +94,24 @@ async def pumped(
         if not future.cancelled():
             future.exception()
 
+    def wake() -> None:
+        with contextlib.suppress(asyncio.QueueFull):  # Nobody waits for what is there.
+            queue.put_nowait(_End(ConsoleEnds()))
+
     loop.run_in_executor(pool, run).add_done_callback(done)
     try:
-        while True:
-            try:
-                item = await asyncio.wait_for(queue.get(), ALIVE_S)
-            except TimeoutError:
-                yield None
-                continue
-            if isinstance(item, _End):
-                if item.error is not None:
-                    raise item.error
-                return
-            yield item
+        with farewell.told_to(wake):
+            while not farewell.is_said:
+                try:
+                    item = await asyncio.wait_for(queue.get(), ALIVE_S)
+                except TimeoutError:
+                    yield None
+                    continue
+                if isinstance(item, _End):
+                    if item.error is not None:
+                        raise item.error
+                    return
+                yield item
+            raise ConsoleEnds
     finally:
         stop.set()

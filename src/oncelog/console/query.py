@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.client.errors import ClientError
+
 LONGEST: Final = 1000
 INT64_MAX: Final = 2**63 - 1
 
@@ -13,6 +15,10 @@ class BadQuery(Exception):
     """A parameter that cannot be; ``status`` is the HTTP status that says so."""
 
     status = 400
+
+
+class NotConfirmed(ClientError):
+    """What was typed is not what is to be changed, or that has become another one since."""
 
 
 class Query:

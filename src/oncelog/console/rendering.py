@@ -6,6 +6,7 @@ that moves others: what is invisible or turns the direction of text is shown by 
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -14,7 +15,6 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.report import quoted
 
 _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"
@@ -126,6 +126,6 @@ def environment(**known: Callable[..., object] | object) -> Environment:
         "duration": duration,
         "moment": moment,
     }
-    made.filters["quoted"] = quoted
+    made.filters["quoted"] = shlex.quote
     made.globals |= {"address": address, "json_address": json_address, **known}
     return made

@@ -1,6 +1,7 @@
 """Streams of server-sent events: searches with their progress, and live tails, each on a client and thread of its own.
 
-The rules: a stream ends when its page does; at most ``MOST_STREAMS`` run at once; what a browser does not take in time
+The rules: a stream ends when its page does, and is told when the console ends, without "done": the page's browser asks
+again until the console is back. At most ``MOST_STREAMS`` run at once; what a browser does not take in time
 is waited for, so that nothing is gathered here. A tail that falls behind skips nothing, it is only late.
 """
 
@@ -19,7 +20,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.cluster_access import ClusterAccess
 from oncelog.console.page import Asked
-from oncelog.console.pump import Stopped, pumped
+from oncelog.console.pump import ConsoleEnds, Farewell, Stopped, pumped
 from oncelog.console.query import BadQuery
 
 MOST_STREAMS: Final = 6
@@ -40,7 +41,14 @@ Source = Callable[[Client, Asked, Stopped], Iterator[Event]]
 class Streams:
     """Answers requests for streams."""
 
-    def __init__(self, cluster: ClusterAccess, templates: Environment, asked_by: Callable[[Request], Asked]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterAccess,
+        templates: Environment,
+        asked_by: Callable[[Request], Asked],
+        farewell: Farewell,
+    ) -> None:
+        self._farewell = farewell
         self._asked_by = asked_by
         self._cluster = cluster
         self._templates = templates
@@ -80,8 +88,11 @@ class Streams:
                     yield Event("done", {})
 
         self._running += 1
-        async for event in pumped(self._pool, made, _AHEAD, self._ended):
-            yield b": alive\n\n" if event is None else self._text(event)
+        try:
+            async for event in pumped(self._pool, made, _AHEAD, self._ended, self._farewell):
+                yield b": alive\n\n" if event is None else self._text(event)
+        except ConsoleEnds as error:
+            yield self._text(Event("state", {"text": f"{error}; this goes on when it is back"}))
 
     def _ended(self) -> None:
         self._running -= 1

@@ -9,7 +9,10 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 
+from oncelog.cli import console_process
 from oncelog.cli.broker_process import OPTIONS, run_broker
+from oncelog.cli.console import console
+from oncelog.cli.console_process import ENVIRONMENT, read_console, run_console
 from oncelog.cli.plain_options import PlainOption, read_plainly
 from oncelog.cli.serve import serve
 
@@ -56,3 +59,37 @@ def test_plain_is_read_as_typer_reads_it(arguments: list[str]) -> None:
 @pytest.mark.parametrize("arguments", NOT_PLAIN)
 def test_what_is_not_plain_is_left_alone(arguments: list[str]) -> None:
     assert read_plainly(OPTIONS, arguments) is None
+
+
+def test_what_the_console_reads_plainly_is_what_it_declares() -> None:
+    app = typer.Typer(add_completion=False)
+    app.command()(console)
+    command: Any = typer.main.get_command(app)
+    declared = {name: one for one in command.params for name in one.opts}
+    ours = inspect.signature(run_console).parameters
+    for name, option in console_process.OPTIONS.items():
+        assert declared[name].name == option.parameter
+        assert declared[name].multiple == option.repeats
+        assert option.parameter in ours
+    assert {one.envvar for one in command.params if one.envvar} == set(ENVIRONMENT)
+    for name in ("listen", "sample_every", "bootstrap", "allow_changes"):
+        assert ours[name].default == inspect.signature(console).parameters[name].default
+
+
+def test_a_plain_console_is_read_without_typer_and_any_other_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    plain = ["-b", "a:1", "--listen", "[::1]:80", "--sample-every=0", "--schema", "x=y", "--schema", "z=w"]
+    assert read_console(plain) == {
+        "bootstrap": "a:1",
+        "listen": "[::1]:80",
+        "sample_every": 0.0,
+        "schema": ["x=y", "z=w"],
+    }
+    assert read_console(["--allow-changes", "--audit-log", "f"]) == {"allow_changes": True, "audit_log": Path("f")}
+    for other in (["--listen", "nowhere"], ["--sample-every", "soon"], ["--auth", "token", "f"], ["-X", "a=b"], ["-h"]):
+        assert read_console(other) is None
+    for name in ENVIRONMENT:
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "x")
+            assert read_console([]) is None

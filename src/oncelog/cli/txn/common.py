@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP
+from oncelog.cli.named_cluster import cluster_options as cluster_options
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.broker_requests import Progress, Unanswered
@@ -89,16 +89,6 @@ def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
     """Print the questions without an answer on stderr: they may hide something."""
     for one in unanswered:
         print(f"oncelog: not answered: {one}", file=sys.stderr)
-
-
-def cluster_options(bootstrap: str, properties: Sequence[str] | None, command_config: Path | None) -> str:
-    """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
-    import shlex
-
-    text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap-servers {shlex.quote(bootstrap)}"
-    if command_config is not None:
-        text += f" --command-config {shlex.quote(str(command_config))}"
-    return text + (" -X …" if properties else "")
 
 
 def confirmed(question: str, yes: bool) -> bool:

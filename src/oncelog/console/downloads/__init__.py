@@ -6,3 +6,9 @@ up to the bounds of one download; ``json_lines`` and ``parquet`` write them. Rou
 The rule: a file that does not have everything says so at its end, and where to go on; one that breaks off is no whole
 answer for who loads it.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+PATH: Final = "/messages/download"

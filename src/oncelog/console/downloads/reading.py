@@ -12,11 +12,11 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
 from oncelog.console.pump import Stopped
 
-PATH: Final = "/messages/download"
 FETCH_BYTES: Final = 2 * MIB
 PARTITION_BYTES: Final = MIB
 """Small answers: writing takes longer than fetching, and what waits takes memory."""

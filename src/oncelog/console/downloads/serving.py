@@ -19,7 +19,7 @@ from oncelog.console.downloads.reading import Writer, written
 from oncelog.console.downloads.selection import FILE_FORMATS, PARQUET, Selection, selection_of
 from oncelog.console.formats.readers import INSTALL
 from oncelog.console.page import Asked
-from oncelog.console.pump import Stopped, pumped
+from oncelog.console.pump import ConsoleEnds, Farewell, Stopped, pumped
 from oncelog.console.query import BadQuery
 
 MOST_DOWNLOADS: Final = 2
@@ -36,7 +36,8 @@ class TooManyDownloads(ClientError):
 class Downloads:
     """Answers requests for files."""
 
-    def __init__(self, cluster: ClusterAccess) -> None:
+    def __init__(self, cluster: ClusterAccess, farewell: Farewell) -> None:
+        self._farewell = farewell
         self._cluster = cluster
         self._pool = ThreadPoolExecutor(MOST_DOWNLOADS, thread_name_prefix="oncelog-console-download")
         self._running = 0
@@ -69,14 +70,24 @@ class Downloads:
             except ClientError as error:
                 if file_format == PARQUET:
                     raise  # A file without its footer cannot be mistaken for a whole one.
-                yield json.dumps({"oncelog": {"complete": False, "error": str(error)}}).encode() + b"\n"
+                yield _broken_off(error)
 
-        async for piece in pumped(self._pool, made, _AHEAD, self._ended):
-            if piece:
-                yield piece
+        try:
+            async for piece in pumped(self._pool, made, _AHEAD, self._ended, self._farewell):
+                if piece:
+                    yield piece
+        except ConsoleEnds as error:
+            if file_format == PARQUET:
+                raise
+            yield _broken_off(error)
 
     def _ended(self) -> None:
         self._running -= 1
+
+
+def _broken_off(error: ClientError) -> bytes:
+    """The last line of JSON lines that do not go on."""
+    return json.dumps({"oncelog": {"complete": False, "error": str(error)}}).encode() + b"\n"
 
 
 def _writer(selection: Selection, file_format: str, asked: Asked) -> Writer:

@@ -2,6 +2,9 @@
 
 The rule: nobody waits for it longer than ``ANSWER_S``, whatever the bytes are; what is too large is not sent. A process
 that ended is no error of the console but of the value it was given.
+
+The first start is nobody's fault, so it counts in no page's time (``prepare``). One that is needed because a value has
+ended the process does: else a page of such values would take a start for each.
 """
 
 from __future__ import annotations
@@ -51,9 +54,26 @@ class DecodingProcess:
         self.schemas = schemas
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
+        self._was_started = False
         if schemas:
+            self._launch()  # It imports its libraries while the console does.
+
+    def ready(self) -> None:
+        """Wait until schemas are read, where there are any. Raises ConfigError for those that cannot be."""
+        if self.schemas:
             with self._lock:
-                self._start()  # Schemas that cannot be read are an error of the start.
+                self._ready_process()
+
+    def prepare(self) -> None:
+        """Wait for the first start; what is wrong with it is said of each value."""
+        if not self._was_started:
+            with self._lock, contextlib.suppress(ConfigError):
+                if not self._was_started:
+                    try:
+                        self._ready_process()
+                    finally:
+                        self._was_started = True
 
     def text(self, schema: int, payload: bytes, rest: bytes, how: Mapping[str, Any], wait_s: float = ANSWER_S) -> Text:
         """A payload as JSON by a schema's number, or in MessagePack; ``how`` says ``framed``, ``most`` characters and
@@ -63,7 +83,7 @@ class DecodingProcess:
         header = {"schema": schema, "rest": base64.b64encode(rest).decode(), **how}
         with self._lock:
             try:
-                process = self._process or self._start()
+                process = self._ready_process()
                 send(cast("BinaryIO", process.stdin), header, payload)
                 found, text = self._receive(process, wait_s)
             except ConfigError as error:
@@ -82,8 +102,9 @@ class DecodingProcess:
         with self._lock:
             self._end()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """A process that has its schemas. Raises ConfigError."""
+    def _launch(self) -> subprocess.Popen[bytes]:
+        """A process that has no schemas yet."""
+        self._is_ready = False
         self._process = process = subprocess.Popen(
             [sys.executable, "-m", "oncelog.console.formats.worker"],
             stdin=subprocess.PIPE,
@@ -91,6 +112,13 @@ class DecodingProcess:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is the console's to answer.
         )
+        return process
+
+    def _ready_process(self) -> subprocess.Popen[bytes]:
+        """A process that has its schemas. Raises ConfigError."""
+        if self._process is not None and self._is_ready:
+            return self._process
+        process = self._process or self._launch()
         schemas = [
             {
                 "kind": one.kind,
@@ -110,6 +138,7 @@ class DecodingProcess:
         if error is not None:
             self._end()
             raise ConfigError(f"schema {error}")
+        self._is_ready = True
         return process
 
     def _receive(self, process: subprocess.Popen[bytes], wait_s: float) -> tuple[Any, bytes]:

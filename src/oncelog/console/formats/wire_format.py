@@ -7,10 +7,11 @@ follows the id, as zigzag varints: a count and so many indexes, or a zero for th
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from oncelog.records.record import Headers
+if TYPE_CHECKING:
+    from oncelog.records.record import Headers
 
 KEY: Final = "key"
 VALUE: Final = "value"

@@ -10,19 +10,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
-from oncelog.console.metrics import broker_ports, cluster_counts
-from oncelog.console.metrics.broker_ports import Reading
-from oncelog.console.metrics.cluster_counts import ClusterCounts
 from oncelog.console.metrics.history import History, Key
+
+if TYPE_CHECKING:
+    from oncelog.console.metrics.broker_ports import Reading
+    from oncelog.console.metrics.cluster_counts import ClusterCounts
 
 KEPT_S: Final = 3600
 SHARE: Final = 20
 """A look is followed by a pause at least so many times as long, less one."""
 MOST_SAID: Final = 20
+FIRST_AFTER_S: Final = 1.0
+"""The first page comes before the first look, which asks about every partition."""
 _PATIENCE_S: Final = 3.0
 
 
@@ -56,6 +59,7 @@ class Sampler:
             self._drop_client()
 
     def _run(self) -> None:
+        self._ended.wait(FIRST_AFTER_S)
         while not self._ended.is_set():
             self.look()
             self._ended.wait(self.pause_s)
@@ -71,6 +75,8 @@ class Sampler:
         self.pause_s = max(self.every_s - self.took_s, self.took_s * (SHARE - 1))
 
     def _look_at_cluster(self, clock_s: float, said: list[str]) -> dict[Key, float]:
+        from oncelog.console.metrics import cluster_counts  # With what it needs, half of all that a console imports.
+
         try:
             if self._client is None:
                 self._client = self._connect()
@@ -90,6 +96,10 @@ class Sampler:
         return now.values | (cluster_counts.rates(before, now) if before is not None else {})
 
     def _look_at_ports(self, clock_s: float, said: list[str]) -> dict[Key, float]:
+        if not self.urls:
+            return {}
+        from oncelog.console.metrics import broker_ports
+
         values: dict[Key, float] = {}
         readings = {}
         for broker, found in broker_ports.read_all(self.urls, clock_s).items():

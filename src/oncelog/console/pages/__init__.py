@@ -1,50 +1,59 @@
-"""The pages, and the actions behind their forms; each module has those of one subject."""
+"""The pages, and the actions behind their forms; each module has those of one subject.
+
+The rule: a page's module is imported when the page is first asked for. All of them take longer than a page does.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from oncelog.console.page import Action, LocalPage, Page, Work
-from oncelog.console.pages.audit import AUDIT, AUDIT_REPORT, AUDIT_RUN, AUDIT_WORKS
-from oncelog.console.pages.bulk_abort import BULK, BULK_ABORT
-from oncelog.console.pages.explain import EXPLAIN
-from oncelog.console.pages.groups import APPLY, GROUP, GROUPS, RESET
-from oncelog.console.pages.message_search import SEARCH, TAIL
-from oncelog.console.pages.messages import MESSAGE, MESSAGES
-from oncelog.console.pages.metrics import METRICS
-from oncelog.console.pages.mirrors import MIRRORS
-from oncelog.console.pages.overview import OVERVIEW
-from oncelog.console.pages.produce import PRODUCE, SEND, SHOW
-from oncelog.console.pages.producers import PRODUCERS
-from oncelog.console.pages.topic_changes import CHANGE, TOPIC_ACTIONS
-from oncelog.console.pages.topics import TOPIC, TOPICS
-from oncelog.console.pages.transactions import ABORT, TERMINATE, TRANSACTION, TRANSACTIONAL_ID, TRANSACTIONS
 
+IDS_PATIENCE_S: Final = 60.0
+"""A coordinator of a million ids takes seconds to list them."""
 PAGES: Final[tuple[Page | LocalPage, ...]] = (
-    OVERVIEW,
-    TRANSACTIONS,
-    EXPLAIN,
-    GROUPS,
-    TOPICS,
-    MESSAGES,
-    PRODUCERS,
-    METRICS,
-    MIRRORS,
-    AUDIT,
-    TRANSACTION,
-    TRANSACTIONAL_ID,
-    BULK,
-    GROUP,
-    RESET,
-    TOPIC,
-    CHANGE,
-    MESSAGE,
-    SEARCH,
-    TAIL,
-    PRODUCE,
-    AUDIT_RUN,
-    AUDIT_REPORT,
+    Page("/overview", "Overview", "overview:read", live=True),
+    Page("/transactions", "Transactions", "transactions:read_open", live=True),
+    Page("/explain", "Explain", "explain:read"),
+    Page("/groups", "Groups", "groups:read_all"),
+    Page("/topics", "Topics", "topics:read_all"),
+    Page("/messages", "Messages", "messages:read"),
+    Page("/producers", "Producers", "producers:read"),
+    LocalPage("/metrics", "Metrics", "metrics:read", live=True),
+    Page("/mirrors", "Mirrors", "mirrors:read"),
+    LocalPage("/audit", "Audit", "audit:read_all"),
+    Page("/transactions/one", "Transaction", "transactions:read_one"),
+    Page("/transactions/ids", "Transactional ids", "transactions:read_id", patience_s=IDS_PATIENCE_S),
+    Page("/transactions/bulk", "Abort all that hang", "bulk_abort:read"),
+    Page("/groups/one", "Group", "groups:read_one", live=True),
+    Page("/groups/reset", "Reset offsets", "groups:read_plan"),
+    Page("/topics/one", "Topic", "topics:read_one"),
+    Page("/topics/change", "Change a topic", "topic_changes:read"),
+    Page("/messages/one", "Message", "messages:read_one"),
+    Page("/messages/search", "Search", "message_search:read_search"),
+    Page("/messages/tail", "Live tail", "message_search:read_tail"),
+    Page("/messages/produce", "Produce a record", "produce:read"),
+    LocalPage("/audit/run", "Audit run", "audit:read_run"),
+    LocalPage("/audit/report", "Audit report", "audit:read_report"),
 )
 """Those with a path of one part are in the navigation."""
-ACTIONS: Final[tuple[Action, ...]] = (ABORT, BULK_ABORT, TERMINATE, APPLY, SHOW, SEND, *TOPIC_ACTIONS)
-WORKS: Final[tuple[Work, ...]] = AUDIT_WORKS
+ACTIONS: Final = (
+    Action("/transactions/abort", "Abort", "transactions:act_abort", "done.html"),
+    Action("/transactions/abort-listed", "Abort", "bulk_abort:act", "done.html"),
+    Action("/transactions/terminate", "Force-terminate", "transactions:act_terminate", "done.html"),
+    Action("/groups/apply", "Reset offsets", "groups:act_reset", "done.html"),
+    Action(
+        "/messages/produce/show", "Produce a record", "produce:act_show", "messages-produce-show.html", is_change=False
+    ),
+    Action("/messages/produce/send", "Produced", "produce:act_send", "done.html"),
+    Action("/topics/create", "Create", "topic_changes:act_create", "done.html"),
+    Action("/topics/alter", "Alter", "topic_changes:act_alter", "done.html"),
+    Action("/topics/extend", "Add partitions", "topic_changes:act_extend", "done.html"),
+    Action("/topics/shorten", "Delete records", "topic_changes:act_shorten", "done.html"),
+    Action("/topics/delete", "Delete", "topic_changes:act_delete", "done.html"),
+)
+WORKS: Final = (
+    Work("/tasks/audit/start", "audit:start"),
+    Work("/tasks/audit/cancel", "audit:cancel"),
+    Work("/tasks/audit/upload", "audit:upload"),
+)

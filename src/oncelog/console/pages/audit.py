@@ -12,7 +12,7 @@ from oncelog.base.json_values import to_json
 from oncelog.console.audits.report import LARGEST, AuditReport, OverTime
 from oncelog.console.audits.runs import AuditRun, command_of, lacking
 from oncelog.console.gate import Sender
-from oncelog.console.page import Asked, LocalPage, Work
+from oncelog.console.page import Asked
 from oncelog.console.plots.columns import ColumnPlot, column_plot
 from oncelog.console.query import Query
 from oncelog.console.rendering import address, one_page
@@ -145,13 +145,3 @@ def upload(asked: Asked, sender: Sender) -> str:
 def command_for(directories: list[str]) -> str:
     """The command that writes a report of these directories, to copy."""
     return f"{shlex.join(command_of(directories, copied_within_s=None, check_crc=True))} > report.json"
-
-
-AUDIT: Final = LocalPage("/audit", "Audit", read_all)
-AUDIT_RUN: Final = LocalPage("/audit/run", "Audit run", read_run)
-AUDIT_REPORT: Final = LocalPage("/audit/report", "Audit report", read_report)
-AUDIT_WORKS: Final = (
-    Work("/tasks/audit/start", start),
-    Work("/tasks/audit/cancel", cancel),
-    Work("/tasks/audit/upload", upload),
-)

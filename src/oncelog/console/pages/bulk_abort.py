@@ -12,7 +12,7 @@ from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.console.changes import Changes, Listed, partition_of
 from oncelog.console.gate import Permit
-from oncelog.console.page import Action, Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.pages.transactions import row_of
 from oncelog.console.query import BadQuery
 
@@ -74,7 +74,3 @@ def _said(result: Aborted | Listed) -> str:
     if result.error is not None:
         return f"{one.where} from {one.start_offset}: not ended: {result.error}"
     return f"{one.where} from {one.start_offset}: aborted; stable {result.stable_before} → {result.stable_after}."
-
-
-BULK: Final = Page("/transactions/bulk", "Abort all that hang", read)
-BULK_ABORT: Final = Action("/transactions/abort-listed", "Abort", act, "done.html")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from oncelog.admin.explain.findings import Report
 from oncelog.admin.explain.subjects import explain_group, explain_producer, explain_topic, explain_txn
 from oncelog.client.blocking.client import Client
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.query import INT64_MAX, BadQuery, Query
 
 KINDS: Final = ("group", "topic", "partition", "producer", "txn")
@@ -47,5 +47,3 @@ _REPORTS: Final[dict[str, Callable[[Client, Query, str], Report]]] = {
     "producer": _producer,
     "txn": lambda client, query, options: explain_txn(client, query.text("name"), options=options),
 }
-
-EXPLAIN: Final = Page("/explain", "Explain", read)

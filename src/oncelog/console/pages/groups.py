@@ -16,7 +16,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.changes import Changes, partition_of, reset_plan
 from oncelog.console.gate import Permit
-from oncelog.console.page import Action, Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.rendering import one_page
 
@@ -161,9 +161,3 @@ def act_reset(client: Client, asked: Asked, permit: Permit, changes: Changes) ->
         "warning": None,
         "said": [f"{len(plan)} offsets are committed.", *moved[:100]],
     }
-
-
-GROUPS: Final = Page("/groups", "Groups", read_all)
-GROUP: Final = Page("/groups/one", "Group", read_one, live=True)
-RESET: Final = Page("/groups/reset", "Reset offsets", read_plan)
-APPLY: Final = Action("/groups/apply", "Reset offsets", act_reset, "done.html")

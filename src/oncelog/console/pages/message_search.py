@@ -11,7 +11,7 @@ from oncelog.client.blocking.client import EARLIEST, Client
 from oncelog.client.errors import ClientError
 from oncelog.console.decoding import FORMATS, Decoder, decoded
 from oncelog.console.outcomes import Settled
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.query import Query
 from oncelog.console.record_query import LONGEST_POSITIONS, NEEDLE_FORMATS, needle_of, partitions_of, positions_of
 from oncelog.console.search import MOST_HITS, PLACES, Hit, Progress, Wanted, search
@@ -122,7 +122,3 @@ def read_tail(client: Client, asked: Asked) -> Mapping[str, Any]:
         "formats": FORMATS,
         "ends": {str(one): found.end_offset for one, found in sorted(bounds.items())},
     }
-
-
-SEARCH: Final = Page("/messages/search", "Search", read_search)
-TAIL: Final = Page("/messages/tail", "Live tail", read_tail)

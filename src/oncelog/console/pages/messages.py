@@ -11,7 +11,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded
 from oncelog.console.downloads.selection import MOST_BYTES, MOST_RECORDS
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery
 from oncelog.console.record_query import milliseconds_in, offset_in
 from oncelog.console.record_states import StoredRecord, bounds_and_start, read_slice
@@ -128,7 +128,3 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
         "chosen": formats,
         **raw,
     }
-
-
-MESSAGES: Final = Page("/messages", "Messages", read)
-MESSAGE: Final = Page("/messages/one", "Message", read_one)

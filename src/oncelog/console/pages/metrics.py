@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.console.metrics.history import Key
-from oncelog.console.page import Asked, LocalPage
+from oncelog.console.page import Asked
 from oncelog.console.plots.axes import Unit
 from oncelog.console.plots.lines import Line, LinePlot, line_plot
 from oncelog.console.rendering import shown
@@ -120,6 +120,3 @@ def _drawn(wanted: _Wanted, times: Sequence[int], lines: Sequence[Line], span: t
 def _plain(wanted: _Wanted, lines: Sequence[Line]) -> dict[str, Any]:
     values = {one.name: [value if math.isfinite(value) else None for value in one.values] for one in lines}
     return {"key": wanted.key, "title": wanted.title, "unit": wanted.unit, "lines": values}
-
-
-METRICS: Final = LocalPage("/metrics", "Metrics", read, live=True)

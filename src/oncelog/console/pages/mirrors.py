@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from oncelog.client.blocking.client import Client
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.rendering import one_page
 from oncelog.mirror.overview import mirrored_partitions
 
@@ -33,5 +33,4 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     }
 
 
-MIRRORS: Final = Page("/mirrors", "Mirrors", read)
 """Not live: each look reads the positions topics from their beginning."""

@@ -12,7 +12,7 @@ from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, read
 from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 
 MOST_ROWS: Final = 50
 """Rows of each kind that are shown; the numbers are those of all."""
@@ -89,6 +89,3 @@ def standing(
 
 def _some(rows: list[Any]) -> dict[str, Any]:
     return {"total": len(rows), "rows": rows[:MOST_ROWS]}
-
-
-OVERVIEW: Final = Page("/overview", "Overview", read, live=True)

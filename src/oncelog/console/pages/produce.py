@@ -14,7 +14,7 @@ from oncelog.console.changes import Changes
 from oncelog.console.decoding import FULL_BYTES, decoded
 from oncelog.console.gate import Permit
 from oncelog.console.message_changes import NewRecord, produce_one
-from oncelog.console.page import Action, Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery, Query
 from oncelog.records.record import Headers
 
@@ -120,10 +120,3 @@ def _headers_of(text: str) -> Headers:
             raise BadQuery(f"header {number} is not NAME: VALUE")  # What it is stays out of the audit.
         headers.append((name.strip(), value.removeprefix(" ").encode() if colon else None))
     return tuple(headers)
-
-
-PRODUCE: Final = Page("/messages/produce", "Produce a record", read)
-SHOW: Final = Action(
-    "/messages/produce/show", "Produce a record", act_show, "messages-produce-show.html", is_change=False
-)
-SEND: Final = Action("/messages/produce/send", "Produced", act_send, "done.html")

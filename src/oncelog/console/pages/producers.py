@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from oncelog.admin.transactions.cluster_scan import Scope, partitions_of
 from oncelog.admin.transactions.producers import describe_producers
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.rendering import one_page
 
 
@@ -36,6 +36,3 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
         },
         "unanswered": list(map(str, found.unanswered)),
     }
-
-
-PRODUCERS: Final = Page("/producers", "Producers", read)

@@ -10,7 +10,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.console import topic_changes
 from oncelog.console.changes import Changes
 from oncelog.console.gate import Permit
-from oncelog.console.page import Action, Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.query import Query
 
 INT32_MAX: Final = 2**31 - 1
@@ -81,13 +81,3 @@ def act_delete(client: Client, asked: Asked, permit: Permit, changes: Changes) -
 
 def _done(what: str, said: str) -> Mapping[str, Any]:
     return {"what": what, "error": None, "warning": None, "said": [said]}
-
-
-CHANGE: Final = Page("/topics/change", "Change a topic", read)
-TOPIC_ACTIONS: Final = (
-    Action("/topics/create", "Create", act_create, "done.html"),
-    Action("/topics/alter", "Alter", act_alter, "done.html"),
-    Action("/topics/extend", "Add partitions", act_extend, "done.html"),
-    Action("/topics/shorten", "Delete records", act_shorten, "done.html"),
-    Action("/topics/delete", "Delete", act_delete, "done.html"),
-)

@@ -14,7 +14,7 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.console.page import Asked, Page
+from oncelog.console.page import Asked
 from oncelog.console.rates import Rate, Rates
 from oncelog.console.rendering import one_page
 
@@ -151,7 +151,3 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 def _at(topic: str, partition: int) -> TopicPartition:
     return TopicPartition(TopicName(topic), partition)
-
-
-TOPICS: Final = Page("/topics", "Topics", read_all)
-TOPIC: Final = Page("/topics/one", "Topic", read_one)

@@ -19,13 +19,12 @@ from oncelog.client.errors import ClientError
 from oncelog.console.changes import Changes, partition_of
 from oncelog.console.cluster_access import ClusterSlow
 from oncelog.console.gate import Permit
-from oncelog.console.page import Action, Asked, Page
+from oncelog.console.page import Asked
+from oncelog.console.pages import IDS_PATIENCE_S
 from oncelog.console.query import Query
 from oncelog.console.rendering import ROWS_A_PAGE, one_page
 
 LONGEST_ID: Final = 32_767
-IDS_PATIENCE_MS: Final = 60_000
-"""A coordinator of a million ids takes seconds to list them."""
 _LISTING_S: Final = 2.0
 _ONE_LIST: Final = threading.Lock()
 """An answer with a million ids takes tens of megabytes: one is read at a time."""
@@ -111,8 +110,9 @@ def read_id(client: Client, asked: Asked) -> Mapping[str, Any]:
     after, before = query.long("after", LONGEST_ID), query.long("before", LONGEST_ID)
     if not _ONE_LIST.acquire(timeout=_LISTING_S):
         raise ClusterSlow("another list of transactional ids is being read; ask again")
+    answer_ms = int(IDS_PATIENCE_S * 1000)
     try:
-        ids = page_of_ids(client, wanted, count=ROWS_A_PAGE, after=after, before=before, answer_ms=IDS_PATIENCE_MS)
+        ids = page_of_ids(client, wanted, count=ROWS_A_PAGE, after=after, before=before, answer_ms=answer_ms)
     finally:
         _ONE_LIST.release()
     return {
@@ -156,10 +156,3 @@ def act_terminate(client: Client, asked: Asked, permit: Permit, changes: Changes
         "warning": None,
         "said": [f"{done.before.state} → {done.after.state}, epoch {done.after.producer_epoch}.", *bounds],
     }
-
-
-TRANSACTIONS: Final = Page("/transactions", "Transactions", read_open, live=True)
-TRANSACTION: Final = Page("/transactions/one", "Transaction", read_one)
-TRANSACTIONAL_ID: Final = Page("/transactions/ids", "Transactional ids", read_id, patience_s=IDS_PATIENCE_MS / 1000)
-ABORT: Final = Action("/transactions/abort", "Abort", act_abort, "done.html")
-TERMINATE: Final = Action("/transactions/terminate", "Force-terminate", act_terminate, "done.html")

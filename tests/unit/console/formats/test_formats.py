@@ -50,6 +50,7 @@ def schemas(tmp_path: Path) -> tuple[str, ...]:
 @pytest.fixture
 def process(schemas: tuple[str, ...]) -> Iterator[DecodingProcess]:
     made = DecodingProcess(read_schemas(schemas))
+    made.ready()
     yield made
     made.close()
 
@@ -188,7 +189,28 @@ def test_schema_files_that_cannot_be_are_refused_at_the_start(tmp_path: Path) ->
         (f"orders={desc}:shop.Nothing", "the descriptor set lacks"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            DecodingProcess(read_schemas([option]))
+            DecodingProcess(read_schemas([option])).ready()
+
+
+def test_the_first_start_counts_in_no_pages_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start for a value that ended the process does: a page of those would take one for each."""
+    process, now = DecodingProcess(), [0.0]
+    launch = process._launch
+
+    def slowly() -> object:
+        now[0] += 30.0
+        return launch()
+
+    monkeypatch.setattr(process, "_launch", slowly)
+    try:
+        decoder = Decoder(process, lambda: now[0], budget_s=40)
+        assert decoder.value("t", msgpack.packb({"a": 1}), (), "messagepack").text == '{\n  "a": 1\n}'
+        for error in (None, None, "40 s already"):
+            process.close()
+            found = decoder.value("t", msgpack.packb(7), (), "messagepack")
+            assert found.error is None if error is None else error in str(found.error)
+    finally:
+        process.close()
 
 
 def test_the_most_exact_schema_counts(tmp_path: Path) -> None:

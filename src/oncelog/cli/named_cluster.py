@@ -1,0 +1,19 @@
+"""The cluster that a command is about, as its options name it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+
+
+def cluster_options(bootstrap: str, properties: Sequence[str] | None = None, command_config: Path | None = None) -> str:
+    """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
+    import shlex
+
+    text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap-servers {shlex.quote(bootstrap)}"
+    if command_config is not None:
+        text += f" --command-config {shlex.quote(str(command_config))}"
+    return text + (" -X …" if properties else "")

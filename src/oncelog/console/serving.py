@@ -1,0 +1,67 @@
+"""The console's server: uvicorn's, which tells open streams and pages that it ends before it waits for them.
+
+The rule: an end that was asked for prints nothing. What a browser does not take within ``GRACE_S`` is cut off; a file
+that breaks off is one line on stderr, anything unexpected a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from oncelog.client.errors import ClientError
+from oncelog.console.pump import ConsoleEnds
+from oncelog.console.settings import Settings
+
+GRACE_S: Final = 2
+_LOGGER: Final = "uvicorn.error"
+_CUT_OFF: Final = "Cancel %s running task(s)"
+
+
+class ConsoleServer(uvicorn.Server):
+    """The server of a console, which ends it in order."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams and pages, then the server."""
+        app = self.config.app
+        if isinstance(app, Starlette):
+            app.state.end()
+        await super().shutdown(sockets)
+
+
+def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
+    """The server of a console, not started."""
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_S,
+        limit_concurrency=200,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    server = ConsoleServer(config)
+    logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_saying(record, server.should_exit))
+    return server
+
+
+def _is_worth_saying(record: logging.LogRecord, is_ending: bool) -> bool:
+    """False for what an end brings about; a file that broke off is told without its traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if is_ending and (isinstance(error, asyncio.CancelledError | ConsoleEnds) or str(record.msg).startswith(_CUT_OFF)):
+        return False
+    if isinstance(error, ClientError):
+        record.msg, record.args, record.exc_info = "a download broke off: %s", (error,), None
+    return True

@@ -1,0 +1,101 @@
+"""The end of a console that serves something: open streams are told, nothing is printed, the code is that of an end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.testing.broker import Broker
+from tests.interop.admin.lab import at
+from tests.peers.process import free_ports
+from tests.peers.reaper import watch
+from tests.waiting import HANG_S, wait_until
+
+pytestmark = pytest.mark.slow
+INTERRUPTED = 130
+
+
+@contextmanager
+def console_of(broker: Broker, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A console as a process, and its port."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "oncelog", "console", "--bootstrap-servers", broker.bootstrap_servers]
+    command += ["--listen", f"127.0.0.1:{port}"]
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True) as process,
+    ):
+        watch(process.pid)
+        try:
+            wait_until(lambda: _listens(port), log.read_text)
+            yield process, port
+        finally:
+            process.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def asked(port: int, path: str, *, receive_bytes: int | None = None) -> socket.socket:
+    """A browser that has asked for a page, and has read nothing of it."""
+    one = socket.socket()
+    if receive_bytes is not None:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    one.settimeout(HANG_S)
+    one.connect(("127.0.0.1", port))
+    one.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    return one
+
+
+def read_until(one: socket.socket, wanted: bytes) -> bytes:
+    """Everything up to some bytes, or to the end."""
+    data = b""
+    while wanted not in data and (piece := one.recv(65536)):
+        data += piece
+    return data
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_open_tail_is_told_and_nothing_is_printed(broker: Broker, tmp_path: Path, number: signal.Signals) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic(f"ends-{number}", partitions=1, replication_factor=1))
+    with console_of(broker, tmp_path / "log") as (console, port):
+        with asked(port, f"/messages/tail-events?topic=ends-{number}") as tail:
+            assert b"waiting for records" in read_until(tail, b"waiting for records")
+            console.send_signal(number)
+            told = read_until(tail, b"never")
+        assert b"event: state" in told
+        assert b"the console was ended" in told
+        assert b"event: done" not in told, "or the page would not ask again when the console is back"
+        assert told.endswith(b"0\r\n\r\n"), "the answer is whole"
+        assert console.wait(HANG_S) == INTERRUPTED
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert line.startswith("console of ")
+
+
+def test_a_download_that_nobody_reads_is_cut_off_without_a_word(broker: Broker, tmp_path: Path) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("ends-large", partitions=1, replication_factor=1))
+        for _ in range(24):
+            client.produce(at("ends-large"), build_batch([Record(0, 0, None, b"v" * 900_000, ())]))
+    with (
+        console_of(broker, tmp_path / "log") as (console, port),
+        asked(port, "/messages/download?topic=ends-large", receive_bytes=4096) as download,
+    ):
+        assert read_until(download, b"vvvv").startswith(b"HTTP/1.1 200")
+        console.send_signal(signal.SIGTERM)
+        assert console.wait(HANG_S) == INTERRUPTED
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
