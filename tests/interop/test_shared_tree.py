@@ -11,8 +11,8 @@ import pytest
 from oncelog.admin.cluster import describe_cluster
 from oncelog.admin.topics import NewTopic, create_topic, list_topics
 from oncelog.client.blocking import Client
-from oncelog.coordination.sqlite import SqliteSession
-from oncelog.coordination.zookeeper import ZooKeeperSession
+from oncelog.coordination.sqlite.tree import SqliteSession
+from oncelog.coordination.zookeeper.tree import ZooKeeperSession
 from oncelog.node.assembly import StartRefused
 from oncelog.ports import Coordination
 from oncelog.testing import Broker

@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from oncelog.base.tree import MAX_COMMIT_BYTES, commit_size
-from oncelog.coordination import zookeeper_journal
-from oncelog.coordination.zookeeper import ZooKeeperSession, ZooKeeperTree
-from oncelog.coordination.zookeeper_journal import CHANGES
+from oncelog.coordination.zookeeper import journal
+from oncelog.coordination.zookeeper.journal import CHANGES
+from oncelog.coordination.zookeeper.tree import ZooKeeperSession, ZooKeeperTree
 from oncelog.ports import (
     ANY_VERSION,
     Change,
@@ -103,8 +103,8 @@ class TestLostAnswers:
         self.lose_answer(session, monkeypatch, carried_out=False)
         with pytest.raises(OutcomeUnknown):
             session.commit([Create("/a", b"")], "1")
-        journal = session._link.journal
-        journal._skip_to(journal.position + 2)
+        followed = session._link.journal
+        followed._skip_to(followed.position + 2)
         other.commit([Create("/b", b"")])
         with pytest.raises(OutcomeUnknown):
             session.was_committed("1")
@@ -133,8 +133,8 @@ class TestJournal:
     def test_old_entries_are_removed_and_a_follower_that_is_behind_sees_a_gap(
         self, session: ZooKeeperSession, connect: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(zookeeper_journal, "KEPT", 10)
-        monkeypatch.setattr(zookeeper_journal, "TRIM_EVERY", 10)
+        monkeypatch.setattr(journal, "KEPT", 10)
+        monkeypatch.setattr(journal, "TRIM_EVERY", 10)
         behind = ZooKeeperTree(connect, TIMEOUT_MS).session()
         seen: list[CommittedChange] = []
         behind.follow(behind.position(), seen.append)
@@ -158,7 +158,7 @@ class TestJournal:
     def test_large_entries_are_removed_earlier(
         self, session: ZooKeeperSession, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(zookeeper_journal, "KEPT_BYTES", 10_000)
+        monkeypatch.setattr(journal, "KEPT_BYTES", 10_000)
         session.commit([Create("/a", b"")])
         for _ in range(20):
             session.commit([Set("/a", bytes(1_000), ANY_VERSION)])
@@ -167,7 +167,7 @@ class TestJournal:
     def test_an_entry_that_cannot_be_read_is_a_gap(self, session: ZooKeeperSession, connect: str) -> None:
         seen: list[CommittedChange] = []
         session.follow(session.position(), seen.append)
-        session._link.client.transact([Create(zookeeper_journal.change_path(1), b'{"format":9}\n')])
+        session._link.client.transact([Create(journal.change_path(1), b'{"format":9}\n')])
         session.commit([Create("/a", b"")])
         wait_until(lambda: seen, "the commit")
         assert [change.position for change in seen] == [2]
@@ -200,7 +200,7 @@ class TestSessions:
         link.client.stop()  # ZooKeeper removes its nodes, and nobody is there
         session = ZooKeeperTree(connect, TIMEOUT_MS).session()
         assert session.snapshot() == (position + 1, [])
-        assert session._link.client.children(zookeeper_journal.SESSIONS) == [session._link._name]
+        assert session._link.client.children(journal.SESSIONS) == [session._link._name]
         session.close()
 
 

@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from oncelog.cli.main import invoke
-from oncelog.coordination.zookeeper import ZooKeeperSession, ZooKeeperTree
-from oncelog.coordination.zookeeper_access import ZooKeeperAccess
+from oncelog.coordination.zookeeper.access import ZooKeeperAccess
+from oncelog.coordination.zookeeper.tree import ZooKeeperSession, ZooKeeperTree
 from oncelog.node.settings import BrokerConfig
 from oncelog.ports import Create, TreeUnavailable
 from oncelog.runtime.data.zookeeper_tree import zookeeper_access

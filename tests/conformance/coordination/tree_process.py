@@ -18,8 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self
 
-from oncelog.coordination.sqlite import SqliteTree
-from oncelog.coordination.zookeeper import ZooKeeperTree
+from oncelog.coordination.sqlite.tree import SqliteTree
+from oncelog.coordination.zookeeper.tree import ZooKeeperTree
 from oncelog.ports import CommittedChange, Conflict, Coordination, Operation, TreeNode
 
 ROOT = Path(__file__).parents[3]

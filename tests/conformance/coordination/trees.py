@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 
 from oncelog.coordination.memory import MemorySession, MemoryTree
 from oncelog.coordination.shared_memory import SharedSession, SharedTree
-from oncelog.coordination.sqlite import SqliteSession, SqliteTree
-from oncelog.coordination.zookeeper import ZooKeeperSession, ZooKeeperTree
+from oncelog.coordination.sqlite.tree import SqliteSession, SqliteTree
+from oncelog.coordination.zookeeper.tree import ZooKeeperSession, ZooKeeperTree
 from oncelog.ports import Coordination
 from tests.conformance.coordination.tree_process import RemoteSession, RemoteTree, TreeProcess
 from tests.peers.zookeeper import ZooKeeper

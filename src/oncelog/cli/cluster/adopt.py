@@ -18,7 +18,7 @@ from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY
 
 if TYPE_CHECKING:
-    from oncelog.coordination.zookeeper import ZooKeeperTree
+    from oncelog.coordination.zookeeper.tree import ZooKeeperTree
 
 _SESSION_MS: Final = 18_000
 """Apache Kafka's default of ``zookeeper.session.timeout.ms``."""
@@ -108,7 +108,7 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
     the number of nodes. Raises BadParameter, or Exit with 1 when ZooKeeper cannot be reached: the directory is as
     before then."""
     from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
-    from oncelog.coordination.sqlite import SqliteTree
+    from oncelog.coordination.sqlite.tree import SqliteTree
     from oncelog.ports import OutcomeUnknown, SessionLost, TreeUnavailable
     from oncelog.runtime.data.data_directory import ADOPTED_TREE
 
@@ -154,7 +154,7 @@ def _tell_progress(done: int, total: int) -> None:
 
 def _settle(directory: Path) -> int:
     """Make the tree one file; the id of the broker."""
-    from oncelog.coordination.sqlite import SqliteTree
+    from oncelog.coordination.sqlite.tree import SqliteTree
 
     with _alone(directory) as broker_id:
         SqliteTree(directory / TREE_FILE).close()  # what is in its write-ahead log goes into the file
@@ -169,7 +169,7 @@ def _remove_locks(directory: Path) -> None:
 @contextmanager
 def _alone(directory: Path) -> Iterator[int]:
     """Hold the directory of a broker that was alone, and is stopped; its id. Raises BadParameter."""
-    from oncelog.coordination.sqlite import TreeUnusable
+    from oncelog.coordination.sqlite.tree import TreeUnusable
     from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
     from oncelog.storage.errors import UnusableDirectory
     from oncelog.storage.meta_properties import read_meta_properties

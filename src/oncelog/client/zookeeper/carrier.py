@@ -45,7 +45,7 @@ from oncelog.client.zookeeper.stored_offsets import read_offsets, write_offsets
 
 if TYPE_CHECKING:
     from oncelog.client.zookeeper.group_nodes import GroupNodes
-    from oncelog.coordination.zookeeper_client import ZooKeeperClient
+    from oncelog.coordination.zookeeper.client import ZooKeeperClient
 
 Opening = Callable[[Callable[[], None]], "ZooKeeperClient"]
 """Begins a session, given what is to be called when its connection has come back or it has ended."""
@@ -199,7 +199,7 @@ class StepCarrier:
             return
         if self._session is None:
             raise _NO_SESSION
-        from oncelog.coordination.zookeeper_client import Refused
+        from oncelog.coordination.zookeeper.client import Refused
 
         group = self._settings.group
         try:

@@ -1,6 +1,6 @@
 """Sessions with the ZooKeeper of a cluster, and the brokers that are registered there.
 
-The client class is the brokers' own, of ``coordination.zookeeper_client``: of the coordination tree the client room
+The client class is the brokers' own, of ``coordination.zookeeper.client``: of the coordination tree the client room
 imports this module alone, and the values that it takes.
 """
 
@@ -17,8 +17,8 @@ from oncelog.client.errors import ClientError, ConfigError
 from oncelog.client.machine.zookeeper_group.nodes import BROKERS, RegisteredBroker, read_broker
 
 if TYPE_CHECKING:
-    from oncelog.coordination.zookeeper_client import Watch
-    from oncelog.coordination.zookeeper_client import ZooKeeperClient as ZooKeeperClient
+    from oncelog.coordination.zookeeper.client import Watch
+    from oncelog.coordination.zookeeper.client import ZooKeeperClient as ZooKeeperClient
 
 
 _VERSION_OF_0_8: Final = 1
@@ -35,8 +35,8 @@ def open_session(
     """A new session; ``connect`` is ``host:port,host:port/chroot``. ``changed`` is called when the connection has come
     back or the session has ended. Raises ZooKeeperUnreachable, and ConfigError without kazoo."""
     try:
-        from oncelog.coordination.zookeeper_access import ZooKeeperAccess
-        from oncelog.coordination.zookeeper_client import Address, ZooKeeperClient
+        from oncelog.coordination.zookeeper.access import ZooKeeperAccess
+        from oncelog.coordination.zookeeper.client import Address, ZooKeeperClient
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise

@@ -24,11 +24,11 @@ from oncelog.client.machine.zookeeper_group.nodes import (
 from oncelog.client.machine.zookeeper_group.steps import Done, Taken, Unregistered
 from oncelog.client.machine.zookeeper_group.subscription import Subscription
 from oncelog.client.zookeeper.connection import registered_brokers
-from oncelog.coordination.zookeeper_client import Reason, Refused
+from oncelog.coordination.zookeeper.client import Reason, Refused
 
 if TYPE_CHECKING:
     from oncelog.client.machine.zookeeper_group.nodes import RegisteredBroker
-    from oncelog.coordination.zookeeper_client import Watch, ZooKeeperClient
+    from oncelog.coordination.zookeeper.client import Watch, ZooKeeperClient
 
 _TOGETHER = 500
 """Owners in one transaction."""

@@ -17,7 +17,7 @@ from oncelog.client.machine.zookeeper_group.nodes import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.coordination.zookeeper_client import ZooKeeperClient
+    from oncelog.coordination.zookeeper.client import ZooKeeperClient
 
 _TOGETHER = 500
 """Offsets in one transaction."""
@@ -55,7 +55,7 @@ def write_offsets(
 ) -> None:
     """Write offsets, whatever is there. ``guards`` are nodes without which an offset is not written: then Refused is
     raised, with all of its transaction."""
-    from oncelog.coordination.zookeeper_client import Reason, Refused
+    from oncelog.coordination.zookeeper.client import Reason, Refused
 
     rows = list(offsets.items())
     for first in range(0, len(rows), _TOGETHER):

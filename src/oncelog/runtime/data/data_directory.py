@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
+from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
 from oncelog.node.settings import Settings
 from oncelog.ports import Coordination, TreeUnavailable

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oncelog.coordination.zookeeper import ZooKeeperTree
-from oncelog.coordination.zookeeper_access import Login, ZooKeeperAccess
-from oncelog.coordination.zookeeper_acls import apply_acls
+from oncelog.coordination.zookeeper.access import Login, ZooKeeperAccess
+from oncelog.coordination.zookeeper.acls import apply_acls
+from oncelog.coordination.zookeeper.tree import ZooKeeperTree
 from oncelog.node.assembly import StartRefused
 from oncelog.node.listeners.tls import StoreUnusable
 from oncelog.node.settings import BrokerConfig, ConfigError

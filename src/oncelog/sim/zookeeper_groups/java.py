@@ -15,7 +15,7 @@ from oncelog.client.machine.zookeeper_group.assignment import share_of
 from oncelog.client.machine.zookeeper_group.nodes import ids_path, offset_path, owner_path, read_offset
 from oncelog.client.machine.zookeeper_group.subscription import Subscription, registration_value
 from oncelog.client.zookeeper.group_nodes import GroupNodes
-from oncelog.coordination.zookeeper_client import Refused
+from oncelog.coordination.zookeeper.client import Refused
 from oncelog.sim.zookeeper_groups.tree import Tree, TreeSession
 
 TRIES: Final = 4

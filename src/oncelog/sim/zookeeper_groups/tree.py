@@ -1,6 +1,6 @@
 """ZooKeeper as its clients see it: nodes, sessions with ephemeral ones, watches that fire once, and late.
 
-A ``TreeSession`` has the methods of ``coordination.zookeeper_client.ZooKeeperClient`` that consumers use, and fails as
+A ``TreeSession`` has the methods of ``coordination.zookeeper.client.ZooKeeperClient`` that consumers use, and fails as
 it does: without a connection, by an answer that is lost, by the end of the session, of which it learns when it asks.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from oncelog.base.tree import Check, Create, Delete, Operation, OutcomeUnknown, SessionLost, Set, TreeUnavailable
-from oncelog.coordination.zookeeper_client import CreateNext, Reason, Refused, Stat, Watch
+from oncelog.coordination.zookeeper.client import CreateNext, Reason, Refused, Stat, Watch
 
 LATEST_WATCH_MS: Final = 400
 

@@ -1,5 +1,5 @@
 """A connection to ZooKeeper through kazoo, and nothing of the coordination tree. Beside this module only
-``zookeeper_connection``, which makes kazoo's client, imports kazoo.
+``connection``, which makes kazoo's client, imports kazoo.
 
 The rule: every call comes back. Without a connection it fails at once; one that is not answered within the session's
 time-out has failed as if the connection had been lost. kazoo begins a new session by itself when one has expired;
@@ -21,8 +21,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
 from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
-from oncelog.coordination.zookeeper_access import ZooKeeperAccess
-from oncelog.coordination.zookeeper_connection import acl_of, failure_of, make_client
+from oncelog.coordination.zookeeper.access import ZooKeeperAccess
+from oncelog.coordination.zookeeper.connection import acl_of, failure_of, make_client
 from oncelog.ports import Check, Create, Delete, Operation, Set
 
 _PIPELINED: Final = 500

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.coordination.sqlite_sessions import OtherSessions, OwnSession, lock_path
+from oncelog.coordination.sqlite.sessions import OtherSessions, OwnSession, lock_path
 
 ID, TIMEOUT_MS = 7, 18_000
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from oncelog.coordination.zookeeper_access import CONSUMERS, JOURNAL, ZooKeeperAccess
-from oncelog.coordination.zookeeper_client import Address, ZooKeeperClient
+from oncelog.coordination.zookeeper.access import CONSUMERS, JOURNAL, ZooKeeperAccess
+from oncelog.coordination.zookeeper.client import Address, ZooKeeperClient
 
 _AT_ONCE: Final = 1_000
 

@@ -23,8 +23,8 @@ from typing import Final
 
 from oncelog.coordination.change_codec import DamagedJournal, decode_changes, encode_changes
 from oncelog.coordination.changes import KEPT, ChangeStream, Ended, Listener
-from oncelog.coordination.zookeeper_access import JOURNAL
-from oncelog.coordination.zookeeper_client import Refused, Watch, ZooKeeperClient
+from oncelog.coordination.zookeeper.access import JOURNAL
+from oncelog.coordination.zookeeper.client import Refused, Watch, ZooKeeperClient
 from oncelog.ports import ANY_VERSION, Change, CommittedChange, Delete, OutcomeUnknown, Set
 
 ROOT: Final = JOURNAL

@@ -1,7 +1,7 @@
 """The tree in ZooKeeper: for the brokers of a cluster on several hosts.
 
 ``ZooKeeperTree`` is its address; each ``session()`` of it is one ``ports.Coordination``, with a connection of its own.
-How commits are ordered and sessions end: ``zookeeper_link``, ``zookeeper_journal``. kazoo is needed
+How commits are ordered and sessions end: ``link``, ``journal``. kazoo is needed
 (``oncelog[cluster]``).
 """
 
@@ -14,9 +14,9 @@ from typing import Final
 from oncelog.base.tree import MAX_COMMIT_BYTES, commit_size
 from oncelog.coordination.changes import Ended, Listener
 from oncelog.coordination.paths import check_path
-from oncelog.coordination.zookeeper_access import CONSUMERS, ZooKeeperAccess
-from oncelog.coordination.zookeeper_client import Address, ZooKeeperClient
-from oncelog.coordination.zookeeper_link import ZooKeeperLink
+from oncelog.coordination.zookeeper.access import CONSUMERS, ZooKeeperAccess
+from oncelog.coordination.zookeeper.client import Address, ZooKeeperClient
+from oncelog.coordination.zookeeper.link import ZooKeeperLink
 from oncelog.ports import CommitTooLarge, Operation, OutcomeUnknown, SessionLost, TreeNode, TreeUnavailable
 
 _AS_ANYBODY: Final = ZooKeeperAccess()

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination import sqlite, sqlite_database, sqlite_journal
-from oncelog.coordination.sqlite import SqliteTree, TreeUnusable
-from oncelog.coordination.sqlite_database import APPLICATION_ID, FORMAT_VERSION
+from oncelog.coordination.sqlite import database, journal
+from oncelog.coordination.sqlite import tree as sqlite
+from oncelog.coordination.sqlite.database import APPLICATION_ID, FORMAT_VERSION
+from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
 from oncelog.ports import Change, CommittedChange, Create, Set, TreeNode, TreeUnavailable
 
 
@@ -78,7 +79,7 @@ def test_a_file_of_format_1_is_upgraded_and_keeps_its_nodes(path: Path) -> None:
 
 
 def test_a_file_that_an_earlier_version_has_open_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_database, "BUSY_S", 0.0)
+    monkeypatch.setattr(database, "BUSY_S", 0.0)
     earlier = format_1(path)
     with pytest.raises(TreeUnusable, match=r"tree\.db: another process uses it alone"):
         SqliteTree(path)
@@ -86,7 +87,7 @@ def test_a_file_that_an_earlier_version_has_open_is_refused(path: Path, monkeypa
 
 
 def test_a_file_on_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_database, "network_file_system", lambda directory: "nfs4")
+    monkeypatch.setattr(database, "network_file_system", lambda directory: "nfs4")
     with pytest.raises(TreeUnusable, match="on a network file system \\(nfs4\\); use a local disk, or ZooKeeper"):
         SqliteTree(path)
     assert not path.exists()
@@ -95,7 +96,7 @@ def test_a_file_on_a_network_file_system_is_refused(path: Path, monkeypatch: pyt
 def test_a_process_that_writes_for_too_long_makes_the_tree_unavailable_and_not_unreadable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_database, "BUSY_S", 0.0)
+    monkeypatch.setattr(database, "BUSY_S", 0.0)
     tree = SqliteTree(path)
     session = tree.session()
     session.commit([Create("/a", b"")])
@@ -116,8 +117,8 @@ def test_a_process_that_writes_for_too_long_makes_the_tree_unavailable_and_not_u
 def test_the_journal_is_trimmed_and_a_follower_that_is_behind_sees_a_gap(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_journal, "KEPT_CHANGES", 10)
-    monkeypatch.setattr(sqlite_journal, "_TRIM_EVERY", 1)
+    monkeypatch.setattr(journal, "KEPT_CHANGES", 10)
+    monkeypatch.setattr(journal, "_TRIM_EVERY", 1)
     tree = SqliteTree(path)
     session = tree.session()
     session.commit([Create("/a", b"")])
@@ -131,8 +132,8 @@ def test_the_journal_is_trimmed_and_a_follower_that_is_behind_sees_a_gap(
 
 
 def test_the_journal_keeps_few_large_commits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_journal, "KEPT_BYTES", 10_000)
-    monkeypatch.setattr(sqlite_journal, "_LARGE_BYTES", 4_000)
+    monkeypatch.setattr(journal, "KEPT_BYTES", 10_000)
+    monkeypatch.setattr(journal, "_LARGE_BYTES", 4_000)
     tree = SqliteTree(path)
     session = tree.session()
     session.commit([Create("/a", b"")])

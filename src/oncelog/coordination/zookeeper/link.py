@@ -2,7 +2,7 @@
 
 1. A commit is one transaction: a look at the session's own node, the operations, and the next node of the journal,
    which ZooKeeper numbers.
-2. The journal is the order: changes are delivered by it alone (``zookeeper_journal``).
+2. The journal is the order: changes are delivered by it alone (``journal``).
 3. ZooKeeper removes the ephemeral nodes of a session that ends, and writes no entry. Whoever notices (each session
    watches those that are alive) writes it, and deletes the session's own node in the same transaction: it is written
    once.
@@ -19,10 +19,10 @@ from contextlib import suppress
 from typing import Final
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination.zookeeper_access import CONSUMERS
-from oncelog.coordination.zookeeper_client import CreateNext, Reason, Refused, ZooKeeperClient
-from oncelog.coordination.zookeeper_commit import CommitPlan, plan_commit
-from oncelog.coordination.zookeeper_journal import (
+from oncelog.coordination.zookeeper.access import CONSUMERS
+from oncelog.coordination.zookeeper.client import CreateNext, Reason, Refused, ZooKeeperClient
+from oncelog.coordination.zookeeper.commit import CommitPlan, plan_commit
+from oncelog.coordination.zookeeper.journal import (
     ALIVE,
     BASE,
     NEXT_CHANGE,

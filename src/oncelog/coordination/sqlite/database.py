@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from oncelog.coordination.file_systems import network_file_system
+from oncelog.coordination.sqlite.file_systems import network_file_system
 
 APPLICATION_ID: Final = 0x6F6E636C
 """Marks the database as ours (``oncl``), in SQLite's own header field."""

@@ -6,7 +6,7 @@
    disk when ``commit`` returns (WAL, ``synchronous=FULL``).
 2. The journal is the order: changes are delivered by it alone. Own commits are delivered at once; those of other
    processes are found by a thread that asks for ``PRAGMA data_version`` every few milliseconds.
-3. A session ends when its process closes it, dies, or stands still for its time-out (``sqlite_sessions``). Whoever
+3. A session ends when its process closes it, dies, or stands still for its time-out (``sessions``). Whoever
    notices removes its row and its ephemeral nodes in one transaction; from then on its commits are refused, whatever
    its process believes.
 4. Calls may come from any thread. Commits take ``_writing``, which may wait for the disk and for other processes; reads
@@ -25,16 +25,16 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from oncelog.base.tree import ABSENT, TreeUnavailable
-from oncelog.coordination import sqlite_database
 from oncelog.coordination.changes import Ended, Followers, Listener
 from oncelog.coordination.paths import changed_paths, check_path
-from oncelog.coordination.sqlite_database import TreeUnusable as TreeUnusable
-from oncelog.coordination.sqlite_database import open_database
-from oncelog.coordination.sqlite_journal import changes_between, has_token, position_of, write_change
-from oncelog.coordination.sqlite_operations import carry_out, node_now, nodes_below
-from oncelog.coordination.sqlite_sessions import BEATS, OtherSessions, OwnSession, lock_path
-from oncelog.coordination.sqlite_turns import Turns
-from oncelog.coordination.sqlite_watcher import Watcher
+from oncelog.coordination.sqlite import database
+from oncelog.coordination.sqlite.database import TreeUnusable as TreeUnusable
+from oncelog.coordination.sqlite.database import open_database
+from oncelog.coordination.sqlite.journal import changes_between, has_token, position_of, write_change
+from oncelog.coordination.sqlite.operations import carry_out, node_now, nodes_below
+from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
+from oncelog.coordination.sqlite.turns import Turns
+from oncelog.coordination.sqlite.watcher import Watcher
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
 SESSION_TIMEOUT_MS: Final = 18_000
@@ -63,7 +63,7 @@ class SqliteTree:
         self._data_version = -1
         self._next_beat_s = 0.0
         self._writer, self._reader = open_database(self._path)
-        self._turns = Turns(self._path, sqlite_database.BUSY_S)
+        self._turns = Turns(self._path, database.BUSY_S)
         self._delivered = position_of(self._reader)
         self._watcher = Watcher(self._look)
         self._look()  # sessions of processes that have died end before anybody reads

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from oncelog.coordination.zookeeper_access import Login, ZooKeeperAccess
+from oncelog.coordination.zookeeper.access import Login, ZooKeeperAccess
 
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _REMEMBERED: Final = 100

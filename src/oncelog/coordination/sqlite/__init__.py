@@ -1,0 +1,1 @@
+"""The tree in one SQLite database of the host."""

@@ -1,0 +1,1 @@
+"""The tree in ZooKeeper, through kazoo."""
