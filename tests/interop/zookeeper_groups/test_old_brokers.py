@@ -18,6 +18,8 @@ from tests.waiting import HANG_S
 pytestmark = [pytest.mark.slow]
 CODECS = {"0.8.2.2": ("none", "gzip", "snappy"), "0.9.0.1": ("none", "gzip", "snappy", "lz4")}
 ALL_CODECS = ("none", "gzip", "snappy", "lz4")
+PATIENT = ("--message-send-max-retries", "50", "--request-timeout-ms", "60000")
+"""Of a producer that gives a batch up after 1.5 s otherwise, and says so nowhere but on its error output."""
 PARTITIONS = 4
 
 
@@ -47,12 +49,12 @@ def produce(kafka: OldKafka, topic: str, name: str, *, codecs: tuple[str, ...] =
     sent = set()
     for codec in codecs or CODECS.get(kafka.version, ALL_CODECS):
         values = [f"{name}-{codec}-{number}" for number in range(40)]
-        options = ("--broker-list", kafka.bootstrap_servers, "--topic", topic, "--message-send-max-retries", "50")
+        options = ("--broker-list", kafka.bootstrap_servers, "--topic", topic, *PATIENT)
         compression = () if codec == "none" else ("--compression-codec", codec)
         done = run_old(
             kafka.version, "kafka.tools.ConsoleProducer", *options, *compression, stdin="\n".join(values) + "\n"
         )
-        assert done.returncode == 0, done
+        assert done.returncode == 0 and "ERROR" not in done.stdout + done.stderr, done
         sent.update(values)
     return sent
 
