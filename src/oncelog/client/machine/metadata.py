@@ -57,17 +57,22 @@ class TopicInfo:
 
 
 class ClusterView:
-    """The cluster as seen through Metadata responses; changed only by ``apply`` and ``leader_moved``."""
+    """The cluster as seen through Metadata responses; changed only by ``apply`` and ``leader_moved``.
+
+    ``changes`` counts what these two changed, so that an answer that is what it was need not be read again.
+    """
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicInfo] = {}
         self.cluster_id: str | None = None
         self.controller_id = NO_LEADER
+        self.changes = 0
         self._updated_ms: dict[str, int] = {}
 
     def apply(self, response: Any, now_ms: int) -> None:
         """Apply a MetadataResponse. Topics it does not name stay as they were."""
+        before = self.brokers, self.cluster_id, self.controller_id
         if response.brokers:
             self.brokers = {
                 one.node_id: BrokerInfo(BrokerId(one.node_id), Address(one.host, one.port), one.rack)
@@ -75,11 +80,20 @@ class ClusterView:
             }
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
+        self.changes += before != (self.brokers, self.cluster_id, self.controller_id)
         for one in response.topics or ():
             if one.name is None:
                 continue
-            self.topics[one.name] = _merge(self.topics.get(one.name), _topic(one))
+            known = self.topics.get(one.name)
+            merged = _merge(known, _topic(one))
             self._updated_ms[one.name] = now_ms
+            if merged != known:
+                self.topics[one.name] = merged
+                self.changes += 1
+
+    def heard_again(self, now_ms: int) -> None:
+        """Note that all topics were told anew, each as it was."""
+        self._updated_ms = dict.fromkeys(self.topics, now_ms)
 
     def age_ms(self, topic: str, now_ms: int) -> int | None:
         """Milliseconds since the topic was last heard of; None when it never was, or is to be asked again."""
@@ -117,6 +131,7 @@ class ClusterView:
         topic, known = self.topics.get(partition.topic), self.partition(partition)
         if topic is None or known is None or leader_epoch <= known.leader_epoch or leader not in self.brokers:
             return False
+        self.changes += 1
         moved = replace(known, leader=BrokerId(leader), leader_epoch=LeaderEpoch(leader_epoch))
         self.topics[partition.topic] = replace(topic, partitions={**topic.partitions, partition.partition: moved})
         return True
@@ -133,18 +148,23 @@ def _topic(one: Any) -> TopicInfo:
             tuple(part.offline_replicas),
             part.error_code,
         )
-        for part in sorted(one.partitions, key=lambda part: part.partition_index)
+        for part in (one.partitions if len(one.partitions) == 1 else sorted(one.partitions, key=_index))
     }
     return TopicInfo(one.name, TopicId(bytes(one.topic_id)), partitions, one.is_internal, one.error_code)
+
+
+def _index(one: Any) -> int:
+    index: int = one.partition_index
+    return index
 
 
 def _merge(old: TopicInfo | None, new: TopicInfo) -> TopicInfo:
     """``new``, but with the leaders of ``old`` where those have a newer epoch and the topic is the same."""
     if old is None or old.topic_id != new.topic_id or not new.exists:
         return new
-    partitions = dict(new.partitions)
-    for index, was in old.partitions.items():
-        now = partitions.get(index)
-        if now is not None and now.leader_epoch < was.leader_epoch:
-            partitions[index] = replace(now, leader=was.leader, leader_epoch=was.leader_epoch)
-    return replace(new, partitions=partitions)
+    newer = {
+        index: replace(now, leader=was.leader, leader_epoch=was.leader_epoch)
+        for index, was in old.partitions.items()
+        if (now := new.partitions.get(index)) is not None and now.leader_epoch < was.leader_epoch
+    }
+    return replace(new, partitions={**new.partitions, **newer}) if newer else new
