@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from oncelog.sim.cluster_scenario import draw_cluster_scenario
-from oncelog.sim.faults.brokers import BY_WORKLOADS
+from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS
 from oncelog.sim.faults.clusters import LOST_DISK
+from oncelog.sim.faults.damage import DAMAGE
 from oncelog.sim.faults.plan import KINDS, OF_CLUSTERS
 from oncelog.sim.scenario import draw_scenario
 from oncelog.sim.simulation import simulate
@@ -25,11 +26,12 @@ def test_every_kind_of_fault_is_drawn_and_a_disk_is_lost_only_where_all_is_on_tw
         unsynced = scenario.config.get("log.sync.policy") == "none"
         if unsynced:
             assert [fault.kind for fault in scenario.plan if "power" in fault.kind] == ["power-cut-in-full-sets"]
-        if unsynced or kinds & LOST_DISK.keys():
+        assert not (kinds & LOST_DISK.keys() and kinds & DAMAGE.keys())
+        if unsynced or kinds & {*LOST_DISK, *DAMAGE}:
             assert scenario.brokers >= 3
             assert {replicas.min_insync_replicas for replicas in scenario.replication.values()} == {2}
             assert {replicas.factor for replicas in scenario.replication.values()} == {3}
-    assert used.keys() == {*KINDS, *OF_CLUSTERS} - BY_WORKLOADS.keys()
+    assert used.keys() == {*KINDS, *OF_CLUSTERS, *AT_ANSWERS} - BY_WORKLOADS.keys()
     assert min(used.values()) >= 8
 
 
@@ -39,6 +41,16 @@ def test_kinds_of_faults_can_be_chosen() -> None:
     assert all(sum(fault.kind == "lose-disk" for fault in plan) == 1 for plan in drawn)
     again = draw_cluster_scenario(1, SAFETY_MS, drawn[1], kinds=["kill", "lose-disk"])
     assert again == draw_cluster_scenario(1, SAFETY_MS, None, kinds=["kill", "lose-disk"])
+
+
+def test_where_bits_flip_no_disk_is_lost_and_recovery_points_are_written_often() -> None:
+    kinds = ["flipped-bit", "flipped-bit-in-leader"]
+    for seed in range(10):
+        scenario = draw_cluster_scenario(seed, SAFETY_MS, None, kinds=kinds)
+        assert {fault.kind for fault in scenario.plan} <= {*kinds}
+        assert {replicas.factor for replicas in scenario.replication.values()} == {3}
+        assert scenario.config["log.flush.offset.checkpoint.interval.ms"] == "1000"
+        assert draw_cluster_scenario(seed, SAFETY_MS, scenario.plan, kinds=kinds) == scenario
 
 
 def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() -> None:
@@ -53,7 +65,7 @@ def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() ->
 def test_seeds_move_replicas_have_batches_refused_and_meet_hostile_clients() -> None:
     drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(60)]
     used = Counter(type(workload).__name__ for workloads in drawn for workload in workloads)
-    assert all(used[kind] >= 4 for kind in ("HostileClients", "Reassignments", "RefusedBatches"))
+    assert all(used[kind] >= 4 for kind in ("HostileClients", "OldCopiers", "Reassignments", "RefusedBatches"))
 
 
 def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:

@@ -97,7 +97,7 @@ def assemble(
         raise StartRefused("other brokers kept joining the cluster in between; start this one again")
     position, nodes = coordination.snapshot()
     image = load_image(nodes)  # topics may have gone, and others come under their names, while logs were recovered
-    reports = set_strays_aside(image, logs, who.broker_id, outside.entropy)
+    reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
     node = Node(who.broker_id, config, image, position, logs, outside.entropy)
     return Assembled(node, who.again(), reports)
 
@@ -186,6 +186,7 @@ def _registration(
         config.get("min.insync.replicas"),
         meta.directory_id,
         was_clean=logs.was_clean,
+        has_lost_records=bool(logs.lost_from),
         sync_policy=config.get("log.sync.policy"),
         last_epoch=logs.broker_epoch,
         endpoints=endpoints,
@@ -203,6 +204,18 @@ def _open_logs(
         return log_config(topic_configs.of({} if topic is None else topic.configs))
 
     return LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
+
+
+def _damages(logs: LogDirectory) -> list[Report]:
+    """What recovery has cut off that was on the disk: other replicas have it, or nobody has."""
+    return [
+        Report(
+            "error",
+            f"{partition} is damaged at offset {offset}: records from there on were on the disk and cannot be read; "
+            "they are copied from another replica, if there is one",
+        )
+        for partition, offset in sorted(logs.lost_from.items())
+    ]
 
 
 def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:

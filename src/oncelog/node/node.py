@@ -87,6 +87,7 @@ from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.high_watermark import HighWatermarks
 from oncelog.node.partitions.maintenance import Maintenance
 from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.services import ReplicationServices
@@ -155,6 +156,7 @@ class Node:
             self._deadlines,
             self.in_sync_sets,
             self.followers,
+            DamagedReplicas(self.cluster, self._metadata_log, self._deadlines, self._outbox),
             self.directory,
         )
         services = self._coordinator_services()

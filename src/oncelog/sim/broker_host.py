@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from oncelog.base.ids import BrokerId, uuid_text
+from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import Shutdown
@@ -20,7 +20,7 @@ from oncelog.sim.broker_process import BrokerProcess
 from oncelog.sim.broker_records import BrokerRecords
 from oncelog.sim.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.kernel import Kernel
-from oncelog.sim.machine import Latencies, Machine, SeededEntropy
+from oncelog.sim.machine import Flip, Latencies, Machine, SeededEntropy
 from oncelog.sim.network.connection import Address, Connection
 from oncelog.sim.network.network import Network
 from oncelog.sim.server_connection import ServerConnection
@@ -72,6 +72,7 @@ class BrokerHost:
         self._on_start: list[Callable[[], None]] = []
         self._on_death: list[Callable[[bool], None]] = []
         self._on_disk_lost: list[Callable[[], None]] = []
+        self._on_flip: list[Callable[[TopicPartition], None]] = []
 
     @property
     def name(self) -> str:
@@ -243,6 +244,7 @@ class BrokerHost:
         assert self._process is None
         self.kernel.trace(f"broker {self.broker_id} lost its disk")
         self.machine.files = MemoryFiles(now_ms=self.machine.now_ms)
+        self.machine.flips.clear()
         self.format(self._cluster_id)
         for told in self._on_disk_lost:
             told()
@@ -250,6 +252,18 @@ class BrokerHost:
     def tell_of_lost_disk(self, on_disk_lost: Callable[[], None]) -> None:
         """Call back when the disk has been replaced by an empty one."""
         self._on_disk_lost.append(on_disk_lost)
+
+    def flip(self, flip: Flip) -> None:
+        """Let a bit flip on the disk."""
+        self.kernel.trace(f"broker {self.broker_id}: a bit flips in {flip.partition} at offset {flip.offset}")
+        flip.make()
+        self.machine.flips.append(flip)
+        for told in self._on_flip:
+            told(flip.partition)
+
+    def tell_of_flip(self, on_flip: Callable[[TopicPartition], None]) -> None:
+        """Call back with the partition whose records are damaged now."""
+        self._on_flip.append(on_flip)
 
     def _ended(self, end: PowerLost | None) -> None:
         """The process has ended by itself (None), or files have ended it in the middle of an event."""

@@ -11,13 +11,15 @@ from typing import Final, NamedTuple
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, DISK, POWER, PROCESS
 from oncelog.sim.faults.clusters import LOST_DISK
+from oncelog.sim.faults.damage import DAMAGE
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
 from oncelog.sim.faults.replicas import REPLICAS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.scenario import Replication, Scenario, draw_config, suitable
-from oncelog.sim.workloads.selection import draw_cluster_workloads
+from oncelog.sim.workloads.old_copiers import kill_moments
+from oncelog.sim.workloads.selection import draw_cluster_workloads, with_old_copiers
 from oncelog.sim.workloads.workload import Workload
 
 COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)
@@ -26,9 +28,12 @@ SESSION_TIMEOUTS_MS: Final = (2_000, 6_000)
 LAGS_MS: Final = (1_500, 5_000, 10_000)
 OUTLIVING: Final = 0.5
 """Of the seeds: the tree learns of a death by the end of the session, as ZooKeeper does."""
-LOST_DISKS: Final = 0.15
-"""Of the seeds: every topic is on two disks at least before anything is acknowledged, and one disk is lost."""
-
+LOST_DISKS: Final = 0.2
+"""Of the seeds: every topic is on two disks before anything is acknowledged, and one disk is lost, or damaged."""
+DAMAGED: Final = 0.5
+"""Of these: no disk is lost, but bits flip on one disk or another, time and again."""
+DAMAGES_MS: Final = (3_000, 10_000)
+"""Between two of them on average."""
 
 UNSYNCED: Final = 0.1
 """Of the seeds: nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three machines, of
@@ -65,19 +70,30 @@ def draw_cluster_scenario(
     kinds of faults it draws from (a disk is lost once)."""
     draws = random.Random(f"{seed}/cluster")
     drawn_count = draws.choice(COUNTS)
-    lost_disk = [kind for kind in (*kinds, *(fault.kind for fault in plan or ())) if kind in LOST_DISK]
-    count = brokers if brokers is not None else max(drawn_count, 3) if lost_disk else drawn_count
-    safe = count >= 3 and (draws.random() < LOST_DISKS or bool(lost_disk))
+    named = (*kinds, *(fault.kind for fault in plan or ()))
+    lost_disk = [kind for kind in named if kind in LOST_DISK]
+    damage = sorted({kind for kind in named if kind in DAMAGE})
+    count = brokers if brokers is not None else max(drawn_count, 3) if lost_disk or damage else drawn_count
+    safe = count >= 3 and (draws.random() < LOST_DISKS or bool(lost_disk or damage))
     synced = safe or count < 3 or random.Random(f"{seed}/synced").random() >= UNSYNCED
     safe = safe or not synced
     replicas = _Draws(count, safe, random.Random(f"{seed}/replicas"))
     transaction_version = 1 if draws.random() < 0.1 else 2
-    workloads = draw_cluster_workloads(seed, draws, transaction_version)
+    usual = draw_cluster_workloads(seed, draws, transaction_version)
+    old = random.Random(f"{seed}/cluster old clients")
+    moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
+    workloads = with_old_copiers(usual, old, transaction_version)
+    late_version = transaction_version if workloads == usual else 1
     slowest_us = draws.choice((1_000, 5_000, 50_000))
     faults = _draw_faults(random.Random(f"{seed}/cluster faults"), length_ms, kinds)
+    if workloads != usual and not kinds:
+        faults += moments
     if not synced:
         faults = _with_power_cut(faults, _once([_POWER_CUT], seed, length_ms))
-    elif safe:
+    is_damaged = safe and synced and _is_damaged(seed, lost_disk, damage)
+    if is_damaged:
+        faults += _damages(damage or sorted(DAMAGE), seed, length_ms)
+    elif safe and synced:
         faults.append(_once(lost_disk or sorted(LOST_DISK), seed, length_ms))
     return Scenario(
         config={
@@ -85,12 +101,13 @@ def draw_cluster_scenario(
             **_internal_topics(replicas),
             **_timing(draws),
             **({} if synced else {"log.sync.policy": "none"}),
+            **({"log.flush.offset.checkpoint.interval.ms": "1000"} if is_damaged else {}),
         },
         transaction_version=transaction_version,
         latencies=Latencies(sync_us=(50, slowest_us), metadata_us=(200, slowest_us), slice_us=(50, slowest_us)),
         conditions=NetworkConditions(100, draws.choice((500, 2_000, 10_000))),
         workloads=workloads,
-        plan=suitable(sorted(faults) if plan is None else plan, transaction_version),
+        plan=suitable(sorted(faults) if plan is None else plan, late_version),
         disk_checks=draws.choice((0.0, 0.2)),
         brokers=count,
         session_timeout_ms=draws.choice(SESSION_TIMEOUTS_MS),
@@ -101,7 +118,9 @@ def draw_cluster_scenario(
 
 
 def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -> list[Fault]:
-    chosen = [kind for kind in kinds if kind not in LOST_DISK]
+    chosen = [kind for kind in kinds if kind not in LOST_DISK and kind not in DAMAGE]
+    if not chosen and DAMAGE.keys() & kinds:
+        return []
     if not chosen:
         return draw_plan(entropy, length_ms, CLUSTER_FAMILIES)
     return draw_plan(entropy, length_ms, [(chosen, len(chosen), 1.0)], SHORT_PAUSES_MS)
@@ -139,6 +158,23 @@ def _timing(draws: random.Random) -> Mapping[str, str]:
         "replica.fetch.wait.max.ms": str(draws.choice((200, 500))),
         "replica.socket.timeout.ms": str(draws.choice((2_000, 30_000))),
     }
+
+
+def _is_damaged(seed: int, lost_disk: Sequence[str], damage: Sequence[str]) -> bool:
+    """True if bits flip in the world of a seed, which loses no disk then."""
+    if lost_disk or damage:
+        return not lost_disk
+    return random.Random(f"{seed}/damage").random() < DAMAGED
+
+
+def _damages(kinds: Sequence[str], seed: int, length_ms: int) -> list[Fault]:
+    """Bits that flip, in a stream of chance of their own."""
+    draws = random.Random(f"{seed}/damages")
+    pause_ms = draws.choice(DAMAGES_MS)
+    faults, at_ms = [], 1_000
+    while (at_ms := at_ms + 1 + int(draws.expovariate(1 / pause_ms))) < length_ms:
+        faults.append(Fault(at_ms, draws.choice(kinds), draws.randint(1, 4_000), draws.getrandbits(32)))
+    return faults
 
 
 def _once(kinds: Sequence[str], seed: int, length_ms: int) -> Fault:

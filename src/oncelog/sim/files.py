@@ -139,6 +139,14 @@ class MemoryFiles:
         if bit // 8 < len(node.durable):
             node.durable[bit // 8] = node.data[bit // 8]
 
+    def node(self, path: str) -> FileNode:
+        """What a file holds now, and durably."""
+        return self._node(path)
+
+    def has_node(self, node: FileNode) -> bool:
+        """True while some path names the file."""
+        return any(one is node for one in self._names.values())
+
     def paths(self, *endings: str) -> Sequence[str]:
         """All files that hold something and whose names end like one of ``endings``, in order."""
         return sorted(path for path, node in self._names.items() if node and node.data and path.endswith(endings))

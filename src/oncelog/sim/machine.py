@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from oncelog.base.ids import TopicPartition
+from oncelog.sim.file_node import FileNode
 from oncelog.sim.files import MemoryFiles
 from oncelog.sim.kernel import Kernel
 
@@ -23,6 +25,38 @@ class Latencies:
     slice_us: tuple[int, int] = (50, 2_000)
     """One slice of a job on a worker."""
     read_us: tuple[int, int] = (0, 300)
+
+
+@dataclass(slots=True)
+class Flip:
+    """A bit that has flipped in a file: where, and in which batch of which partition."""
+
+    partition: TopicPartition
+    offset: int
+    node: FileNode
+    at: int
+    mask: int
+    damaged: int = -1
+    """The byte as it is with the bit flipped."""
+
+    def make(self) -> None:
+        """Flip it, on the disk too."""
+        self._flip()
+        self.damaged = self.node.data[self.at]
+
+    @property
+    def stands(self) -> bool:
+        """True while the byte is as the flip has left it."""
+        return self.at < len(self.node.data) and self.node.data[self.at] == self.damaged
+
+    def undo(self) -> None:
+        """Let the byte be what was written."""
+        self._flip()
+
+    def _flip(self) -> None:
+        self.node.data[self.at] ^= self.mask
+        if self.at < len(self.node.durable):
+            self.node.durable[self.at] = self.node.data[self.at]
 
 
 class Machine:
@@ -42,10 +76,17 @@ class Machine:
         """Its processes stand still: events wait until they go on."""
         self.changes_late_us = 0
         """Changes of the coordination tree reach it so much later."""
+        self.flips: list[Flip] = []
+        """Bits that have flipped on its disk."""
 
     def now_ms(self) -> int:
         """Wall time by its own clock."""
         return self.kernel.now_ms() + self.clock_ms
+
+    def standing_flips(self) -> list[Flip]:
+        """The flipped bits that are still in files of the disk."""
+        self.flips = [flip for flip in self.flips if flip.stands and self.files.has_node(flip.node)]
+        return list(self.flips)
 
     def takes(self, span_us: tuple[int, int]) -> int:
         """A latency drawn from (least, most)."""

@@ -54,9 +54,10 @@ _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
     *("TreeUnavailable", "TreeUnreachable"),
     "is already running in this cluster",
+    *("is damaged at offset", "are damaged on this broker's disk", "Record is corrupt", "checksum of the batch at"),
 )
 """Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree; or the
-session of a process that is dead, while its machine has another disk."""
+session of a process that is dead, while its machine has another disk; or a bit that has flipped."""
 
 
 @dataclass(slots=True)
@@ -300,6 +301,8 @@ class Simulation:
             self._check_disk(broker, torn=power_lost, settled=False)
 
     def _check_disk(self, broker: BrokerHost, *, torn: bool, settled: bool) -> None:
+        if broker.machine.standing_flips():
+            return  # nobody has read it so far; at the end none is left
         acknowledged = self.observer.acknowledged_batches()
         if self.cluster is not None:
             acknowledged = [one for one in acknowledged if self.cluster.has_to_have(broker, one)]

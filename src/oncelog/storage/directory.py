@@ -60,10 +60,14 @@ class LogDirectory:
         self.storage = storage or StorageConfig()
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False
+        self.lost_from: dict[TopicPartition, Offset] = {}
+        """Logs that have lost durable records since the last run, and where they end now."""
         self.broker_epoch = -1
         """From the clean-shutdown file; −1 when unknown."""
         self._budget = IndexBudget()
         self._doomed: list[str] = []
+        self._found: dict[str, Mapping[TopicPartition, int]] = {}
+        """The content of the checkpoints when the directory was opened."""
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         """The content of the checkpoints by now: they are written when that changes."""
         self._compacting: Compact | None = None
@@ -89,6 +93,7 @@ class LogDirectory:
         log_starts = read_offsets(self.files, LOG_START_OFFSETS)
         high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
         cleaned = read_offsets(self.files, CLEANER_OFFSETS)
+        self._found = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
         for name in names:
             if is_marked_directory(name):
                 if name.endswith(DELETE_DIRECTORY):
@@ -123,6 +128,8 @@ class LogDirectory:
         names = self.files.list(directory)
         topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
         recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
+        if recovered.lost_from is not None:
+            self.lost_from[partition] = Offset(recovered.lost_from)
         return PartitionLog(self._shared(), partition, topic_id, config, recovered)
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
@@ -131,6 +138,7 @@ class LogDirectory:
         from oncelog.storage.recovery.recovery import Checkpointed, Recovery
 
         invariant(partition not in self.logs, "log exists", partition=partition)
+        self._forget_former(partition)
         directory = str(partition)
         self.files.make_directory(directory)
         write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
@@ -138,6 +146,13 @@ class LogDirectory:
         log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
         self.logs[partition] = log
         return log
+
+    def _forget_former(self, partition: TopicPartition) -> None:
+        """Take a deleted log of the same name out of the checkpoints: its offsets are not of the one that begins."""
+        for path in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            written = self._written.get(path, self._found.get(path, {}))
+            if partition in written:
+                self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
     def _shared(self) -> SharedByLogs:
         from oncelog.storage.log.state import SharedByLogs

@@ -175,6 +175,7 @@ class Driver:
             CLUSTER_ID,
             directory_id=self.directory_id,
             was_clean=logs.was_clean,
+            has_lost_records=bool(logs.lost_from),
             sync_policy=self.config.get("log.sync.policy"),
             last_epoch=logs.broker_epoch,
         )

@@ -33,7 +33,16 @@ _FIRST: Final = Offset(0)
 class Follower:
     """A follower by what it has fetched in this leader epoch."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "is_joining", "leader_end", "log_start_offset")
+    __slots__ = (
+        "asked_again",
+        "broker_epoch",
+        "caught_up_ms",
+        "end",
+        "fetched_ms",
+        "is_joining",
+        "leader_end",
+        "log_start_offset",
+    )
 
     def __init__(self, caught_up_ms: int) -> None:
         self.end = UNKNOWN_END
@@ -49,6 +58,8 @@ class Follower:
         self.is_joining = False
         """True if it is caught up and may become a member: the high watermark waits for it, which it would never reach
         otherwise while producers write."""
+        self.asked_again = 0
+        """Fetches in a row from where it was before, though there was more."""
 
     def fetched(self, end: Offset, leader_end: Offset, broker_epoch: int, now_ms: int) -> None:
         """Take note of a fetch from ``end``, which may be lower than the one before: a restarted broker begins anew."""
@@ -56,6 +67,7 @@ class Follower:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif self.fetched_ms != _NEVER_MS and end >= self.leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.asked_again = self.asked_again + 1 if end == self.end and end < leader_end else 0
         self.end, self.broker_epoch = end, broker_epoch
         self.fetched_ms, self.leader_end = now_ms, leader_end
 

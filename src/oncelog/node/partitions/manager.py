@@ -30,6 +30,7 @@ from oncelog.node.partitions.directory_health import DirectoryHealth
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.log_configs import log_config, storage_config
 from oncelog.node.partitions.maintenance import Maintenance
+from oncelog.node.replication.damaged_replicas import ASKED_AGAIN, DamagedReplicas
 from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 
@@ -56,6 +57,7 @@ class PartitionManager:
         deadlines: Deadlines,
         in_sync_sets: InSyncSets,
         followers: Followers,
+        damaged: DamagedReplicas,
         directory: DirectoryHealth,
     ) -> None:
         self.logs = logs
@@ -67,6 +69,7 @@ class PartitionManager:
         self._deadlines = deadlines
         self._in_sync_sets = in_sync_sets
         self._followers = followers
+        self._damaged = damaged
         self._broker_epoch = metadata.broker_epoch
         self._leaders: dict[TopicPartition, LeaderLog] = {}
         self._missing: dict[TopicPartition, None] = {}
@@ -137,6 +140,7 @@ class PartitionManager:
             return
         if partition in self._leaders:
             self._resign(partition)
+            self._damaged.follows(partition, log, image)
         if image.leader not in (NO_BROKER, self._metadata.broker_id):
             self._followers.follow(partition, log, image.leader, image.leader_epoch)
         else:
@@ -292,6 +296,9 @@ class PartitionManager:
         if leader_log.replicas.log_starts_at(replica, log_start_offset):
             self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
+        follower = leader_log.replicas.follower(replica)
+        if follower is not None and follower.asked_again == ASKED_AGAIN:
+            self._damaged.look(leader_log, offset)
 
     @property
     def change_position(self) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
 from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
+from oncelog.sim.faults.damage import DAMAGE, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
 from oncelog.sim.faults.replica_disks import REPLICA_DISKS
@@ -32,6 +33,7 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **REPLICAS,
     **REPLICA_DISKS,
     **LOST_DISK,
+    **DAMAGE,
 }
 """Kinds that only worlds of several brokers draw."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS}
@@ -118,6 +120,7 @@ async def _run(kind: Kind, world: World, fault: Fault) -> None:
 def heal(world: World) -> None:
     """Mend everything: the network, the disks, and every broker that is down comes up."""
     world.network.heal_all()
+    mend_unread(world)
     for broker in world.brokers:
         broker.machine.latencies = broker.machine.usual_latencies
         broker.machine.changes_late_us = 0

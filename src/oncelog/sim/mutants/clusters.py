@@ -10,13 +10,16 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.fetch import reads
+from oncelog.node import assembly
+from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.manager import PartitionManager
 from oncelog.node.replication import in_sync_sets
+from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
-from oncelog.storage.log import truncate
+from oncelog.storage.log import append_replicated, truncate
 from oncelog.storage.log.leader_epochs import LeaderEpochs
 
 # The high watermark
@@ -131,6 +134,30 @@ def _epochs_kept(right: Any) -> Any:
     return truncate_from_end
 
 
+# Damaged disks
+
+
+def _losses_not_told(right: Any) -> Any:
+    def registration(*known: Any) -> Any:
+        return replace(right(*known), has_lost_records=False)
+
+    return registration
+
+
+def _copied_unchecked(right: Any) -> Any:
+    def crc_matches(buffer: Any, position: int, header: Any) -> bool:
+        return True
+
+    return crc_matches
+
+
+def _damage_passed_over(right: Any) -> Any:
+    def look(self: DamagedReplicas, leader: Any, offset: Any) -> None:
+        """Nobody looks."""
+
+    return look
+
+
 # Leadership
 
 
@@ -161,6 +188,14 @@ def _unanswered_is_written(right: Any) -> Any:
             queued.answer(ErrorCode.NONE)
 
     return answered
+
+
+def _remote_decisions_passed_over(right: Any) -> Any:
+    def send(self: AwaitedMarkers, broker_id: Any, message: Any, answered: Any) -> Any:
+        answered(None)
+        return lambda: None
+
+    return send
 
 
 CLUSTERS: Final = (
@@ -258,6 +293,30 @@ CLUSTERS: Final = (
         ("killed-ahead",),
     ),
     Mutant(
+        "losses-not-told",
+        "a broker whose durable records are damaged joins as if it had them",
+        assembly,
+        "_registration",
+        _losses_not_told,
+        ("flipped-bit",),
+    ),
+    Mutant(
+        "copied-unchecked",
+        "a follower copies batches without a look at their checksums",
+        append_replicated,
+        "crc_matches",
+        _copied_unchecked,
+        ("flipped-bit-in-leader",),
+    ),
+    Mutant(
+        "damage-passed-over",
+        "a leader whose records are damaged leads on",
+        DamagedReplicas,
+        "look",
+        _damage_passed_over,
+        ("flipped-bit-in-leader",),
+    ),
+    Mutant(
         "leads-again-in-its-epoch",
         "a leader that was restarted leads on in the epoch of its last life",
         PartitionManager,
@@ -279,6 +338,14 @@ CLUSTERS: Final = (
         "_answered",
         _unanswered_is_written,
         ("killed-before-marker",),
+    ),
+    Mutant(
+        "remote-decisions-passed-over",
+        "a group coordinator does not ask other brokers which transactions are decided and lack their markers",
+        AwaitedMarkers,
+        "send",
+        _remote_decisions_passed_over,
+        ("broker-cut", "broker-isolated"),
     ),
 )
 """Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""

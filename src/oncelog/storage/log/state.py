@@ -68,6 +68,8 @@ class RecoveredLog(NamedTuple):
     durable_offset: int
     cleaned_offset: int = 0
     ever_cleaned: bool = False
+    lost_from: int | None = None
+    """Where the log ends now, if it ended later on the disk: records that were durable are damaged or missing."""
 
 
 class LogState:

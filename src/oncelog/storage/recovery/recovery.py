@@ -2,7 +2,9 @@
 
 The rule: what is in the segments is the truth; everything beside them is rebuilt from them when it is damaged, missing
 or behind. Segments from the recovery point on are read whole, every checksum verified; the log is cut before the first
-batch that is not sound, and segments after that are removed. Nothing here is fatal but an error of the disk itself.
+batch that is not sound, and segments after that are removed. A log that ends below its recovery point after that has
+lost what was on the disk (``RecoveredLog.lost_from``): a power cut does not take that, a damaged disk does. Nothing
+here is fatal but an error of the disk itself.
 
 In order: finish or undo an interrupted compaction (``.cleaned``, ``.swap``) or deletion (``.deleted``); list segments;
 recover or trust; producer state from the newest snapshot plus the batches after it; leader epochs cut to the log.
@@ -66,6 +68,7 @@ class Recovery:
         self._budget = budget
         self._now_ms = now_ms
         self._may_have_gaps = False
+        self._lost_from: int | None = None
         self._epochs = LeaderEpochs()
         self._epochs_contradicted = False
         self._producers = ProducerState()
@@ -95,6 +98,8 @@ class Recovery:
             self._may_have_gaps = self._config.compact or known.cleaned_offset is not None
             segments, log_end = self._recover(segments, log_start, recovery_point)
             durable = min(known.recovery_point, log_end)
+            if log_end < known.recovery_point:
+                self._lost_from = log_end
         self._snapshots.keep_only(segment.base_offset for segment in segments)
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(log_start)
@@ -116,10 +121,13 @@ class Recovery:
             max(durable, start),
             cleaned if start <= cleaned <= end else start,
             known.cleaned_offset is not None,
+            self._lost_from,
         )
 
     def _begin(self, known: Checkpointed) -> RecoveredLog:
         start = known.log_start_offset
+        if start < known.recovery_point:
+            self._lost_from = start
         self._snapshots.load_into(self._producers, start, start, self._now_ms)
         self._epochs.truncate_from_end(start)
         segment = Segment(self._files, self._directory, start, 0, self._budget)

@@ -96,6 +96,38 @@ def test_any_flipped_bit_in_the_last_batch_cuts_it_off() -> None:
             assert log.log_end_offset == 1 or headers(log)[-1].base_offset > 1, byte
 
 
+def test_a_log_says_that_it_lost_what_was_durable() -> None:
+    """A batch that was on the disk by the recovery point is damaged: no power cut leaves a log that ends before it."""
+    world = filled(4)
+    world.sync()
+    world.directory.checkpoints()
+    world.append(batch())
+    path = LAST.format(world.log.segments.active.base_offset)
+    world.memory.flip_bit(path, 8 * (world.files.size(path) or 0) - 3)
+    assert world.reopen().log_end_offset == 12
+    assert world.directory.lost_from == {}, "the damaged one was not on the disk"
+    world.memory.flip_bit(LAST.format(0), 8 * 70)
+    assert world.reopen().log_end_offset == 0
+    assert world.directory.lost_from == {PARTITION: 0}
+    assert world.reopen().log_end_offset == 0
+    assert world.directory.lost_from == {PARTITION: 0}, "until the next checkpoint"
+    world.directory.checkpoints()
+    world.reopen()
+    assert world.directory.lost_from == {}
+
+
+def test_a_log_made_anew_has_no_checkpoints_of_the_one_before() -> None:
+    world = filled(4)
+    world.log.set_high_watermark(12)
+    world.sync()
+    world.directory.checkpoints()
+    world.directory.delete(PARTITION, bytes(16))
+    log = world.directory.create(PARTITION, TOPIC_ID, SMALL, now_ms=NOW)
+    assert log.log_end_offset == 0
+    reopened = world.reopen()
+    assert (reopened.log_end_offset, reopened.high_watermark, world.directory.lost_from) == (0, 0, {})
+
+
 def test_segments_after_a_bad_one_are_removed() -> None:
     world = filled(40)
     bases = [segment.base_offset for segment in world.log.segments]

@@ -5,7 +5,8 @@ Rules:
    directory's lock is held here; it is replaced in the same commit. With another directory, the id is in use.
 2. A broker whose directory may lack records that count on it is fenced until the controller has taken it out of all
    in-sync sets: the directory is not the one its id had before, or its last run was not the last registration, or it
-   ended uncleanly and acknowledged records that were not on disk. The record of the broker keeps that over restarts.
+   ended uncleanly and acknowledged records that were not on disk, or records that were are damaged. The record of the
+   broker keeps that over restarts.
 3. ``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by
    the same. A cluster that does not say it yet, new or of an earlier version, takes it from the first that joins.
 """
@@ -62,6 +63,8 @@ class Registration:
     """Id of its data directory."""
     was_clean: bool = True
     """True if its last run ended cleanly, or was one of the same process."""
+    has_lost_records: bool = False
+    """True if records that were on its disk are not to be read any more."""
     sync_policy: str = COMMIT
     """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
@@ -72,7 +75,7 @@ class Registration:
 
     def again(self) -> Registration:
         """The registration of the same process in a new session: what its last run left does not matter any more."""
-        return replace(self, was_clean=True, last_epoch=UNKNOWN_BROKER_EPOCH)
+        return replace(self, was_clean=True, has_lost_records=False, last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(
@@ -169,8 +172,10 @@ def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: i
 
 
 def _may_lack_records(broker: Registration, record: BrokerRecord | None) -> bool:
-    """True if the directory may lack what was acknowledged: it is an old copy, or the last run kept to no syncs and
-    ended uncleanly, or that was so before and the controller has not dealt with it yet."""
+    """True if the directory may lack what was acknowledged: it is damaged, or an old copy, or the last run kept to no
+    syncs and ended uncleanly, or that was so before and the controller has not dealt with it yet."""
+    if broker.has_lost_records:
+        return True
     if record is None:
         return not broker.was_clean and broker.sync_policy != COMMIT
     is_old = broker.last_epoch not in (UNKNOWN_BROKER_EPOCH, record.epoch)

@@ -59,6 +59,11 @@ class InSyncReplicas:
         if not self._synced:
             self._lost(broker)
 
+    def damaged(self, broker: BrokerId, partition: TopicPartition) -> None:
+        """Records of a partition are damaged on a broker's disk: from when it notices, it lacks them."""
+        self._emptied.setdefault(broker, set()).add(partition)
+        self._ended[broker] = _epoch(self._journal.image, broker)
+
     def _lost(self, broker: BrokerId) -> None:
         self._emptied[broker] = {name for name, state in self._journal.partitions() if broker in state.replicas}
         self._ended[broker] = _epoch(self._journal.image, broker)

@@ -63,6 +63,7 @@ class ClusterObserver:
         for broker in brokers:
             broker.tell_of_lost_disk(partial(self._lost_disk, broker))
             broker.tell_of_start(partial(self._started, broker))
+            broker.tell_of_flip(partial(self.in_sync.damaged, BrokerId(broker.broker_id)))
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
         """A client was told of a high watermark."""

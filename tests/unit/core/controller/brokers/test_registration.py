@@ -80,6 +80,7 @@ def flags(image: ClusterImage, number: int = 1) -> tuple[bool, bool]:
         (who(directory_id="e"), (True, True)),
         (who(last_epoch=0), (False, False)),
         (who(last_epoch=7), (True, False)),
+        (who(was_clean=False, has_lost_records=True), (True, False)),
     ],
 )
 def test_a_directory_that_may_lack_records_is_fenced(broker: Registration, expected: tuple[bool, bool]) -> None:

@@ -1,0 +1,167 @@
+"""Bits that flip in what is on one disk, where another replica has the same records sound.
+
+A bit flips in the records of one batch, which is in its checksum. Two moments at which a broker has to notice are made:
+a restart after a kill, which reads the segment of the recovery point; and a follower that has yet to copy the batch. A
+batch that nobody reads is not noticed, by Apache Kafka either: what is left of these is mended at the end of the plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import INTERNAL_TOPICS, BrokerId, TopicPartition, partition_of_directory
+from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
+from oncelog.records.batch import HEADER_SIZE, BatchHeader
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.files import MemoryFiles
+from oncelog.sim.machine import Flip
+from oncelog.sim.world import World
+from oncelog.storage.checkpoints import read_offsets
+from oncelog.storage.file_names import LOG, RECOVERY_POINTS, parse_segment_file
+from oncelog.storage.segment.batch_scan import iter_checked
+
+_MAX_BATCH_BYTES: Final = 1 << 30
+
+
+class _Place(NamedTuple):
+    """A batch on a disk."""
+
+    partition: TopicPartition
+    path: str
+    position: int
+    header: BatchHeader
+
+
+async def _flipped_bit(world: World, fault: Fault) -> None:
+    """A process is killed, and a bit flips in records that were on its disk and that the next start reads. In half of
+    the cases all are killed, and this one is the first to come back: every in-sync set still counts on it."""
+    broker = broker_of(world, fault)
+    if broker.stays_down or not broker.is_up:
+        return
+    struck = [broker]
+    if fault.choice & 1:
+        struck += [other for other in world.brokers if other is not broker and not other.stays_down]
+    for one in struck:
+        one.stays_down = True
+        one.kill()
+    points = read_offsets(broker.files, RECOVERY_POINTS)
+    image = _image(world)
+    places = [
+        place
+        for partition in _partitions(broker.files)
+        for place in _batches(broker.files, partition, points.get(partition, 0))
+        if place.header.next_offset <= points.get(partition, 0) and _is_sound_elsewhere(world, image, broker, place)
+    ]
+    _flip_one(broker, places, fault)
+    await span(fault)
+    for one in struck:
+        one.stays_down = False
+        one.start_until_up()
+        await asyncio.sleep((fault.choice >> 8) % 500 / 1_000)
+
+
+async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
+    """A bit flips on a leader's disk, in records that a follower has yet to copy: it was down while they came."""
+    leader = broker_of(world, fault)
+    others = [broker for broker in world.brokers if broker is not leader and broker.is_up and not broker.stays_down]
+    if not others or not leader.is_up:
+        return
+    follower = others[fault.choice % len(others)]
+    follower.stays_down = True
+    follower.kill()
+    await asyncio.sleep((500 + fault.choice % 4_000) / 1_000)
+    if leader.is_up:
+        image = _image(world)
+        places = [
+            place
+            for led in leader.node.partitions.leader_logs()
+            for place in _batches(leader.files, led.partition, _end(follower.files, led.partition))
+            if place.header.base_offset >= _end(follower.files, led.partition)
+            and place.header.next_offset <= led.log.durable_offset
+            and _is_sound_elsewhere(world, image, leader, place)
+        ]
+        _flip_one(leader, places, fault)
+    follower.stays_down = False
+    follower.start_until_up()
+
+
+def mend_unread(world: World) -> None:
+    """Mend the flipped bits that nobody is going to read: those of which every replica has the batch."""
+    for broker in world.brokers:
+        for flip in broker.machine.standing_flips():
+            image = _image(world).partition(flip.partition)
+            is_led = image is not None and image.leader == broker.broker_id
+            if not (is_led and any(_end(one.files, flip.partition) <= flip.offset for one in world.brokers)):
+                flip.undo()
+
+
+def _flip_one(broker: BrokerHost, places: list[_Place], fault: Fault) -> None:
+    if not places:
+        return
+    entropy = random.Random(fault.choice)
+    place = entropy.choice(places)
+    at = place.position + HEADER_SIZE + entropy.randrange(place.header.size_bytes - HEADER_SIZE)
+    node = broker.files.node(place.path)
+    flip = Flip(place.partition, place.header.base_offset, node, at, 1 << entropy.randrange(8))
+    broker.flip(flip)
+
+
+def _image(world: World) -> ClusterImage:
+    session = world.tree.tree.session()
+    image = load_image(session.snapshot()[1])
+    session.close()
+    return image
+
+
+def _partitions(files: MemoryFiles) -> list[TopicPartition]:
+    found = (partition_of_directory(name) for name in files.list(""))
+    return [one for one in found if one is not None and one.topic not in INTERNAL_TOPICS and _has_directory(files, one)]
+
+
+def _has_directory(files: MemoryFiles, partition: TopicPartition) -> bool:
+    return str(partition) in files.list("") and files.size(str(partition)) is None
+
+
+def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iterator[_Place]:
+    """The sound batches of a log with records, from those in the segment of ``offset`` on."""
+    directory = str(partition)
+    if not _has_directory(files, partition):
+        return
+    parsed = [(parse_segment_file(name), name) for name in files.list(directory)]
+    segments = sorted((item[0], name) for item, name in parsed if item is not None and item[1:] == (LOG, ""))
+    first = max((base for base, _ in segments if base <= offset), default=0)
+    for base, name in segments:
+        if base >= first:
+            path = f"{directory}/{name}"
+            file = files.open(path)
+            for position, header, _, _ in iter_checked(file, 0, file.size(), _MAX_BATCH_BYTES):
+                if header.size_bytes > HEADER_SIZE and not header.is_control:
+                    yield _Place(partition, path, position, header)
+
+
+def _end(files: MemoryFiles, partition: TopicPartition) -> int:
+    return max((place.header.next_offset for place in _batches(files, partition, 1 << 62)), default=0)
+
+
+def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, place: _Place) -> bool:
+    """True if another replica that may lead has the batch as it was written."""
+    state = image.partition(place.partition)
+    members: tuple[BrokerId, ...] = () if state is None else (*state.isr, *state.elr)
+    for other in world.brokers:
+        if other is broker or other.broker_id not in members:
+            continue
+        for found in _batches(other.files, place.partition, place.header.base_offset):
+            if found.header == place.header:
+                return True
+    return False
+
+
+DAMAGE: Final[Mapping[str, Kind]] = {
+    "flipped-bit": _flipped_bit,
+    "flipped-bit-in-leader": _flipped_bit_in_leader,
+}
+"""Drawn only where every record is on two disks by the time that it is acknowledged."""

@@ -1,0 +1,77 @@
+"""A flipped bit in one replica: nobody copies it, and the replica gets what it lost from another."""
+
+from __future__ import annotations
+
+from oncelog.sim.files import MemoryFiles
+from tests.scenario.cluster.cluster import Cluster, ClusterDriver
+from tests.scenario.cluster.replicated import create_replicated, replica, state, write
+from tests.unit.storage.replication import log_bytes
+
+IN_THE_RECORDS = 66
+"""Bytes from the beginning of a batch: behind its header."""
+
+
+def flip(driver: ClusterDriver) -> None:
+    """Flip a bit in the first batch of the partition, on the disk of a broker."""
+    files = driver.files
+    assert isinstance(files, MemoryFiles)
+    files.flip_bit("t-0/00000000000000000000.log", 8 * IN_THE_RECORDS)
+
+
+def behind(cluster: Cluster) -> bytes:
+    """A partition led by broker 1, with 2 in sync, and 3 dead before anything was written; what its log holds."""
+    create_replicated(cluster.connect(1), [1, 2, 3])
+    cluster.kill(3)
+    for value in (b"a", b"b", b"c"):
+        assert write(cluster, 1, value)[0] == 0
+    return log_bytes(replica(cluster[2]))
+
+
+def test_a_leader_whose_records_are_damaged_lets_another_lead_and_copies_them() -> None:
+    cluster = Cluster(3)
+    whole = behind(cluster)
+    flip(cluster[1])
+    cluster.start(3)
+    cluster.advance(5_000)
+    found = state(cluster[2])
+    assert (found.leader, set(found.isr)) == (2, {1, 2, 3})
+    assert [log_bytes(replica(cluster[broker])) for broker in (1, 2, 3)] == [whole] * 3
+    (told,) = [report for report in cluster[1].reports if "damaged" in report]
+    assert told == (
+        "records of t-0 at offset 0 are damaged on this broker's disk: another one in sync is to lead, and they are "
+        "copied from it"
+    )
+    assert write(cluster, 2, b"d") == (0, 3)
+
+
+def test_where_nobody_else_may_lead_what_is_sound_is_served() -> None:
+    cluster = Cluster(3)
+    behind(cluster)
+    cluster.kill(2)
+    flip(cluster[1])
+    cluster.start(3)
+    cluster.advance(40_000)
+    assert (state(cluster[1]).leader, state(cluster[1]).isr) == (1, (1,))
+    assert replica(cluster[3]).log_end_offset == 0, "nothing damaged is copied"
+    assert write(cluster, 1, b"d") == (0, 3)
+    cluster.start(2)  # not in sync, but it has the records
+    cluster.advance(5_000)
+    found = state(cluster[2])
+    assert (found.leader, set(found.isr)) == (2, {1, 2, 3})
+    assert log_bytes(replica(cluster[1])) == log_bytes(replica(cluster[2])) == log_bytes(replica(cluster[3]))
+
+
+def test_a_broker_that_finds_its_durable_records_damaged_is_in_no_set_until_it_has_copied_them() -> None:
+    cluster = Cluster(3)
+    create_replicated(cluster.connect(1), [1, 2, 3])
+    assert write(cluster, 1, b"a") == (0, 0)
+    whole = log_bytes(replica(cluster[2]))
+    cluster[1].node.logs.checkpoints()
+    cluster.kill(1, session_ends=False)
+    flip(cluster[1])
+    cluster.start(1)
+    assert state(cluster[2]).leader == 2, "fenced until the controller had taken it out of the sets"
+    cluster.advance(5_000)
+    assert state(cluster[2]).leader != 1
+    assert set(state(cluster[2]).isr) == {1, 2, 3}
+    assert log_bytes(replica(cluster[1])) == whole
