@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -27,7 +29,7 @@ from oncelog.client.blocking.link import now_ms
 from oncelog.client.blocking.topic_identity import ReplacedTopic, TopicWatch
 from oncelog.client.errors import BrokerRefused, ClientError, ConfigError
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.records.columns import Selection, column_schema, decode
+from oncelog.records.columns.decode import Decoded, Selection, column_schema, decode
 from oncelog.records.errors import CorruptBatch
 
 if TYPE_CHECKING:
@@ -172,7 +174,8 @@ class ArrowReader:
             while len(fetcher):
                 polled, others = fetcher.poll(), self._watch.replaced()
                 refused = []
-                for fetched in polled:
+                while polled:
+                    fetched = polled.pop(0)
                     if any(fetched.partition.topic == other.topic for other in others):
                         continue  # not of the topic that is read
                     if fetched.error_code:
@@ -182,6 +185,7 @@ class ArrowReader:
                     self._move(fetched.partition, fetched.next_offset)
                     if fetched.next_offset > fetched.position:
                         last_ms = now_ms()
+                    del fetched  # its memory receives the next one
                 for one in refused:  # only now do the positions say what was handed out
                     self._after_refusal(one)
                 for other in others:
@@ -200,13 +204,15 @@ class ArrowReader:
         selection = Selection(
             topic, number, fetched.position, until, self._how.settings.read_committed, self._how.include_headers
         )
-        try:
-            for decoded in decode(fetched.records, selection, fetched.aborted):
-                if decoded.rows.num_rows:
-                    self._move(fetched.partition, decoded.next_offset)
-                    yield decoded.rows
+        pieces = decode(fetched.records, selection, fetched.aborted)
+        try:  # no loop: its variable would hold one batch while the next is made
+            yield from filter(attrgetter("num_rows"), map(partial(self._handed_out, fetched.partition), pieces))
         except CorruptBatch as error:
             raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
+
+    def _handed_out(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
+        self._move(partition, decoded.next_offset)
+        return decoded.rows
 
     def _move(self, partition: TopicPartition, offset: int) -> None:
         """Set a partition's next offset, at most its end: a fetch may return more than was asked for."""

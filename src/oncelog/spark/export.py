@@ -97,7 +97,7 @@ def export(
 def _identity(options: Mapping[str, str], topic: str) -> str:
     """The topic's name with its id and its cluster's; it is created if it is missing and brokers do that."""
     from oncelog.spark.sink.options import parse_sink_options
-    from oncelog.spark.sink.task_writer import open_client
+    from oncelog.spark.sink.sink_client import open_client
 
     with open_client(parse_sink_options(options)) as client:
         found = client.topic(topic, create=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
-from oncelog.records.columns import Selection, column_schema, decode
 from oncelog.records.columns.batches import GROUP_BYTES
+from oncelog.records.columns.decode import Selection, column_schema, decode
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from tests.unit.records.columns.naive import naive_rows

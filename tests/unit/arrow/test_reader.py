@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import count
@@ -65,6 +66,12 @@ def values(topic: str | list[str], broker: Broker, **given: object) -> list[byte
 
 def numbered(*numbers: int) -> list[bytes]:
     return [b"v%d" % number for number in numbers]
+
+
+def test_nobody_holds_a_batch_that_was_handed_out(broker: Broker, make: Make) -> None:
+    with oncelog.read_arrow(make(), bootstrap_servers=broker.bootstrap_servers) as reader:
+        batch = weakref.ref(next(iter(reader)))
+        assert batch() is None
 
 
 def test_everything_is_read_once_in_the_order_of_each_partition(broker: Broker, make: Make) -> None:

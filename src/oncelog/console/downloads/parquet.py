@@ -23,8 +23,8 @@ from oncelog.console.downloads.selection import Selection
 from oncelog.console.outcomes import Outcomes
 from oncelog.console.search import Hit, scanned
 from oncelog.records.batch import crc_matches, iter_headers
-from oncelog.records.columns import Selection as Columns
-from oncelog.records.columns import column_schema, decode
+from oncelog.records.columns.decode import Selection as Columns
+from oncelog.records.columns.decode import column_schema, decode
 from oncelog.records.errors import CorruptBatch
 
 _ROW_GROUP_BYTES: Final = 4 * MIB

@@ -17,7 +17,3 @@ raises ``CorruptBatch``; nothing else does.
 
 Needs the ``spark`` extra (numpy, pyarrow), so the broker must never import it.
 """
-
-from oncelog.records.columns.decode import Decoded, Selection, column_schema, decode
-
-__all__ = ["Decoded", "Selection", "column_schema", "decode"]

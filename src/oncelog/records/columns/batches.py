@@ -6,8 +6,8 @@ of aborted transactions when reading committed, batches that lie entirely outsid
 overlaps them is kept; ``decode`` drops its other records.
 
 Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by
-``GROUP_BYTES`` and one batch more; so positions in a group fit an int32, which Arrow's binary arrays need. Batches that
-are compressed go straight into the group's buffer.
+``GROUP_BYTES`` or ``GROUP_RECORDS`` and one batch more; so positions in a group fit an int32, which Arrow's binary
+arrays need. Batches that are compressed go straight into the group's buffer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from oncelog.records.batch import (
     read_header,
 )
 from oncelog.records.columns.fields import BatchHeaders
-from oncelog.records.columns.plain_batches import MIN_RECORD_BYTES, Headers, PlainGroup, plain_groups
+from oncelog.records.columns.plain_batches import MIN_RECORD_BYTES, GroupLimits, Headers, PlainGroup, plain_groups
 from oncelog.records.columns.record_starts import Spans
 from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView
 from oncelog.records.compression import Codec, decompress, decompress_into
@@ -45,6 +45,8 @@ from oncelog.records.record import read_records
 GROUP_BYTES: Final = 4 * MIB
 """Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches
 and for a worker's memory."""
+GROUP_RECORDS: Final = 24 * 1024
+"""Records after which a group is decoded: each takes some 80 bytes in arrays until its columns are made."""
 MAX_BATCH_BYTES: Final = 256 * MIB
 _MAX_CONTROL_BYTES: Final = 64 * 1024
 _OWN_BYTES: Final = GROUP_BYTES + MIB
@@ -122,6 +124,7 @@ class _Pending:
         self._ends: list[int] = []
         """Position of each batch's records, in whichever buffer they are."""
         self._own: Bytes | None = None
+        self._records_in_it = 0
         self.size_bytes = 0
 
     def add(self, position: int, header: BatchHeader) -> bool:
@@ -144,7 +147,13 @@ class _Pending:
         self._starts.append(start)
         self._ends.append(start + size)
         self.size_bytes += size
+        self._records_in_it += header.record_count
         return True
+
+    @property
+    def is_complete(self) -> bool:
+        """True if there is enough for a group."""
+        return self.size_bytes >= GROUP_BYTES or self._records_in_it >= GROUP_RECORDS
 
     def _unpack(self, codec: Codec, body: memoryview) -> int | None:
         """Decompress a batch's records behind those added before: their size, None if there is no room for them."""
@@ -201,7 +210,8 @@ def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tup
     start_offset, end_offset = bounds.start_offset, bounds.end_offset
     pending, next_offset, begin, seen = _Pending(records), -1, 0, False
     if aborted_transactions is None or aborted_transactions.is_empty:
-        for plain in plain_groups(records, start_offset, end_offset, GROUP_BYTES):
+        limits = GroupLimits(GROUP_BYTES, GROUP_RECORDS)
+        for plain in plain_groups(records, start_offset, end_offset, limits):
             next_offset, begin = plain.next_offset, plain.end
             yield _group_of(records, plain)
     for position, header in _whole_batches(records, begin):
@@ -221,7 +231,7 @@ def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tup
             yield pending.group(before)
             pending = _Pending(records)
             pending.add(position, header)
-        if pending.size_bytes >= GROUP_BYTES:
+        if pending.is_complete:
             yield pending.group(next_offset)
             pending, seen = _Pending(records), False
     if seen:

@@ -83,8 +83,16 @@ class PlainGroup(NamedTuple):
     end: int
 
 
-def plain_groups(records: memoryview, start_offset: int, end_offset: int, group_bytes: int) -> Iterator[PlainGroup]:
-    """Groups of about ``group_bytes`` from the beginning of a fetched buffer on, as long as all in them is plain."""
+class GroupLimits(NamedTuple):
+    """Bytes and records from which on a group is complete."""
+
+    size_bytes: int
+    records: int
+
+
+def plain_groups(records: memoryview, start_offset: int, end_offset: int, limits: GroupLimits) -> Iterator[PlainGroup]:
+    """Groups up to the limits, and one batch more, from the beginning of a fetched buffer on, as long as all in them is
+    plain."""
     found = _batch_positions(records)
     batches, following = np.array(found[:-1], np.int64), np.array(found[1:], np.int64)
     if not len(batches):
@@ -93,9 +101,10 @@ def plain_groups(records: memoryview, start_offset: int, end_offset: int, group_
     plain = _are_plain(headers, following - batches, start_offset, end_offset)
     checksums = headers.field(">u4", CRC_POSITION).tolist()
     usual = len(batches) if plain.all() else int(plain.argmin())
-    first = 0
+    first, counted, before = 0, np.cumsum(headers.record_count), 0
     while first < usual:
-        last = int(np.searchsorted(following, batches[first] + group_bytes)) + 1
+        by_size = int(np.searchsorted(following, batches[first] + limits.size_bytes))
+        last = min(by_size, int(np.searchsorted(counted, before + limits.records))) + 1
         last = min(last, len(batches))
         if last > usual:
             return
@@ -108,7 +117,7 @@ def plain_groups(records: memoryview, start_offset: int, end_offset: int, group_
         yield PlainGroup(
             starts, ends, headers.record_count[some], headers.batch_headers(some), next_offset, found[last]
         )
-        first = last
+        first, before = last, int(counted[last - 1])
 
 
 def _batch_positions(records: memoryview) -> list[int]:

@@ -59,7 +59,7 @@ class _Writer:
     def __getstate__(self) -> dict[str, Any]:
         """Choose the mode before the writer is pickled to the tasks: one mode for all of them."""
         if self.mode is None:
-            from oncelog.spark.sink.task_writer import open_client
+            from oncelog.spark.sink.sink_client import open_client
 
             with open_client(self.options) as client:
                 from oncelog.spark.sink.modes import choose

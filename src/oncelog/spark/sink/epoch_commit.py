@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import SinkOptions
-from oncelog.spark.sink.task_writer import open_client
+from oncelog.spark.sink.sink_client import open_client
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.operations import End, Operation, Stage, Write

@@ -28,7 +28,7 @@ from oncelog.spark.sessions import query_of
 from oncelog.spark.sink import epoch_commit, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.task_writer import open_client
+from oncelog.spark.sink.sink_client import open_client
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.errors import Behind, Superseded
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Standing, standing

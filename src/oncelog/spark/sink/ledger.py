@@ -30,7 +30,8 @@ from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
 from oncelog.spark.sink.row_router import coalesced
-from oncelog.spark.sink.task_writer import drain, open_client, send_all
+from oncelog.spark.sink.sink_client import open_client
+from oncelog.spark.sink.task_writer import drain, send_all
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
 from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.protocol import ticket_id

@@ -27,6 +27,7 @@ from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
 from oncelog.spark.sink.row_router import Router, TopicLimits, coalesced
+from oncelog.spark.sink.sink_client import open_client
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
 from oncelog.spark.sink.two_phase.errors import FencedDriver
@@ -50,11 +51,6 @@ class TaskPlace:
     def is_first(self) -> bool:
         """True for the task that begins an epoch while the others wait a moment."""
         return self.partition in ("0", "0.0") and self.attempt == 0
-
-
-def open_client(options: SinkOptions) -> Client:
-    """A client with the options' servers and settings."""
-    return Client(options.bootstrap_servers, config=options.client)
 
 
 def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.records.columns import column_schema
+from oncelog.records.columns.decode import column_schema
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import Table, TableError
 

@@ -9,7 +9,8 @@ import pytest
 
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
-from oncelog.records.columns import Decoded, Selection, batches, column_schema, decode
+from oncelog.records.columns import batches
+from oncelog.records.columns.decode import Decoded, Selection, column_schema, decode
 from oncelog.records.compression import Codec
 from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import Record
@@ -137,9 +138,13 @@ def test_compressed_batches_beside_others(codec: Codec) -> None:
     assert rows(fetched)["value"].to_pylist() == [b"a" * 100, None, b"b" * 300, b"", b"c"]
 
 
-def test_a_fetch_larger_than_a_group_comes_in_pieces_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "GROUP_BYTES", 1000)
-    fetched = b"".join(batch(base, [b"x" * 90] * 5) for base in range(0, 100, 5))
+@pytest.mark.parametrize(("limit", "most"), [("GROUP_BYTES", 1000), ("GROUP_RECORDS", 13)])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_fetch_larger_than_a_group_comes_in_pieces_in_order(
+    limit: str, most: int, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, limit, most)
+    fetched = b"".join(batch(base, [b"x" * 90] * 5, codec=codec) for base in range(0, 100, 5))
     pieces = list(decode(fetched, Selection("topic", 0)))
     assert len(pieces) > 5
     assert [piece.next_offset for piece in pieces] == sorted({piece.next_offset for piece in pieces})

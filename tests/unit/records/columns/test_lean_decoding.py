@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 from oncelog.records.builder import build_batch
-from oncelog.records.columns import Selection, decode
+from oncelog.records.columns.decode import Selection, decode
 from oncelog.records.record import Record
 
 records = bytes(build_batch([Record(-1, 1, b"k", b"v", (("h", b"1"),)), Record(-1, 2, None, None)]))

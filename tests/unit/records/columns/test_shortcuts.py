@@ -9,8 +9,9 @@ import pytest
 
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch, end_transaction_marker, seal
-from oncelog.records.columns import Selection, batches, decode
-from oncelog.records.columns.plain_batches import plain_groups
+from oncelog.records.columns import batches
+from oncelog.records.columns.decode import Selection, decode
+from oncelog.records.columns.plain_batches import GroupLimits, plain_groups
 from oncelog.records.columns.record_heads import read_heads
 from oncelog.records.columns.varint import GUARD_BYTES, ByteView, Positions
 from oncelog.records.compression import Codec
@@ -94,7 +95,7 @@ def test_plain_groups_end_before_the_first_that_has_something_else(what: str, mo
     usual = [batch(base, [9] * 5) for base in range(0, 20, 5)]
     fetched = b"".join([*usual, unusual()[what], batch(25, [9] * 5)])
     two = len(usual[0]) + 1
-    groups = list(plain_groups(memoryview(fetched), 0, 100, two))
+    groups = list(plain_groups(memoryview(fetched), 0, 100, GroupLimits(two, 1000)))
     assert [(len(group.starts), group.next_offset) for group in groups] == [(2, 10), (2, 20)]
     monkeypatch.setattr(batches, "GROUP_BYTES", two)
     offsets = []

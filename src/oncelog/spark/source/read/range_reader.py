@@ -28,12 +28,12 @@ from oncelog.client.blocking.system import now_ms
 from oncelog.client.blocking.topic_identity import TopicWatch
 from oncelog.client.errors import BrokerRefused
 from oncelog.records.batch import CorruptBatch
-from oncelog.records.columns import Selection, column_schema, decode
+from oncelog.records.columns.decode import Selection, column_schema, decode
 from oncelog.spark.errors import DataLoss, SparkSourceError
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
-from oncelog.spark.source.read.malloc_trim import release_free_memory
+from oncelog.spark.source.read.frugal_memory import frugal_memory
 from oncelog.spark.source.read.read_ahead import read_ahead
 
 if TYPE_CHECKING:
@@ -51,11 +51,8 @@ _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
-    try:
-        with closing(read_ahead(_batches(options, wanted), _BATCHES_AHEAD)) as batches:
-            yield from batches
-    finally:
-        release_free_memory()
+    with frugal_memory(), closing(read_ahead(_batches(options, wanted), _BATCHES_AHEAD)) as batches:
+        yield from batches
 
 
 def _batches(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
