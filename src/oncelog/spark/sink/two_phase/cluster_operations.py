@@ -70,6 +70,7 @@ class ClusterOperations:
 
     def close(self) -> None:
         """Close all producers; nothing is aborted."""
+        self._topic.close()
         for producer in (self._driver, *self._tasks.values()):
             if producer is not None:
                 producer.close()

@@ -5,7 +5,8 @@ partitions is read where it was written. What would forget registers is refused:
 clean-up that is not compaction.
 
 A ``read`` sees every write answered before it: it goes to the high watermark it found, and waits where open
-transactions hold the last stable offset below it. Those are other drivers', and short.
+transactions hold the last stable offset below it. Those are other drivers', and short. Where nothing was written since
+the last one it is a single request.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import KIB
-from oncelog.client.blocking import Client, FetchSettings
+from oncelog.client.blocking import Client, Fetcher, FetchSettings
+from oncelog.client.blocking.client import EARLIEST, LATEST
 from oncelog.client.blocking.link import now_ms
 from oncelog.client.blocking.transaction_admin import ensure_topic
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.partitioner import partition_of_key
 from oncelog.spark.sink.errors import SinkError
@@ -35,6 +38,7 @@ _CONFIGS: Final = {
     "max.message.bytes": str(2 * PART_BYTES + 64 * KIB),
     "min.cleanable.dirty.ratio": "0.1",
 }
+_FETCH: Final = FetchSettings(max_wait_ms=20, read_committed=True)
 _AS_RELIABLE_AS: Final = TopicName("__transaction_state")
 LOG: Final = logging.getLogger("oncelog.spark.sink")
 
@@ -45,6 +49,8 @@ class RegisterTopic:
     def __init__(self, client: Client, query: str) -> None:
         self._client = client
         self._query = query
+        self._fetcher = Fetcher(client, _FETCH)
+        self._where: TopicPartition | None = None
         self._position = 0
         self._reader = RegisterReader(query)
         self._parts_written = 0
@@ -54,12 +60,18 @@ class RegisterTopic:
         where = self.partition()
         if where is None:
             return None
-        begin = self._client.list_offsets({where: -2})[where].offset
-        until = self._client.list_offsets({where: -1})[where].offset
-        self._position = max(self._position, begin)
+        try:
+            until = self._client.list_offsets({where: LATEST})[where].offset
+        except UnknownTopic:  # deleted since
+            self._where = None
+            return None
         if self._position < until:
             self._catch_up(where, until)
         return self._reader.register()
+
+    def close(self) -> None:
+        """Close the connections of its own."""
+        self._fetcher.close()
 
     def records(self, register: Register) -> list[RegisterRecord]:
         """The records to write for a register, in one transaction. Raises SinkError if it is too long."""
@@ -69,6 +81,8 @@ class RegisterTopic:
 
     def partition(self) -> TopicPartition | None:
         """The register's partition, None without a topic. Raises SinkError for a topic with too few partitions."""
+        if self._where is not None:
+            return self._where
         found = self._client.metadata([REGISTERS]).get(REGISTERS)
         if found is None or not found.exists:
             return None
@@ -77,7 +91,8 @@ class RegisterTopic:
                 f"the topic {REGISTERS} has {len(found.partitions)} partitions, the sink needs {PARTITIONS}: let it be "
                 "created by the sink"
             )
-        return TopicPartition(REGISTERS, partition_of_key(self._query.encode(), PARTITIONS))
+        self._where = TopicPartition(REGISTERS, partition_of_key(self._query.encode(), PARTITIONS))
+        return self._where
 
     def ensure(self) -> TopicPartition:
         """The register's partition, after the topic was created or checked. Raises SinkError for one that is not
@@ -110,15 +125,25 @@ class RegisterTopic:
                     )
 
     def _catch_up(self, where: TopicPartition, until: int) -> None:
-        settings = FetchSettings(max_wait_ms=20, read_committed=True)
         deadline = now_ms() + READ_PATIENCE_MS
-        for fetched in self._client.fetch({where: self._position}, until={where: until}, settings=settings):
-            if fetched.error_code:
-                raise BrokerRefused(fetched.error_code, f"fetch from {where}")
-            for record in read_fetched(fetched, read_committed=True):
-                self._reader.add(record.key, record.value)
-            self._position = max(self._position, fetched.next_offset)
+        self._fetcher.assign({where: self._position}, {where: until})
+        while len(self._fetcher):
+            for fetched in self._fetcher.poll():
+                if fetched.error_code:
+                    self._skip_removed(where, fetched.error_code)
+                    self._fetcher.assign({where: self._position}, {where: until})
+                    break
+                for record in read_fetched(fetched, read_committed=True):
+                    self._reader.add(record.key, record.value)
+                self._position = max(self._position, fetched.next_offset)
             if self._position < until and now_ms() > deadline:
                 raise SinkError(
                     f"{where} is held by an open transaction: see `oncelog txn explain --topic {REGISTERS}`"
                 )
+
+    def _skip_removed(self, where: TopicPartition, error_code: int) -> None:
+        """Go on at the log's start, if the refusal says that the position is below it. Raises BrokerRefused."""
+        begin = self._client.list_offsets({where: EARLIEST})[where].offset
+        if error_code != ErrorCode.OFFSET_OUT_OF_RANGE or begin <= self._position:
+            raise BrokerRefused(error_code, f"fetch from {where}")
+        self._position = begin
