@@ -1,15 +1,19 @@
-"""Refuses modules over 800 lines and functions over 70: `python -m tests.checks.sizes` prints the offenders."""
+"""Refuses modules, functions and rooms that are too large: `python -m tests.checks.sizes` prints the offenders."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 MODULE_LINES: Final = 800
 FUNCTION_LINES: Final = 70
+ROOM_MODULES: Final = 24
+FLAT: Final = ("src/oncelog/console", "src/oncelog/handlers", "src/oncelog/wire/messages")
+"""Rooms that may be larger: two have a module for each API of the protocol, one waits for rooms of its own."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("src", "tests", "codegen", "bench", "demo")
 
@@ -32,9 +36,19 @@ def offences(name: str, source: str) -> Iterator[str]:
                 yield f"{name}:{node.lineno}: {node.name} has {length} lines, a function has at most {FUNCTION_LINES}"
 
 
+def flat_rooms(paths: Iterable[Path]) -> Iterator[str]:
+    """One line for every directory below `src` that has too many of the modules at `paths` in one level."""
+    rooms = Counter(path.parent.as_posix() for path in paths if path.parts[0] == "src" and path.name != "__init__.py")
+    for room, count in sorted(rooms.items()):
+        if count > ROOM_MODULES and room not in FLAT:
+            yield f"{room}: {count} modules, a room has at most {ROOM_MODULES} in one level: give it rooms of its own"
+
+
 def main() -> int:
     """Print the offenders; 1 when there are any."""
-    found = [line for path in python_files() for line in offences(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
+    paths = [path.relative_to(ROOT) for path in python_files()]
+    found = [line for path in paths for line in offences(str(path), (ROOT / path).read_text("utf-8"))]
+    found.extend(flat_rooms(paths))
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0

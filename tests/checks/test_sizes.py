@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.checks.sizes import FUNCTION_LINES, MODULE_LINES, offences
+from pathlib import Path
+
+from tests.checks.sizes import FLAT, FUNCTION_LINES, MODULE_LINES, ROOM_MODULES, flat_rooms, offences
 
 
 def _function(lines: int) -> str:
@@ -22,3 +24,13 @@ def test_a_function_over_the_limit_is_named_with_its_line() -> None:
 def test_a_module_over_the_limit_is_named() -> None:
     (line,) = offences("m.py", "x = 1\n" * (MODULE_LINES + 1))
     assert "801 lines" in line
+
+
+def _room(directory: str, modules: int) -> list[Path]:
+    return [Path(directory, f"m{number}.py") for number in range(modules)]
+
+
+def test_a_room_over_the_limit_is_named_but_for_those_that_may_be_larger() -> None:
+    rooms = [*_room("src/a", ROOM_MODULES), Path("src/a/__init__.py"), *_room("src/b", ROOM_MODULES + 1)]
+    (line,) = flat_rooms([*rooms, *_room(FLAT[0], ROOM_MODULES + 1)])
+    assert line.startswith("src/b: 25 modules")
