@@ -48,3 +48,8 @@ def test_a_run_that_has_ended_its_peers_ends_without_a_word(tmp_path: Path) -> N
     with _start(tmp_path / "log", "ends its peer") as run:
         said, _ = run.communicate()
     assert (run.returncode, len(said.splitlines())) == (0, 1)
+
+
+def test_a_process_that_nobody_has_waited_for_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as zombie:
+        wait_until(lambda: start_of(zombie.pid) is None, "its end")

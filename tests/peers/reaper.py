@@ -15,6 +15,10 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Final
+
+_ENDED: Final = ("Z", "X")
+"""States of processes that have ended: zombies, and those about to go."""
 
 
 def watch(pid: int) -> None:
@@ -25,10 +29,12 @@ def watch(pid: int) -> None:
 
 
 def start_of(pid: int) -> str | None:
-    """The moment in which a process was started, in ticks since the machine's start; None: it is gone."""
+    """The moment in which a process was started, in ticks since the machine's start; None: it has ended, though its
+    parent, such as the first process of a container, may not have asked how."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        state, *fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return None if state in _ENDED else fields[18]
+    except (OSError, ValueError, IndexError):
         return None
 
 
