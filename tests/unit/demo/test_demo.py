@@ -21,12 +21,12 @@ def test_the_year_is_complete_and_in_order() -> None:
     stream = events()
     assert len(stream) == 656_584
     assert all(before.timestamp_ms <= after.timestamp_ms for before, after in pairwise(stream))
-    first, last = json.loads(stream[0].value), json.loads(stream[-1].value)
+    values = json.loads(b"[%b]" % b",".join(event.value for event in stream))  # at once: a third of the time
+    first, last = values[0], values[-1]
     assert (first["number"], last["number"]) == (0, len(stream) - 1)
     assert (first["flight"], first["event"], stream[0].timestamp_ms) == ("UA1545", "departure", 1_357_035_420_000)
     departed: set[int] = set()
-    for event in stream:
-        value = json.loads(event.value)
+    for event, value in zip(stream, values, strict=True):
         assert event.key.decode() == value["tail"]
         if value["event"] == "departure":
             departed.add(value["trip"])
