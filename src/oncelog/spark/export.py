@@ -72,6 +72,11 @@ def export(
     number it came from, otherwise the key decides. Raises SparkSourceError and ClientError, each one line.
     """
     refuse_object_store(directory)
+    if str(directory).startswith(("delta:", "iceberg:")):
+        raise TableError(
+            f"{directory} is not exported: only tables in a directory of Parquet files are. Delta and Iceberg "
+            "tables are read by Spark itself, and written to a topic by format('oncelog')"
+        )
     path, started = Path(directory), time.monotonic()
     if not (path / "_oncelog" / "table.json").exists():
         raise TableError(f"{path} is not a table that a load made")

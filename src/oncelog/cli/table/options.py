@@ -85,7 +85,7 @@ SkipBytes = Annotated[
 ]
 QuarantineTopic = Annotated[
     str | None,
-    typer.Option("--quarantine-topic", metavar="TOPIC", help="Bad rows go there, once, instead of DIR/_quarantine."),
+    typer.Option("--quarantine-topic", metavar="TOPIC", help="Bad rows go there, once, instead of beside the table."),
 ]
 FromTime = Annotated[
     str | None,

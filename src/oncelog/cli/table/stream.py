@@ -77,6 +77,7 @@ def stream(
     Examples:
       oncelog stream flights --to ./flights-table --trigger '30 seconds' --compact-every 20
       oncelog stream flights --to delta:s3://lake/flights
+      oncelog stream orders --to iceberg:shop.orders --catalog prod --remote sc://spark-server:15002
       oncelog stream orders --to ./orders --value-format json --schema 'id BIGINT' --trigger available-now
     """
     from oncelog.spark.jobs.stream_job import StreamRequest

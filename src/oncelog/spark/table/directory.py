@@ -35,6 +35,7 @@ from typing import Any, Final, Literal, NamedTuple
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
+from oncelog.spark.table.formats import other_format
 from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out
 
 _LONGEST_LABEL: Final = 150
@@ -138,6 +139,8 @@ class Table:
         may have beside one that appends, only ranges before a partition's first file, or between two, may be published.
         """
         table = cls(path, role)
+        if (other := other_format(path, "parquet")) is not None:
+            raise TableError(other)
         try:
             table.hidden.mkdir(parents=True, exist_ok=True)
         except OSError as error:

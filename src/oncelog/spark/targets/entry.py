@@ -15,6 +15,7 @@ from oncelog.spark.jobs.stream_job import StreamRequest
 from oncelog.spark.jobs.stream_job import stream as stream_parquet
 from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES, CompactReport
 from oncelog.spark.table.compact import compact as compact_parquet
+from oncelog.spark.table.directory import TableError
 from oncelog.spark.targets.address import parse_address
 from oncelog.spark.targets.opening import held, open_target
 from oncelog.spark.targets.target_load import load_target
@@ -127,6 +128,8 @@ def compact(
     address = parse_address(str(table), catalog, storage_options or {})
     if address is None:
         return compact_parquet(table, target_bytes)
+    if address.is_directory and not Path(address.place).is_dir():
+        raise TableError(f"there is no table at {address}")
     started = time.monotonic()
     with held(address):
         before, after = open_target(address).compact(target_bytes)

@@ -20,6 +20,7 @@ from oncelog.spark.jobs.load_job import check_same_table
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import Role, TableBusy, TableError
+from oncelog.spark.table.formats import other_format
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.quarantine import Quarantine, QuarantineTable, QuarantineTopic
 from oncelog.spark.targets.table_target import TableMoved, Target
@@ -91,6 +92,8 @@ def held(address: TableAddress, role: Role = "append") -> Iterator[None]:
         yield
         return
     root = Path(address.place)
+    if (other := other_format(root, address.kind)) is not None:
+        raise TableError(other)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
