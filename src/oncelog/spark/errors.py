@@ -29,6 +29,38 @@ class ServerLacksOncelog(SparkSourceError):
         return type(self), (self.module,)
 
 
+class SparkLostWorker(SparkSourceError):
+    """Spark 4.0 counts a Python worker among another pool's and then does not find it (SPARK-52642).
+
+    It happens where one task reads and writes with Python, in the batches of a Connect server's ``foreachBatch``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this Spark has mislaid one of its Python workers, a defect of 4.0 that 4.1 does not have (SPARK-52642): "
+            "start Spark, or its Connect server, with --conf spark.python.worker.reuse=false, and run it again"
+        )
+
+    def __reduce__(self) -> tuple[type[SparkLostWorker], tuple[()]]:
+        """Python workers send their errors pickled."""
+        return type(self), ()
+
+
+class OtherOncelog(SparkSourceError):
+    """A process of a job has another release of oncelog than the process that sent it its work."""
+
+    def __init__(self, sent: str, here: str) -> None:
+        self.sent, self.here = sent, here
+        super().__init__(
+            f"the driver of this job has oncelog {sent}, and a Python process that works for it has oncelog {here}: "
+            "install one release for the driver, the server and all executors (docs/deploy-spark.md)"
+        )
+
+    def __reduce__(self) -> tuple[type[OtherOncelog], tuple[str, str]]:
+        """Executors send their errors pickled."""
+        return type(self), (self.sent, self.here)
+
+
 class DataLoss(SparkSourceError):
     """Records in the range of a query are not in the log: removed, or not written yet.
 

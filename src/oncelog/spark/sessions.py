@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.spark.errors import ServerLacksOncelog, SparkSourceError
+from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,8 +38,10 @@ _WORKERS_SERVER: Final = "SPARK_CONNECT_LOCAL_URL"
 """Set for the processes in which a server of Connect runs functions of streaming queries."""
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _RUN_PROPERTY: Final = "spark.jobGroup.id"
+_LOST_WORKER: Final = "key not found: PythonWorker"
 _MISSING: Final = re.compile(
-    r"No module named '(oncelog|crc32c|cramjam|re2|pyarrow|numpy)\b|Failed to find the data source: (oncelog)\b"
+    r"No module named '(oncelog|crc32c|cramjam|re2|pyarrow|numpy|deltalake|pyiceberg)\b"
+    r"|Failed to find the data source: (oncelog)\b"
 )
 
 
@@ -182,6 +184,11 @@ def lacking(error: BaseException) -> ServerLacksOncelog | None:
     """The package to install, if an error of Spark's comes from its absence."""
     found = _MISSING.search(str(error))
     return None if found is None else ServerLacksOncelog(found[1] or found[2])
+
+
+def known_error(error: BaseException) -> SparkSourceError | None:
+    """The line that says what to do about an error of Spark's: a package to install, or a defect to go around."""
+    return SparkLostWorker() if _LOST_WORKER in str(error) else lacking(error)
 
 
 def _first_line(error: BaseException) -> str:

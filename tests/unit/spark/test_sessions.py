@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oncelog.spark import sessions
-from oncelog.spark.errors import ServerLacksOncelog, SparkSourceError
-from oncelog.spark.sessions import JobSession, QueryRun, is_connect, lacking, query_of
+from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError
+from oncelog.spark.sessions import JobSession, QueryRun, is_connect, known_error, lacking, query_of
 
 WORKER = "SPARK_CONNECT_LOCAL_URL"
 
@@ -117,6 +117,8 @@ def test_sessions_are_known_by_where_they_come_from() -> None:
     [
         ("…\nModuleNotFoundError: No module named 'oncelog'\n SQLSTATE: 38000", "oncelog"),
         ("ModuleNotFoundError: No module named 'crc32c'", "crc32c"),
+        ("ModuleNotFoundError: No module named 'deltalake'", "deltalake"),
+        ("ModuleNotFoundError: No module named 'pyiceberg.io'", "pyiceberg"),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: oncelog. Make sure", "oncelog"),
     ],
 )
@@ -127,6 +129,17 @@ def test_what_a_server_lacks_is_read_from_its_error(text: str, module: str) -> N
     again = pickle.loads(pickle.dumps(found))
     assert isinstance(again, ServerLacksOncelog)
     assert str(again) == str(found)
+
+
+def test_a_defect_of_sparks_is_told_with_the_way_around() -> None:
+    """As Spark 4.0.5 says it."""
+    error = RuntimeError("java.util.NoSuchElementException: key not found: PythonWorker(java.nio.channels.Soc…)")
+    found = known_error(error)
+    assert isinstance(found, SparkLostWorker)
+    assert "spark.python.worker.reuse=false" in str(found)
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    assert isinstance(known_error(RuntimeError("No module named 'oncelog'")), ServerLacksOncelog)
+    assert known_error(RuntimeError("key not found: mine")) is None
 
 
 @pytest.mark.parametrize("text", ["No module named 'mine'", "Failed to find the data source: kafka", "oncelogged"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.shape import BAD, Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
-from oncelog.spark.sessions import JobSession, check_shared, lacking
+from oncelog.spark.sessions import JobSession, check_shared, known_error
 from oncelog.spark.source.data_source import register
 from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.parquet_files import files_in, footer_stats, levels, write_common_columns
@@ -254,6 +254,6 @@ def one_line_error(error: Exception) -> SparkSourceError:
     if isinstance(error, SparkSourceError):
         return error
     ours = _OUR_ERROR.findall(str(error))
-    return (None if ours else lacking(error)) or LoadFailed(
+    return (None if ours else known_error(error)) or LoadFailed(
         ours[-1] if ours else "Spark: " + (str(error).strip() or repr(error)).splitlines()[0]
     )

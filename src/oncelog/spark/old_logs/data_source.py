@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.spark import versions
 from oncelog.spark.old_logs.files import OldLogRange
+from oncelog.spark.shipped import Shipped
 from oncelog.spark.source.data_source import connector_columns
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class OldLogSource(DataSource):
         return OldLogReader([OldLogRange(**one) for one in json.loads(self.options["ranges"])])
 
 
-class OldLogReader(DataSourceReader):
+class OldLogReader(Shipped, DataSourceReader):
     """Reads each range in a task of its own."""
 
     def __init__(self, ranges: Sequence[OldLogRange]) -> None:

@@ -21,6 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.spark.errors import OptionError
+from oncelog.spark.shipped import Shipped
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.schema import check_schema
@@ -47,7 +48,7 @@ class SinkMessage(WriterCommitMessage):
     rows: int
 
 
-class _Writer:
+class _Writer(Shipped):
     """Options of a write, with its run and mode, which are drawn once."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

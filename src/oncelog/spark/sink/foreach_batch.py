@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import ClientError
-from oncelog.spark.sessions import query_of
+from oncelog.spark.sessions import known_error, query_of
 from oncelog.spark.sink import epoch_commit, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
@@ -56,7 +56,10 @@ class SinkTransaction:
         self._writes = 0
 
     def write(self, frame: DataFrame, **options: str) -> None:
-        """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction."""
+        """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction.
+
+        Raises SparkSourceError for what a server lacks, and for a defect of Spark's that there is a way around.
+        """
         if self.is_done:
             return
         if self.may_begin_at_any_epoch:
@@ -68,7 +71,12 @@ class SinkTransaction:
             "oncelog.transaction.gather": str(self._directory),
             "oncelog.transaction.member": member,
         }
-        frame.write.format("oncelog").mode("append").options(**{**self._options, **options, **ours}).save()
+        try:
+            frame.write.format("oncelog").mode("append").options(**{**self._options, **options, **ours}).save()
+        except Exception as error:
+            if (known := known_error(error)) is not None:
+                raise known from error
+            raise
 
     def listed(self) -> tuple[Listed, ...]:
         """The transactions that the writes left open. Raises SinkError if a write's are missing."""

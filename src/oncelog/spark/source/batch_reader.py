@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from oncelog.spark.shipped import Shipped
 from oncelog.spark.source.options import AtOffsets, SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange, divide, ranges_between
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OncelogReader(DataSourceReader):
+class OncelogReader(Shipped, DataSourceReader):
     """Plans a batch query once and reads its ranges."""
 
     def __init__(self, options: SourceOptions) -> None:

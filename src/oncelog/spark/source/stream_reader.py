@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from oncelog.spark.shipped import Shipped
 from oncelog.spark.source.batch_reader import rows_of
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.read_limits import ReadLimits
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OncelogStreamReader(DataSourceStreamReader):
+class OncelogStreamReader(Shipped, DataSourceStreamReader):
     """Offsets are topic → partition → next offset, as in the checkpoints of Spark's Kafka connector."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -83,6 +83,14 @@ class SparkStepWriter:
 
     def write_frame(self, frame: DataFrame, places: Places) -> list[Written]:
         """Write the rows of the source's that a frame has. Raises LoadFailed."""
+        try:
+            with self._spark.job_session.settings():
+                return written_of(row.asDict() for row in self._mapped(frame, places).collect())
+        except Exception as error:
+            raise one_line_error(error) from error
+
+    def _mapped(self, frame: DataFrame, places: Places) -> DataFrame:
+        """A frame that writes the rows of another when it is run, and has a row for each file."""
         outside = levels(self.partition_by) if self.partition_by else ()
         files = TaskFiles(places.store, self.schema, outside)
         if not self._shape.is_plain:
@@ -94,12 +102,7 @@ class SparkStepWriter:
             )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # none is used
-            mapped = frame.mapInArrow(files, FACTS)
-        try:
-            with self._spark.job_session.settings():
-                return written_of(row.asDict() for row in mapped.collect())
-        except Exception as error:
-            raise one_line_error(error) from error
+            return frame.mapInArrow(files, FACTS)
 
 
 class FrameWriter:
@@ -129,11 +132,11 @@ def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> StructType | No
 
 
 def _arrow_schema(frame: DataFrame, outside: Sequence[str]) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    fields = [one for one in frame.schema if one.name not in (*outside, BAD)]
-    return to_arrow_schema(StructType(fields), timezone="UTC")
+    from oncelog.spark import versions
+
+    return versions.arrow_schema(StructType([one for one in frame.schema if one.name not in (*outside, BAD)]))
 
 
 def check_files(

@@ -6,6 +6,7 @@ anywhere, the next run goes on from the spans. Several writers of one table are 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -117,7 +118,7 @@ def spark_writer(
     from oncelog.spark.sessions import check_shared
     from oncelog.spark.targets.step_writer import SparkStepWriter
 
-    log = Path(address.place) / ".oncelog-spark.log" if address.is_directory else Path("/dev/null")
+    log = Path(address.place) / ".oncelog-spark.log" if address.is_directory else Path(os.devnull)
     session = spark or stack.enter_context(local_session(log=log))
     plain = SparkWriter(session, request.options)
     if address.is_directory:

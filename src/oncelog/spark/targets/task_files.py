@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oncelog.spark.jobs.shape import BAD
+from oncelog.spark.shipped import Shipped
 from oncelog.spark.table.parquet_files import NO_VALUE
 from oncelog.spark.targets.table_target import FileStore, NewFile, Span
 
@@ -50,7 +51,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaskFiles:
+class TaskFiles(Shipped):
     """The function that each task of a step runs over its rows, for ``DataFrame.mapInArrow``."""
 
     store: FileStore

@@ -21,6 +21,7 @@ from oncelog.spark.audit.directories.directory_layout import SegmentTask
 from oncelog.spark.audit.model import KINDS, Fact, Finding, Part, SegmentStat, rows_of, schema_of
 from oncelog.spark.audit.pipeline import Tally, gravest_first, typed_batches
 from oncelog.spark.audit.segments.segment_facts import Typed
+from oncelog.spark.shipped import Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -159,7 +160,7 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
 
 
 @dataclass(frozen=True)
-class _ReadTasks:
+class _ReadTasks(Shipped):
     """Spark task number → rows."""
 
     assigned: Sequence[Sequence[SegmentTask]]
@@ -174,7 +175,7 @@ class _ReadTasks:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Step(Shipped):
     """A step over sorted rows of one type, as Spark maps over Arrow batches."""
 
     row_type: type[Any]
