@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SETUP := $(VENV)/.package-installed
+COLLECTED := $(VENV)/.tests-collected
 LOCKS := requirements/build.txt requirements/dev.txt
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
@@ -27,7 +28,7 @@ FAST := not slow and not spark and not ($(PEERS))
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test tests test-spark-versions test-peers test-all check lint peers bench format lock java clean
+.PHONY: help setup demo test tests classes test-spark-versions test-peers test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,9 +41,16 @@ demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exac
 test: $(SETUP) java ## lint, types, contracts and all tests that need Python, Java and PyPI only
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
-tests:
-	$(BIN)/python -m tests.spark.jvms
+tests: classes $(COLLECTED)
 	$(PYTEST) -rs -m 'not ($(PEERS))'
+
+classes: # of Spark, for the JVMs of tests: made once for them all
+	$(BIN)/python -m tests.spark.jvms
+
+# In a new clone each worker would compile all tests for itself; what is wrong with one is for the run to say.
+$(COLLECTED): $(SETUP)
+	$(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1 || true
+	@touch $@
 
 # Each version has its session, its broker and its wheel; a driver that changes the version under its checkpoint is killed.
 test-spark-versions: $(SETUP) java ## a part of Spark's tests on the oldest and the newest PySpark, each from PyPI, with this wheel
