@@ -54,7 +54,8 @@ def produce(kafka: OldKafka, topic: str, name: str, *, codecs: tuple[str, ...] =
         done = run_old(
             kafka.version, "kafka.tools.ConsoleProducer", *options, *compression, stdin="\n".join(values) + "\n"
         )
-        assert done.returncode == 0 and "ERROR" not in done.stdout + done.stderr, done
+        assert done.returncode == 0, done
+        assert "ERROR" not in done.stdout + done.stderr, done
         sent.update(values)
     return sent
 
