@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from oncelog.admin.cluster import registered_brokers
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
@@ -111,6 +112,8 @@ class ClusterStatus:
     at_min_isr: list[PartitionStatus]
     offline_directories: list[DirectoryStatus]
     reassignments: list[ReassignmentRow]
+    not_seen: list[str] = field(default_factory=list)
+    """What the user may not ask for; a replica that a reassignment adds then counts as one that is missed."""
 
 
 def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
@@ -120,11 +123,19 @@ def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
     sync is not under it, but ``at_min_isr`` then has not all that are at it. The others are counted and become no rows.
     """
     topics = client.metadata(None)
-    reassignments = list_reassignments(client)
+    reassignments: list[ReassignmentRow] = []
+    not_seen = []
+    try:
+        reassignments = list_reassignments(client)
+    except BrokerRefused as error:
+        if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        not_seen.append(str(error))
     looked_at = topics if spare else {name: one for name, one in topics.items() if _lacks_something(one)}
     partitions = partition_rows(looked_at.values(), reassignments, _min_isr(client, looked_at))
     counts = counts_of(topics.values())
-    return assess(client.view.cluster_id, _brokers(client, counts), partitions, reassignments, counts)
+    found = assess(client.view.cluster_id, _brokers(client, counts), partitions, reassignments, counts)
+    return replace(found, not_seen=not_seen)
 
 
 def counts_of(topics: Collection[TopicInfo]) -> Counts:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.units import MIB
@@ -107,8 +108,10 @@ def read_history(client: Client, group: str, now_ms: int, window_ms: int) -> Gro
 
     Raises ClientError; BrokerRefused when the topic may not be read.
     """
-    topics = client.metadata({CONSUMER_OFFSETS})
-    count = len(topics[CONSUMER_OFFSETS].partitions)
+    topic = client.metadata({CONSUMER_OFFSETS})[CONSUMER_OFFSETS]
+    if topic.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        raise BrokerRefused(topic.error_code, CONSUMER_OFFSETS)
+    count = len(topic.partitions)
     if not count:
         return GroupHistory(now_ms - window_ms)
     where = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))

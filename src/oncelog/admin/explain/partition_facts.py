@@ -17,9 +17,10 @@ from oncelog.admin.cluster_status import MIN_ISR
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import EARLIEST, LATEST, Client
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.machine.requests import list_offsets_request
 from oncelog.wire.messages.list_offsets import ListOffsetsResponse
@@ -63,7 +64,8 @@ class PartitionFacts:
 def partition_facts(
     client: Client, wanted: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, PartitionFacts], list[Unanswered]]:
-    """The facts of each partition, those that do not exist included. Raises NoBrokerReachable."""
+    """The facts of each partition, those that do not exist included, without those that may not be seen. Raises
+    NoBrokerReachable."""
     partitions = sorted(set(wanted))
     topics = client.metadata({one.topic for one in partitions}) if partitions else {}
     there = [one for one in partitions if _info(topics, one) is not None]
@@ -74,6 +76,9 @@ def partition_facts(
     found = {}
     for where in partitions:
         topic = topics.get(where.topic)
+        if topic is not None and topic.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            unanswered.append(Unanswered(None, str(where), explain(topic.error_code)))
+            continue
         info = None if topic is None else topic.partitions.get(where.partition)
         if topic is None or not topic.exists or info is None:
             found[where] = PartitionFacts(where, exists=False)

@@ -211,8 +211,8 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
         f"Group {described.group!r} is {described.state} with {counted(len(described.members), 'member')}, has offsets "
         f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
     )
-    if any(one.severity is Severity.STUCK for one in findings):
-        return text
+    if stuck := [f"{one.about} ({one.cause.value})" for one in findings if one.severity is Severity.STUCK]:
+        return f"{text} It is stuck: {shortened(stuck, 3)}."
     if behind:
         return f"{text} Nothing holds it up that can be seen from here."
     return f"{text} It is not stuck: there is nothing for it to read."
@@ -246,7 +246,7 @@ def _without_coordinator(client: Client, group: str, error: BrokerRefused, optio
     if where is not None:
         facts, unanswered = partition_facts(client, [where])
         said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
-        findings = partition_findings(facts[where], options)
+        findings = partition_findings(facts[where], options) if where in facts else []
     finding = Finding(
         Cause.COORDINATOR_UNAVAILABLE,
         Severity.STUCK,

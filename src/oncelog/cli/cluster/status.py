@@ -71,7 +71,7 @@ def _show(found: ClusterStatus) -> None:
             ("under-replicated", len(found.under_replicated)),
             ("under min ISR", len(found.under_min_isr)),
             ("at min ISR", len(found.at_min_isr)),
-            ("being reassigned", len(found.reassignments)),
+            ("being reassigned", "-" if found.not_seen else len(found.reassignments)),
         ],
     )
     lacking = {(one.topic, one.partition): one for one in _lacking(found)}
@@ -79,6 +79,8 @@ def _show(found: ClusterStatus) -> None:
     if found.reassignments:
         print()
         show_reassignments(found.reassignments)
+    for refused in found.not_seen:
+        print(f"\nnot seen: {refused}")
     for directory in found.offline_directories:
         print(f"\noffline: {directory.directory} of broker {directory.broker_id}: {directory.error}")
     for broker in found.brokers:

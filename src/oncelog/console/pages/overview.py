@@ -61,7 +61,7 @@ def look(client: Client) -> Mapping[str, Any]:
         },
         "transactions": {verdict.value: len(scanned.of(verdict)) for verdict in Verdict},
         "held_groups": sorted(groups, key=lambda one: -one["lag"])[:MOST_ROWS],
-        "unanswered": list(dict.fromkeys(map(str, [*scanned.unanswered, *unanswered, *silent]))),
+        "unanswered": list(dict.fromkeys(map(str, [*status.not_seen, *scanned.unanswered, *unanswered, *silent]))),
     }
 
 
