@@ -28,7 +28,7 @@ class Served:
     @property
     def origin(self) -> str:
         """The address of its pages."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if 'tls_certificate' in self._settings else 'http'}://127.0.0.1:{self.port}"
 
     def start(self) -> Self:
         """Serve, and wait until it does."""

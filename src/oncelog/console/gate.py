@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.console.forms import LARGEST_FORM, LARGEST_UPLOAD, Form, read_form
-from oncelog.console.refusals import Refusals, is_local, own_address
+from oncelog.console.refusals import Refusals, form_address, is_local, own_address
 from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
 
@@ -34,6 +34,10 @@ LOGIN_PATH: Final = "/login"
 STATIC_PREFIX: Final = "/static/"
 WORK_PREFIX: Final = "/tasks/"
 UPLOAD_PATIENCE_S: Final = 60.0
+ENDED: Final = "Your session has ended. Log in again, and you come back to this page."
+ENDED_FORM: Final = (
+    "Your session had ended when the form was sent: nothing was done. Log in again, and you come back to its page."
+)
 OLD_FORM: Final = (
     "this form is older than the console, which was started again, or of a session that has ended; nothing was done. "
     "Load its page again and repeat it"
@@ -116,8 +120,8 @@ class Gate:
         user = login.user_of(headers)
         if user is None and login.by_form and known is not None:
             user = known.user
-        if user is None:
-            return await self._log_in(request, now_s)
+        if user is None or (login.by_form and request.scope["path"] == LOGIN_PATH):  # Another tab may have logged in.
+            return await self._log_in(request, now_s, has_ended=user is None and self._cookie in request.cookies)
         is_new = known is None or known.user != user
         session = new_session(user, now_s) if known is None or known.user != user else known
         token = form_token(session, self._settings.secret)
@@ -160,7 +164,7 @@ class Gate:
         except TimeoutError:
             return None
 
-    async def _log_in(self, request: Request, now_s: int) -> tuple[Response, Session | None, bool]:
+    async def _log_in(self, request: Request, now_s: int, *, has_ended: bool) -> tuple[Response, Session | None, bool]:
         login = self._settings.login
         if "authorization" in request.headers:
             self._refusals.note(request, "", "a wrong name, password or token")
@@ -172,9 +176,12 @@ class Gate:
             return refused, None, False
         if not login.by_form:
             return self._refusals.of(request, 401, "the proxy in front has not said who you are"), None, False
-        is_page = request.method in READING and request.scope["path"] != LOGIN_PATH
-        wrong, wanted = "", own_address(request) if is_page else "/"
-        if request.method == "POST" and request.scope["path"] == LOGIN_PATH and from_own_page(request.headers):
+        is_login, reads = request.scope["path"] == LOGIN_PATH, request.method in READING
+        wanted = "/" if is_login else own_address(request) if reads else form_address(request) or "/"
+        wrong = ""
+        if has_ended:
+            wrong = ENDED if reads or is_login else ENDED_FORM
+        if request.method == "POST" and is_login and from_own_page(request.headers):
             form = await read_form(request) or {}
             user = login.user_by_token(form.get("secret", ("",))[0])
             named = form.get("wanted", ("/",))[0]

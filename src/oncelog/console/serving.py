@@ -19,6 +19,8 @@ from oncelog.console.pump import ConsoleEnds
 from oncelog.console.settings import Settings
 
 GRACE_S: Final = 2
+_TURNS: Final = 5
+"""Turns of the loop in which connections that were cut off are closed: one that is not outlives its loop."""
 _LOGGER: Final = "uvicorn.error"
 _CUT_OFF: Final = "Cancel %s running task(s)"
 
@@ -32,6 +34,12 @@ class ConsoleServer(uvicorn.Server):
         if isinstance(app, Starlette):
             app.state.end()
         await super().shutdown(sockets)
+        for one in list(self.server_state.connections):  # By TLS an end waits for the browser's, which may never come.
+            transport = getattr(one, "transport", None)
+            if transport is not None:
+                transport.abort()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
 
 def server_of(app: Starlette, settings: Settings) -> ConsoleServer:

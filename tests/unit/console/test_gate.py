@@ -184,7 +184,10 @@ def test_a_token_is_typed_once() -> None:
         assert visitor.get("/overview").status_code == 401
         assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
         assert visitor.post("/login", data={"secret": token}, headers={"Origin": "http://evil"}).status_code == 401
-        assert visitor.post("/login", data={"secret": token}, follow_redirects=False).status_code == 303
+        for _ in ("once", "and once more, from a tab that does not know it yet"):
+            answer = visitor.post("/login", data={"secret": token, "wanted": "/groups"}, follow_redirects=False)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/groups")
+        assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
         assert visitor.get("/health.json").status_code == 200
         assert visitor.get("/health.json", headers={"Cookie": "oncelog-console-8080=W10=.00"}).status_code == 401
     with visiting(NOWHERE, login=Token(token.encode())) as visitor:
@@ -237,6 +240,22 @@ def test_a_login_leads_to_the_page_that_was_asked_for_and_nowhere_else() -> None
             answer = visitor.post("/login", data={"secret": token, "wanted": wanted}, follow_redirects=False)
             assert (answer.status_code, answer.headers["location"]) == (303, to), wanted
             visitor.cookies.clear()
+
+
+def test_a_session_that_has_ended_is_said_and_what_it_sent_was_not_done(tmp_path: Path) -> None:
+    token, sender = "t" * 32, f"{ORIGIN}/topics/change?name=a"
+    with visiting(NOWHERE, login=Token(token.encode()), audit_log=tmp_path / "audit") as visitor:
+        assert "has ended" not in visitor.get("/overview").text
+        visitor.cookies.set("oncelog-console-8080", "W10=.00")
+        ended = visitor.get("/overview")
+        assert (ended.status_code, "Your session has ended" in ended.text) == (401, True)
+        form = visitor.post("/topics/delete", data={"typed": "a"}, headers={"Referer": sender})
+        assert (form.status_code, "nothing was done" in form.text) == (401, True)
+        assert 'name="wanted" value="/topics/change?name=a"' in form.text
+        foreign = visitor.post("/topics/delete", data={"typed": "a"}, headers={"Referer": "http://evil.example/a"})
+        assert 'name="wanted" value="/"' in foreign.text
+        lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+        assert {one["outcome"] for one in lines} == {"refused"}
 
 
 def test_a_refused_form_names_the_page_it_came_from_and_no_other_sites(tmp_path: Path) -> None:
