@@ -66,13 +66,14 @@ test-all: test test-peers ## both
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, docstrings
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
 	$(BIN)/lint-imports --config .importlinter > $(VENV)/.contracts 2>&1 || { cat $(VENV)/.contracts; exit 1; }
 	$(BIN)/python -m tests.checks.sizes
 	$(BIN)/python -m tests.checks.circles
+	$(BIN)/python -m tests.checks.docstrings
 
 peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
 	$(BIN)/python -m tests.peers.fetch

@@ -1,4 +1,4 @@
-"""Which replica goes to which broker: plans of reassignments, from nothing but the present assignment.
+"""Plans of reassignments: the broker that each replica goes to, from nothing but the present assignment.
 
 Rules, for every plan:
   P1  the replicas of a partition are different brokers, as many as before (or as asked for);

@@ -58,7 +58,7 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent a request, and from where; no right to anything."""
+    """The sender of a request, and the address it came from; no right to anything."""
 
     user: str
     address: str

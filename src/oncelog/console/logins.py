@@ -32,10 +32,10 @@ class Login(Protocol):
         """True where somebody logs in once, by a form, and the session says who it is from then on."""
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """Who sent these headers (names in lower case); None for nobody that is known."""
+        """The user that sent these headers (names in lower case); None for nobody that is known."""
 
     def user_by_token(self, token: str) -> str | None:
-        """Who typed this token into the form; None where it is wrong, or there is no such form."""
+        """The user that typed this token into the form; None where it is wrong, or there is no such form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def _no_audits() -> AuditShelf:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a page is asked for."""
+    """A request for a page: the query, and what the console knows beside it."""
 
     query: Query
     settings: Settings

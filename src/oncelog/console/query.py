@@ -18,7 +18,7 @@ class BadQuery(Exception):
 
 
 class NotConfirmed(ClientError):
-    """What was typed is not what is to be changed, or that has become another one since."""
+    """The name that was typed is not that of what is to be changed, or it has become another one since."""
 
 
 class Query:

@@ -46,7 +46,7 @@ _MOST_UNREADABLE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for, and where: bytes that a key, a value, or the name or value of a header contains."""
+    """The aim of a search: bytes that a key, a value, or the name or value of a header contains."""
 
     needle: bytes
     place: str = "anywhere"

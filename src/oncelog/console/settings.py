@@ -19,7 +19,7 @@ LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a console was started with.
+    """Settings that a console was started with.
 
     ``command_options`` names the cluster in commands to copy, without secrets. ``audit_log`` is needed for changes.
     ``names`` are host names by which browsers may address it, beside those of loopback and IP addresses.

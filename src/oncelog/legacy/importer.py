@@ -39,7 +39,7 @@ COMPRESSION_OVERHEAD: Final = 1 * KIB
 
 
 class OnCorruption(StrEnum):
-    """What a damaged place does to an import."""
+    """Effects that a damaged place may have on an import."""
 
     FAIL = "fail"
     """It ends with an error; what is before the place is imported."""
@@ -75,7 +75,7 @@ class ImportSettings:
 
 @dataclass(slots=True)
 class Totals:
-    """What a run has committed: messages, bytes of their payloads, and bad places it met."""
+    """Totals of what a run has committed: messages, bytes of their payloads, and bad places it met."""
 
     messages: int = 0
     bytes: int = 0

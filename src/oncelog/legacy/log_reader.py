@@ -90,7 +90,7 @@ class LogReader:
         self._descriptor, self._at = -1, None
 
     def extent(self) -> tuple[int, int]:
-        """Where the log begins, and where it ends by its last file's size; zeros if it has no files. Raises OSError."""
+        """The log's first position, and its end by the last file's size; zeros if it has no files. Raises OSError."""
         self._files = files_of(self.directory)
         if not self._files:
             return 0, 0
@@ -120,7 +120,7 @@ class LogReader:
         return len(data) < mark.size or crc32(data) == mark.crc
 
     def read(self) -> Messages | BadPlace | None:
-        """What comes next; None if there is nothing more yet. Raises OldLogError, OSError."""
+        """The next messages or bad place; None if there is nothing more yet. Raises OldLogError, OSError."""
         while True:
             if self._at is None:
                 gap = self._open()

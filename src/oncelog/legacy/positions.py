@@ -125,7 +125,7 @@ class PositionTopic:
         self._client = client
         self._key = key
         self.partition = TopicPartition(IMPORTS, partition_of_key(key.transactional_id.encode(), PARTITIONS))
-        """Where the import's records are."""
+        """The partition that holds the import's records."""
 
     def ensure(self) -> None:
         """Create the topic if it is not there. Raises BrokerRefused; OldLogError if it has too few partitions."""

@@ -86,7 +86,7 @@ class _Search:
         return self._end
 
     def _claimed_end(self, at: int) -> int | None:
-        """Where the entry ends by its length alone, even behind the file; None if no entry has such a length."""
+        """The end of an entry by its length alone, even behind the file; None if no entry has such a length."""
         head = self._read(at, min(LENGTH_BYTES, self._end - at))
         length = int.from_bytes(head, "big", signed=True) if len(head) == LENGTH_BYTES else MIN_MESSAGE_BYTES
         return at + LENGTH_BYTES + length if MIN_MESSAGE_BYTES <= length <= self._limits.entry_bytes else None

@@ -52,8 +52,8 @@ def _batch(pieces: list[bytes], count: int, timestamp_ms: int, codec: Codec) -> 
 
 @lru_cache(maxsize=1 << 16)
 def _lengths(value_bytes: int, offset_bytes: int) -> tuple[bytes, bytes]:
-    """What stands before a record's offset delta (its length, no attributes, no timestamp delta), and between that and
-    the value (no key, the value's length)."""
+    """The bytes before a record's offset delta (its length, no attributes, no timestamp delta), and those between that
+    and the value (no key, the value's length)."""
     before_value = b"\x01" + _varint(value_bytes)
     return _varint(2 + offset_bytes + len(before_value) + value_bytes + 1) + b"\x00\x00", before_value
 

@@ -1,4 +1,4 @@
-"""What ends a mirror: each names the place and says what to do."""
+"""Errors that end a mirror: each names the place and says what to do."""
 
 from __future__ import annotations
 

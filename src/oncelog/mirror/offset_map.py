@@ -1,4 +1,4 @@
-"""Which record of the target is which of the source, for every offset of a partition, in both directions.
+"""The map between a partition's offsets at the source and at the target, for every offset, in both directions.
 
 The map is a list of runs, each of records that are consecutive on both sides: source offset, target offset, count.
 Control records, aborted transactions and holes of compaction make gaps at the source; the mirror's own commit markers,

@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(slots=True)
 class CopiedPartition:
-    """What is known of one partition of the source and its copy."""
+    """The state of one partition of the source and its copy, as far as it is known."""
 
     partition: TopicPartition
     topic_id: str

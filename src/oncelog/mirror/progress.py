@@ -30,7 +30,7 @@ class PartitionRow:
 
 
 class GroupState(Enum):
-    """What became of a group's offset."""
+    """Outcomes of a group's offset."""
 
     synced = "synced"
     """The target has the translated offset."""

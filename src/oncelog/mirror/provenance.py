@@ -1,4 +1,4 @@
-"""Which topics of a cluster are copies, and whose: the internal topic ``__oncelog_mirror_topics`` there.
+"""The origin of topics that are copies: the internal topic ``__oncelog_mirror_topics`` of their cluster.
 
 A record's key is ``[topic at this cluster, alias of its source]``, its value the topic's name at the source, the
 clusters it has come through (their ids, the first is where it was produced), and the configuration keys that were

@@ -31,14 +31,14 @@ class Naming(StrEnum):
 
 
 class OnGap(StrEnum):
-    """What to do where records of the source are gone before they were copied."""
+    """Answers to a gap: records of the source that are gone before they were copied."""
 
     fail = "fail"
     record = "record"
 
 
 class Begin(StrEnum):
-    """Where a partition begins that has no position yet."""
+    """First positions of a partition that has none yet."""
 
     earliest = "earliest"
     latest = "latest"
@@ -55,7 +55,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """What one engine copies. Times in milliseconds."""
+    """Settings of one engine: what it copies, and how. Times in milliseconds."""
 
     source: Cluster
     target: Cluster

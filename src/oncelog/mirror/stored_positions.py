@@ -1,4 +1,4 @@
-"""What a mirror has written about a source, read at the target by whoever asks: nothing is changed by it."""
+"""Positions that a mirror has stored about a source, read at the target by whoever asks: nothing is changed by it."""
 
 from __future__ import annotations
 

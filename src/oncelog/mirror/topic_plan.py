@@ -1,4 +1,4 @@
-"""Which topics of a source are copied to which topics of the target, and what is to be changed there: pure planning.
+"""Plans of copies: the target's topic for each topic of a source, and what is to be changed there. Pure.
 
 Rules: a topic whose records have come through the target already is a cycle and is left out. A copy has as many
 partitions as its source or more. Configurations go over that the source's topic has of its own, without those that are
@@ -124,7 +124,7 @@ def wanted_configs(source: Mapping[str, ConfigValue], max_message_bytes: int) ->
 def change_of(
     wanted: Mapping[str, str], target: Mapping[str, ConfigValue], copied_before: tuple[str, ...]
 ) -> TargetChange:
-    """What makes the target's keys as they are wanted. Keys that nobody copied are left as they are."""
+    """The change that makes the target's keys as they are wanted. Keys that nobody copied are left as they are."""
     change = {key: value for key, value in wanted.items() if key not in target or target[key].value != value}
     gone = [key for key in copied_before if key not in wanted and key in target and target[key].source == _OF_TOPIC]
     return TargetChange(change, tuple(gone))

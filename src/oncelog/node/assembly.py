@@ -207,7 +207,7 @@ def _open_logs(
 
 
 def _damages(logs: LogDirectory) -> list[Report]:
-    """What recovery has cut off that was on the disk: other replicas have it, or nobody has."""
+    """Reports of what recovery has cut off that was on the disk: other replicas have it, or nobody has."""
     return [
         Report(
             "error",

@@ -62,7 +62,7 @@ def has_authorizer(config: BrokerConfig) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """Who says what requesters may do, and the log of it where that is controlled."""
+    """The authoriser, and the log of its decisions where access is controlled."""
 
     authoriser: Authoriser
     log: DecisionLog | None = None

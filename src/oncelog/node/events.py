@@ -49,7 +49,7 @@ class RequestReceived:
     connection_id: int
     frame: Buffer
     spent_ns: int = 0
-    """What the connection's requests before this one took: told while a quota of request time is set."""
+    """Time that the connection's requests before this one took: told while a quota of request time is set."""
 
 
 @dataclass(slots=True)

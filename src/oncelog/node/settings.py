@@ -45,7 +45,7 @@ class Settings:
     data_directory: str
     listeners: Listeners
     warnings: Sequence[str] = ()
-    """What an operator should know of the configuration."""
+    """Sentences for the operator about the configuration."""
 
     @property
     def listen(self) -> Address:

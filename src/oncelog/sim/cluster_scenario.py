@@ -48,7 +48,7 @@ have been the last to have them, as who ends uncleanly is not trusted, with its 
 
 
 class _Draws(NamedTuple):
-    """What a seed draws about replicas. ``safe``: what is acknowledged is on two disks."""
+    """A seed's draws about replicas. ``safe``: what is acknowledged is on two disks."""
 
     brokers: int
     safe: bool

@@ -140,7 +140,7 @@ class MemoryFiles:
             node.durable[bit // 8] = node.data[bit // 8]
 
     def node(self, path: str) -> FileNode:
-        """What a file holds now, and durably."""
+        """The bytes that a file holds now, and durably."""
         return self._node(path)
 
     def has_node(self, node: FileNode) -> bool:

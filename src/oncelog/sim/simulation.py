@@ -141,7 +141,7 @@ class Simulation:
         return ClusterObserver(self.world.brokers, self.world.tree, _violated, synced=synced)
 
     def run(self) -> Outcome:
-        """All of it."""
+        """Run the simulation to its end."""
         violations: list[str] = []
         kernel = self.world.kernel
         try:
@@ -321,7 +321,7 @@ class Simulation:
         self._raise(found)
 
     def _check_disks(self, *, settled: bool) -> None:
-        """What only the disks of all brokers of a cluster show."""
+        """Check what only the disks of all brokers of a cluster show."""
         if self.cluster is None:
             return
         self.cluster.compare_disks()

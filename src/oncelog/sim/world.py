@@ -48,7 +48,7 @@ class ClientHost:
         self.name = name
         self.alive = True
         self.tasks: list[asyncio.Task[Any]] = []
-        """All that runs on it, in the order they were begun; those that are done are dropped now and then."""
+        """Tasks that run on it, in the order they were begun; those that are done are dropped now and then."""
         self._jitter = jitter
         """The stream of chance of its clients."""
 

@@ -1,4 +1,4 @@
-"""What a job sends from its driver to its tasks, pickled: readers, writers, and the functions of tasks.
+"""Objects that a job sends from its driver to its tasks, pickled: readers, writers, and the functions of tasks.
 
 A pickle names classes and carries the values of their fields; another release of oncelog may have other fields. So the
 release stands before them, and dataclasses are pickled by the names of their fields. The rule: what another oncelog
@@ -34,7 +34,7 @@ class Shipped:
 
 
 def unpacked(release: str, content: bytes) -> Any:
-    """What was pickled, if this is the oncelog that did it. Raises OtherOncelog."""
+    """The object that was pickled, if this is the oncelog that did it. Raises OtherOncelog."""
     if release != oncelog.__version__:
         raise OtherOncelog(release, oncelog.__version__)
     kind, state = pickle.loads(content)

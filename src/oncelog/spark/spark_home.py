@@ -66,7 +66,7 @@ def quick_home(master: str | None) -> Iterator[None]:
 
 
 def _package(name: str) -> Path | None:
-    """Where a package's files are."""
+    """The directory of a package's files."""
     found = importlib.util.find_spec(name)
     places = found.submodule_search_locations if found else None
     directory = Path(next(iter(places))) if places else None

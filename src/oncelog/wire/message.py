@@ -45,7 +45,7 @@ class Message:
     """``NEVER_FLEXIBLE`` where no version is."""
     MAX_ELEMENTS: ClassVar[int]
     MAY_BE_FOLLOWED: ClassVar[bool]
-    """Whether bytes after the message are ignored, or refused."""
+    """True if bytes after the message are ignored, False if they are refused."""
 
     @classmethod
     def flexible(cls, version: int) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OnCorruption(StrEnum):
-    """What a damaged place does to an import."""
+    """Effects that a damaged place may have on an import."""
 
     fail = "fail"
     skip = "skip"

@@ -94,7 +94,7 @@ class ZooKeeperConsumer:
         """True if records of it were dropped, because there was no lease: they are fetched again."""
         self._positions: dict[TopicPartition, int] = {}
         self._held: dict[TopicPartition, int] = {}
-        """What the application was given and has not reported yet: by partition, the offset after it."""
+        """Records given to the application and not reported yet: by partition, the offset after them."""
         self._broken: BaseException | None = None
         """The mistake of ours that has ended the group's thread."""
         self._condition = threading.Condition()
@@ -130,7 +130,7 @@ class ZooKeeperConsumer:
         return self._positions.get(partition)
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
-        """What has been fetched, possibly nothing. Raises ZooKeeperRebalanceFailed, and what the brokers refuse."""
+        """Batches fetched meanwhile, possibly none. Raises ZooKeeperRebalanceFailed, and what the brokers refuse."""
         self._follow_generation()
         if not self._positions or self._fetcher is None:
             with self._condition:

@@ -17,7 +17,7 @@ INT32_MAX: Final = 2**31 - 1
 
 
 def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """What can be changed of a topic; with a key, its value now and as it would be, checked by the broker."""
+    """The changes that a topic allows; with a key, its value now and as it would be, checked by the broker."""
     query = asked.query
     name, key = query.text("name"), query.text("key").strip()
     shown: dict[str, Any] = {"name": name, "partitions": 0, "key": key, "value": query.text("value"), "diff": None}

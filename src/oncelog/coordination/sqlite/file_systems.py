@@ -1,4 +1,4 @@
-"""Which kind of file system a directory is on: SQLite's shared memory and ``flock`` hold on those of this machine only.
+"""The kind of file system that a directory is on: SQLite's shared memory and ``flock`` hold on this machine's own only.
 
 Linux says so in ``/proc/self/mountinfo``. Elsewhere it is not known, and nothing is refused.
 """

@@ -1,1 +1,1 @@
-"""Who a client is: the server's side of SASL, one pure machine for each mechanism."""
+"""Authentication of clients: the server's side of SASL, one pure machine for each mechanism."""

@@ -27,7 +27,7 @@ _VALUE_CHARACTERS: Final = frozenset(" \t\r\n").union(map(chr, range(0x21, 0x7F)
 
 
 class TokenCheck(NamedTuple):
-    """What is left to be done about a token."""
+    """Checks of a token that are left to be made."""
 
     verify: Callable[[], None]
     """Verify its signature: a tenth of a millisecond and more, for a worker. Raises InvalidToken."""

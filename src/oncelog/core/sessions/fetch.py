@@ -100,8 +100,8 @@ class FetchContext:
         return Finished(self.error_code, NO_SESSION, answers)
 
     def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:
-        """What ``finish`` would answer; nothing is noted as told. An answer without partitions may be given in its
-        place, to a client that has to wait."""
+        """The answer that ``finish`` would give; nothing is noted as told. An answer without partitions may be given in
+        its place, to a client that has to wait."""
         return Finished(self.error_code, NO_SESSION, answers)
 
 

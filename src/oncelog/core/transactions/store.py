@@ -104,11 +104,11 @@ class Transactions:
         return transaction_of(transactional_id, decoded)
 
     def ids(self) -> list[TransactionalId]:
-        """All of them, in no order that means anything."""
+        """Every transaction, in no order that means anything."""
         return [*self._packed, *self._live]
 
     def items(self) -> Iterator[tuple[TransactionalId, Transaction]]:
-        """All of them, unpacked one at a time. For tests: with a million ids it takes seconds."""
+        """Every transaction, unpacked one at a time. For tests: with a million ids it takes seconds."""
         for transactional_id, packed in self._packed.items():
             yield transactional_id, _unpacked(transactional_id, packed)
         yield from self._live.items()

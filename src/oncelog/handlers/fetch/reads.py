@@ -134,8 +134,8 @@ class FetchReads:
         return self._found > 0 or (self._urgent and bool(self.partitions))
 
     def on_their_way(self) -> dict[TopicPartition, Offset]:
-        """Where nothing was read that is worth an answer, no record and no error: the log end offsets of partitions
-        whose appended records are on their way to the disk."""
+        """The log end offsets of partitions whose appended records are on their way to the disk; empty where something
+        was read that is worth an answer, a record or an error."""
         return {} if self._found or self._urgent else dict(self._appended)
 
     def ready(self, changed: Iterable[TopicPartition] | None = None) -> bool:

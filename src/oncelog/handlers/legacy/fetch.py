@@ -151,7 +151,7 @@ class _Limits(NamedTuple):
     whole_first: bool
     """A first message that is larger than its client allows is given whole."""
     turn: int
-    """Whose turn it is to be the first, counted on and on."""
+    """The turn, counted on and on, that decides which partition is the first."""
 
 
 def _limits(request: FetchRequest, context: Context) -> _Limits:

@@ -49,7 +49,7 @@ class _Items(NamedTuple):
     separable: Callable[[Any, Sequence[Any], Context], bool] = lambda request, items, context: True
     """True if the items of this request have nothing to do with each other."""
     inner: _Inner | None = None
-    """Where an item can be cut up."""
+    """The array by which an item can be cut up."""
     within: str = ""
     """An array of an item that is decided with it, but is work."""
 

@@ -1,4 +1,4 @@
-"""What handlers ask of client quotas: how much a Fetch may take, and whether partitions may be created or deleted.
+"""Questions of handlers to client quotas: how much a Fetch may take, and whether partitions may be made or deleted.
 
 All other quotas are the dispatcher's: it knows what a request and its answer took. Not an API.
 """
@@ -13,7 +13,7 @@ from oncelog.core.quotas.quotas import Charge
 
 
 class Requester(Protocol):
-    """Who asks, and when: what a request's context says of it."""
+    """The requester as a request's context has it: its principal and client id, and the time."""
 
     @property
     def principal(self) -> str:

@@ -1,4 +1,4 @@
-"""What a Fetch asks of the throttles of replication (KIP-73). Not an API."""
+"""Throttles of replication (KIP-73) as a Fetch asks for them. Not an API."""
 
 from __future__ import annotations
 

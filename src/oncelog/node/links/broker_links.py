@@ -122,7 +122,7 @@ class BrokerLinks:
         return link
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
-        """Where brokers reach a broker; None, which is reported once, if it has no such listener."""
+        """The endpoint at which brokers reach a broker; None, which is reported once, if it has no such listener."""
         name, protocol = inter_broker_listener(self._metadata.config)
         endpoint = broker.endpoint(name)
         if endpoint is None:

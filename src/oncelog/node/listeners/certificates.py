@@ -1,4 +1,4 @@
-"""What a broker needs to know of an X.509 certificate: whose it is, and until when it holds.
+"""X.509 certificates as far as a broker needs to know them: whose they are, and until when they hold.
 
 The name is that of Java's ``X500Principal.getName()``, RFC 2253 with Java's escapes, for principals are compared as
 text with those of Apache Kafka's ACLs: relative names last to first, nine attribute types by their keyword, all others

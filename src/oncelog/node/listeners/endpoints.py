@@ -30,15 +30,15 @@ class Listeners:
     """The listeners of a broker."""
 
     endpoints: tuple[Endpoint, ...]
-    """Where it listens; port 0 takes a free one."""
+    """The places at which it listens; port 0 takes a free one."""
     advertised: Mapping[str, Endpoint]
-    """What others are told, by the name of the listener: all of ``endpoints``, or some. No host, or port 0: that of the
-    socket."""
+    """The places that others are told, by the name of the listener: all of ``endpoints``, or some. No host, or port 0:
+    that of the socket."""
     inter_broker: str
     """Name of the listener by which brokers reach each other."""
 
     def registered(self, bound: Mapping[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
-        """What the broker registers, given the address at which each listener listens."""
+        """The endpoints that the broker registers, given the address at which each listener listens."""
         found = []
         for name, told in self.advertised.items():
             host, port = bound[name]

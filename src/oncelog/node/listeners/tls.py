@@ -1,4 +1,4 @@
-"""What TLS on a listener needs, from Apache Kafka's keys; nothing is read from files here.
+"""Settings of TLS on a listener, from Apache Kafka's keys; nothing is read from files here.
 
 The refusals are Apache Kafka's. Rules: a key of the listener wins over the plain one; ``ssl.client.auth`` without a
 listener's prefix does not apply to SASL_SSL, where the client says by SASL who it is.

@@ -94,7 +94,7 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True)
 class Recording:
-    """All of it, read back."""
+    """The whole recording, read back."""
 
     config: dict[str, str] = field(default_factory=dict)
     bound: dict[str, tuple[str, int]] = field(default_factory=dict)

@@ -92,7 +92,7 @@ class Connection:
         """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
         self.muted_until_ms = 0
         self.spent_ns = 0
-        """What its requests took and that was not counted yet, while a quota of request time is set."""
+        """Time that its requests took and that was not counted yet, while a quota of request time is set."""
         self.holder: Holder | None = None
         """The newest task that held the connection; ended with it, while a produce goes on without it."""
 

@@ -104,7 +104,7 @@ class Logins:
             return known or ListenerSasl(listener_name, ())
 
     def judge(self, state: LoginState, frame: Buffer) -> Answer | Refused | Verification | None:
-        """What becomes of a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
+        """The verdict on a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
         if state.phase is Phase.LOGGED_IN:
             return self._judge_logged_in(state, frame)
         if len(frame) > state.settings.max_receive_bytes:

@@ -41,7 +41,7 @@ class OffloadedWork:
     def __init__(self, runnable: Runnable) -> None:
         self._runnable = runnable
         self._queues: tuple[deque[_Work], deque[_Work]] = (deque(), deque())
-        """What is large, what is small."""
+        """Large work, small work."""
         self._running: dict[int, _Work] = {}
         """By token, one of each kind at most."""
         self._token = 0

@@ -70,7 +70,7 @@ class Entry(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamp."""
+        """The kind of the timestamp: the producer's or the broker's."""
         if self.magic < MAGIC_V1:
             return TimestampType.NONE
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME

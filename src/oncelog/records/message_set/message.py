@@ -11,7 +11,7 @@ MAGIC_V1: Final = 1
 
 
 class TimestampType(IntEnum):
-    """Who set a message's timestamp (KIP-32), with Apache Kafka's own ids."""
+    """Kinds of a message's timestamp by who set it (KIP-32), with Apache Kafka's own ids."""
 
     NONE = -1
     """Format 0: there is no timestamp."""

@@ -43,7 +43,7 @@ class Acceptors:
         self.tls: ListenersTls | None = None
         """None: no listener has TLS, and no start has to wait for what it needs."""
         self.addresses: dict[str, Address] = {}
-        """Where each listener listens."""
+        """The address at which each listener listens."""
 
     async def bind(self) -> None:
         """Bind all sockets. Raises StartRefused; then those that were bound are to be closed."""
@@ -89,7 +89,7 @@ class Acceptors:
         return int(config.get(_BACKLOG)) if config.is_set(_BACKLOG) else DEFAULT_BACKLOG
 
     def _advertised(self, endpoint: Endpoint) -> Callable[[str, int], Address]:
-        """What clients of a listener are told, given the address by which they came."""
+        """The address that clients of a listener are told, given the one by which they came."""
         told = self._settings.listeners.advertised.get(endpoint.listener_name, endpoint)
         host = told.host or endpoint.host
 

@@ -82,7 +82,7 @@ class ConnectionLimits:
         self._overrides = _limits_of(_pairs(text))
 
     def _overrides_changed(self, text: str) -> None:
-        """What is an address counts at once, a name when a thread has asked for it: nobody waits meanwhile."""
+        """Addresses count at once, names when a thread has asked for them: nobody waits meanwhile."""
         pairs = _pairs(text)
         self._overrides_text = text
         self._overrides = _limits_of((host, limit) for host, limit in pairs if _is_numeric(host))

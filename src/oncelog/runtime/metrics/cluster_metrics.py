@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def cluster_metrics(node: Node) -> Iterator[Metric]:
-    """All of them, now."""
+    """Metrics of the cluster, now."""
     yield from _of_replicas(node)
     yield from _of_controller(node)
 

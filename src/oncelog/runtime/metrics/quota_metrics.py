@@ -20,7 +20,7 @@ MOST_CLIENTS: Final = 100
 
 
 def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
-    """All of them, now."""
+    """Metrics of client quotas, now."""
     quotas = node.cluster.quotas
     throttles = CounterMetricFamily("oncelog_quota_throttles", "Answers that told to wait.", labels=["quota"])
     seconds = CounterMetricFamily("oncelog_quota_throttle_seconds", "Time told to wait, added up.", labels=["quota"])

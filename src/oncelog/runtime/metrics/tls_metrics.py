@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tls_metrics(tls: ListenersTls) -> Iterator[Metric]:
-    """All of them now."""
+    """Metrics of TLS, now."""
     handshakes = CounterMetricFamily(
         "oncelog_tls_handshakes", "TLS handshakes by what came of them.", labels=["outcome"]
     )

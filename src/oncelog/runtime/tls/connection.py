@@ -61,7 +61,7 @@ class Above(Protocol):
         """The connection is gone."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to put what was decrypted."""
+        """The buffer that takes what was decrypted."""
 
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes are there."""
@@ -353,7 +353,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._below is None or self._below.is_closing()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the socket's transport knows."""
+        """Information of the socket's transport."""
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

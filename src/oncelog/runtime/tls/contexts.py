@@ -29,7 +29,7 @@ _SUITES_OF_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What a listener's stores give at one time."""
+    """The contexts that a listener's stores give at one time."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext

@@ -36,7 +36,7 @@ class Credentials:
         self._settings = settings()
         self._stamp = _stamp(self._settings)
         self._refused: tuple[TlsSettings | str, _Stamp] | None = None
-        """What could not be used, so that it is said once."""
+        """The stores that could not be used, so that it is said once."""
         self._warned_of_s = 0
         self.contexts: Contexts = make_contexts(self._settings)
         self.mapping = PrincipalMapping(self._settings.mapping_rules)

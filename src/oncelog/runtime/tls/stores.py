@@ -96,7 +96,7 @@ def _block(kind: str, body: str) -> str:
 
 
 def _pkcs12(store: StoreSettings, location: str, read: Callable[[ModuleType, bytes], T]) -> T:
-    """What ``read`` finds in a PKCS12 file, given the module that reads them and its bytes. Raises StoreUnusable."""
+    """The result of ``read``, given the module for PKCS12 and the bytes of the store. Raises StoreUnusable."""
     data = _read(location)
     if data.startswith(_JAVA_MAGIC):
         raise StoreUnusable(

@@ -114,7 +114,7 @@ class Poll(NamedTuple):
     read_committed: bool = True
     group: str | None = None
     topic_id: TopicId = NO_TOPIC_ID
-    """Which incarnation of the topic; needed only where topics are deleted and created again."""
+    """The incarnation of the topic; needed only where topics are deleted and created again."""
 
 
 class Commit(NamedTuple):
@@ -160,7 +160,7 @@ class Trim(NamedTuple):
 
 
 class StartSeen(NamedTuple):
-    """Where a log began for who asked; ``at`` by the broker's clock, which may be ahead of the clients'."""
+    """The start of a log as a client was told it; ``at`` by the broker's clock, which may be ahead of the clients'."""
 
     partition: TopicPartition
     offset: int
@@ -178,7 +178,7 @@ class Copied(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """All of it."""
+    """The whole history of a run."""
 
     transactions: Sequence[Transaction] = ()
     streams: Sequence[Stream] = ()

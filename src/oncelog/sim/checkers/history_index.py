@@ -143,7 +143,7 @@ class HistoryIndex:
         return [entry for entry in finished if entry[2]]
 
     def ordered_writes(self) -> Iterator[tuple[str, list[Write]]]:
-        """Who, and what it wrote in the order it was sent, where that order must be kept."""
+        """Producers with what they wrote in the order it was sent, where that order must be kept."""
         by_process: dict[str, list[Write]] = {}
         for transaction in self.history.transactions:
             by_process.setdefault(transaction.process, []).extend(transaction.writes)

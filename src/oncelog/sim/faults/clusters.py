@@ -96,7 +96,7 @@ async def _cut_pairs(world: World, fault: Fault, pairs: list[tuple[str, str]]) -
 
 
 async def _slow_follower(world: World, fault: Fault) -> None:
-    """What the other brokers send to one takes up to a second."""
+    """Bytes of the other brokers to one take up to a second."""
     name = broker_of(world, fault).name
     most_us = 1_000 * (50 + fault.choice % 1_000)
     others = [broker.name for broker in world.brokers if broker.name != name]

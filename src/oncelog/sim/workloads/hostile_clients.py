@@ -65,7 +65,7 @@ class HostileClients:
         return self.victims.topics()
 
     def start(self, context: WorkloadContext) -> None:
-        """All of them."""
+        """Start the hostile clients and their victims."""
         self.victims.start(context)
         for index in range(self.attackers):
             context.supervise(f"{self.name}-wrong{index}", _Attacker(context, self, f"{self.name}-wrong{index}"))
@@ -209,7 +209,7 @@ class _Late:
         self.entropy = context.entropy(name)
         self.count = 0
         self.to_leader: AsyncLink | None = None
-        """Where it produces; in a world of one broker the link that all the rest goes over."""
+        """The link by which it produces; in a world of one broker the one that all the rest goes over."""
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:

@@ -136,7 +136,7 @@ class Recorder:
         return records
 
     def history(self) -> History:
-        """All of it, as values."""
+        """The whole history, as values."""
         return History(
             transactions=list(self.transactions),
             streams=list(self.streams),

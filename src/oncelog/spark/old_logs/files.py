@@ -42,7 +42,7 @@ class OldLogRange(OffsetRange):
     file_start: int = 0
     kind: Format = "0.7"
     end_position: int = -1
-    """Where whole entries end in the file; −1: at its end."""
+    """The end of whole entries in the file; −1: the file's end."""
 
     @property
     def most_rows(self) -> int | None:

@@ -69,7 +69,7 @@ class RecoveredLog(NamedTuple):
     cleaned_offset: int = 0
     ever_cleaned: bool = False
     lost_from: int | None = None
-    """Where the log ends now, if it ended later on the disk: records that were durable are damaged or missing."""
+    """The log's end now, if it ended later on the disk: records that were durable are damaged or missing."""
 
 
 class LogState:
@@ -101,7 +101,7 @@ class LogState:
         self.log_end_offset = Offset(recovered.log_end_offset)
         self.durable_offset = Offset(recovered.durable_offset)
         self.high_watermark = Offset(recovered.log_start_offset)
-        """What is on this disk may be missing on others: only the checkpoint, or the leader, says what is committed."""
+        """The end of what is committed, by the checkpoint or the leader: others may lack what is on this disk."""
         self.cleaned_offset = recovered.cleaned_offset
         """Compaction has been over everything before it; the rest is dirty."""
         self.ever_cleaned = recovered.ever_cleaned

@@ -112,7 +112,7 @@ class OpenTransactions:
             transaction.transactional_id = transactional_id
 
     def known_since(self, partition: TopicPartition, offset: int, most_bytes: int) -> bytes:
-        """Whose the open transactions are that begin at ``offset`` or later: entries as in the partition's file, the
+        """The owners of open transactions that begin at ``offset`` or later: entries as in the partition's file, the
         newest ones where ``most_bytes`` are not enough."""
         found: list[bytes] = []
         for transaction in reversed(self.partitions.get(partition, {}).values()):

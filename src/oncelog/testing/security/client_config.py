@@ -1,4 +1,4 @@
-"""What a client has to be told to log in at an in-process broker: librdkafka's settings, or Java's."""
+"""Settings with which a client logs in at an in-process broker: librdkafka's, or Java's."""
 
 from __future__ import annotations
 

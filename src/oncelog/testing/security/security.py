@@ -32,11 +32,11 @@ class SecuredHost(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect."""
+        """The addresses at which clients connect."""
 
     @property
     def link_servers(self) -> str:
-        """Where brokers connect to each other."""
+        """The addresses at which brokers connect to each other."""
 
     def on_loops(self, work: Callable[[Server], None]) -> None:
         """Call ``work`` on the loop of each broker that is up, and wait."""

@@ -1,1 +1,1 @@
-"""Where replicas are, who is in sync, who leads: elections, reassignments, placement."""
+"""Replicas of partitions: elections of leaders, in-sync sets, reassignments, placement."""

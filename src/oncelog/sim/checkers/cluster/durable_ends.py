@@ -17,7 +17,7 @@ from oncelog.storage.file_names import LOG, parse_segment_file
 
 @dataclass(slots=True)
 class _Look:
-    """What was found in the durable bytes of a segment: the last batch's place and header, and what follows it."""
+    """Findings in the durable bytes of a segment: the last batch's place and header, and what follows it."""
 
     node: FileNode
     position: int

@@ -41,7 +41,7 @@ class AcknowledgedBatch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a producer's batch is. ``certain``: a restart does not take it away."""
+    """The place of a producer's batch. ``certain``: a restart does not take it away."""
 
     offset: int
     certain: bool

@@ -33,7 +33,7 @@ _REFUSED: Final = frozenset(
 )
 """Errors that say it did not happen."""
 _RESIGNED: Final = frozenset({ErrorCode.NOT_COORDINATOR})
-"""Where there are several brokers a coordinator may have written it before it resigned."""
+"""Errors after which it may have happened: one of several brokers may have written it before it resigned."""
 Key = tuple[str, PartitionKey]
 
 

@@ -40,7 +40,7 @@ def name_of(request: object) -> str:
 
 
 class Topics:
-    """Which incarnation of a topic a message means. A name alone means none once its topic was deleted.
+    """Topics as messages mean them, by incarnation. A name alone means none once its topic was deleted.
 
     The first incarnation goes by its name, so that what was said before its id was known is said of it, too.
     """

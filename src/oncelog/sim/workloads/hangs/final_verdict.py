@@ -70,7 +70,7 @@ class FinalVerdict:
             raise ClientError(f"{left[0].where} hangs still")
 
     def look(self, client: Client) -> Scan:
-        """All that is open, seen by everybody who has to be asked."""
+        """Open transactions as everybody who has to be asked sees them."""
         for attempt in range(ATTEMPTS):
             found = scan(client, min_age_ms=0)
             if not found.unanswered:

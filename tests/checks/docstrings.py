@@ -1,0 +1,54 @@
+"""Refuses docstrings below ``src`` that do not name their subject: `python -m tests.checks.docstrings` prints them.
+
+"What a run has committed" can be read only with the name above it; "Totals of a run: …" stands alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+WORDS: Final = ("What", "Whether", "Where", "Which", "Who", "Whom", "Whose")
+NO_SUBJECTS: Final = (*WORDS, "All of it", "All of them", "All that")
+
+
+def offences(name: str, source: str) -> Iterator[str]:
+    """One line for every docstring of `source`, one of an attribute too, that begins without a subject."""
+    for node in ast.walk(ast.parse(source)):
+        for line, text in _docstrings(node):
+            words = text.replace(",", " ").replace(".", " ").replace(":", " ").split()
+            for start in NO_SUBJECTS:
+                if words[: len(start.split())] == start.split():
+                    yield f'{name}:{line}: a docstring begins with "{start}": name its subject'
+
+
+def _docstrings(node: ast.AST) -> Iterator[tuple[int, str]]:
+    body = getattr(node, "body", None)
+    if not isinstance(body, list):
+        return
+    for before, statement in pairwise([None, *body]):
+        match statement:
+            case ast.Expr(value=ast.Constant(value=str() as text)) if before is None or _declares(before):
+                yield statement.lineno, text
+
+
+def _declares(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign | ast.AnnAssign)
+
+
+def main() -> int:
+    """Print the offenders; 1 when there are any."""
+    paths = sorted((ROOT / "src").rglob("*.py"))
+    found = [line for path in paths for line in offences(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
