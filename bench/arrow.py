@@ -1,12 +1,14 @@
 """Topics to Arrow: `oncelog.read_arrow` beside confluent-kafka with its records put into Arrow columns by hand.
 
 Each measurement is a process of its own (`python -m bench.arrow CLIENT SERVERS TOPIC COUNT`), so that processor time is
-the reader's alone; imports are done before the clock starts, connecting is part of it.
+the reader's alone; imports are done before the clock starts, connecting is part of it. Memory is the most that was
+resident, libraries included.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -76,6 +78,7 @@ def measured(client: str, broker: Broker, topic: str, count: int, label: str) ->
     return {
         f"{label}, rows/s": count / result["elapsed_s"],
         f"{label}, CPU µs/row": result["cpu_s"] / count * 1e6,
+        f"{label}, peak memory, MB": result["resident_bytes"] / 1e6,
     }
 
 
@@ -88,6 +91,7 @@ def main() -> int:
     started, cpu = time.perf_counter(), time.process_time()
     rows = read(servers, topic, int(count))
     took = {"elapsed_s": time.perf_counter() - started, "cpu_s": time.process_time() - cpu}
+    took["resident_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if rows != int(count):
         raise RuntimeError(f"{rows} rows of {count}")
     print(json.dumps(took))

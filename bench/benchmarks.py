@@ -35,6 +35,7 @@ from bench.sasl_logins import LOGIN_GOALS, Secured, secured_kafka, secured_oncel
 from bench.sasl_logins import figures as login_figures
 from bench.spark_sink import OURS as OUR_SINK
 from bench.spark_sink import THEIRS as THEIR_SINK
+from bench.spark_sink import WARM_UP as SINK_WARM_UP
 from bench.spark_sink import sink_goals, sinks, with_two_phase
 from bench.spark_source import all_sides, chosen, fill_topic, round_of, said
 from bench.spark_source import goals as source_goals
@@ -415,8 +416,9 @@ def spark_sink(options: Options) -> Comparison:
     goals = sink_goals(tuple(peer.name for peer in peers))
     comparison = Comparison("Spark to topics", "oncelog sink, exactly once", "JVM connector, at least once", goals)
     with _directory() as directory, sinks(peers, directory, options.scale) as both:
-        for name in (OUR_SINK, THEIR_SINK):
-            both.figures(name, -1)
+        for number in range(-SINK_WARM_UP, 0):
+            for name in (OUR_SINK, THEIR_SINK):
+                both.figures(name, number)
         sides = (lambda number: both.figures(OUR_SINK, number), lambda number: both.figures(THEIR_SINK, number))
         return paired(comparison, sides, options.repeat, progress)
 

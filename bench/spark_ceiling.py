@@ -1,4 +1,5 @@
-"""A Python data source that does nothing: it yields one Arrow batch that is ready again and again.
+"""A Python data source that does nothing: it yields one Arrow batch that is ready again and again. As a sink it drops
+what it gets.
 
 What Spark makes of it is the most that any Python data source can reach on a machine; how near our source comes says
 whether Spark is the limit. Same columns as the connector's, batches as large as our source's, and the rows of the
@@ -11,7 +12,13 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from bench.texts import texts
@@ -41,6 +48,18 @@ class Ceiling(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader."""
         return _Reader(*(int(self.options[name]) for name in ("rows", "partitions", "bytes", "batch")))
+
+    def writer(self, schema: StructType, overwrite: bool) -> _Dropper:
+        """The writer."""
+        return _Dropper()
+
+
+class _Dropper(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
+        """Read the rows to their end."""
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
 
 
 class _Reader(DataSourceReader):

@@ -5,9 +5,7 @@ many tasks (`bench.spark_ceiling`). What Spark makes of that is the most that an
 row says how near ours comes to it, and how it stands beside the connector itself. What part of our tasks' time Spark
 takes is measured in the tasks.
 
-Each side is a Spark process of its own (`bench.spark_side`) with the same heap. Executor memory is the most that the
-JVM (resident) and the Python workers that run its tasks (proportional) had together, looked at a few times a second;
-the Python process of the driver and those that plan queries are no part of an executor and do not count.
+Each side is a Spark process of its own (`bench.spark_side`) with the same heap; its memory is `bench.spark_processes`'.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +24,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from bench.peers import Broker
 from bench.report import narrowed
+from bench.spark_processes import PeakMemory, calmest, cpu_seconds, machine_seconds, peak_memory
 from bench.spark_watched import LOG, spark_share
 from bench.workloads import fill
 from oncelog.spark.source.read.range_reader import BATCH_BYTES
@@ -35,19 +33,14 @@ OURS: Final = "watched"
 """Our source with a watch in each task (`bench.spark_watched`)."""
 THEIRS: Final = "kafka"
 NOTHING: Final = "ceiling"
-_LOOK_EVERY_S: Final = 0.2
-_LEFT_ALONE: Final = 0.15
-"""Cores that others may use while one side reads: above it the reading is taken again, and the calmest one counts."""
-_MOST_ATTEMPTS: Final = 4
 _OTHERS: Final = "cores that others used"
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_WORKER: Final = b"pyspark.daemon\0pyspark.worker\0"
-"""Ends the command line of the process that makes the workers of tasks; those that plan have another module there."""
 NOOP: Final = "noop"
 PARQUET: Final = "parquet"
 SINKS: Final = (NOOP, PARQUET)
 _RATES: Final = {NOOP: "≥ 2.5 ×", PARQUET: "≥ 1.5 ×"}
 _MEMORY: Final = "≤ 1.0 ×"
+_NEAR: Final = "≥ 0.9"
+_WORKER_MEMORY: Final = "≤ 100 MB"
 
 
 class Case(NamedTuple):
@@ -93,7 +86,7 @@ class Reading(NamedTuple):
 
     elapsed_s: float
     cpu_s: float
-    memory_bytes: int
+    memory: PeakMemory
     spark_share: float
     """Of our tasks' time, what Spark took."""
     others_cores: float
@@ -138,20 +131,17 @@ class Side:
         else:
             options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
         request = {"format": self._format, "options": options, "to": None if to is None else str(to / self._format)}
-        readings = [self._measured(broker, request)]
-        while readings[-1].others_cores > _LEFT_ALONE and len(readings) < _MOST_ATTEMPTS:
-            readings.append(self._measured(broker, request))
-        return min(readings, key=lambda reading: reading.others_cores)
+        return calmest(lambda: self._measured(broker, request))
 
     def _measured(self, broker: Broker, request: Mapping[str, Any]) -> Reading:
-        before, machine = cpu_seconds(self._process.pid), _machine_seconds() - cpu_seconds(broker.process.pid)
+        before, machine = cpu_seconds(self._process.pid), machine_seconds() - cpu_seconds(broker.process.pid)
         started = time.perf_counter()
         with peak_memory(self._process.pid) as peak:
             elapsed = self._ask(request)
         used = cpu_seconds(self._process.pid) - before
-        others = _machine_seconds() - cpu_seconds(broker.process.pid) - machine - used
+        others = machine_seconds() - cpu_seconds(broker.process.pid) - machine - used
         others_cores = max(0.0, others / (time.perf_counter() - started))
-        return Reading(elapsed, used, peak[0], spark_share(Path(self._watch.name)), others_cores)
+        return Reading(elapsed, used, peak, spark_share(Path(self._watch.name)), others_cores)
 
     def _ask(self, request: Mapping[str, Any]) -> float:
         if self._process.stdin is None:
@@ -168,71 +158,6 @@ class Side:
             text = self._errors.read().decode(errors="replace")[-2000:]
             raise RuntimeError(f"Spark with {self._format}: {answer.get('error', 'ended')}\n{text}")
         return answer[key]
-
-
-@contextlib.contextmanager
-def peak_memory(pid: int) -> Iterator[list[int]]:
-    """The most memory of the executor below a process while this lasts, in bytes, as the only entry of a list."""
-    peak, over = [0], threading.Event()
-
-    def look() -> None:
-        while not over.wait(_LOOK_EVERY_S):
-            peak[0] = max(peak[0], executor_bytes(pid))
-
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    try:
-        yield peak
-    finally:
-        over.set()
-        looking.join()
-
-
-def executor_bytes(pid: int) -> int:
-    """Memory of the JVM below a process, and of the Python workers that it has for tasks."""
-    size = 0
-    for one in _descendants(pid):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{one}/comm").read_text(encoding="ascii").strip() == "java":
-                size += int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
-            elif Path(f"/proc/{one}/cmdline").read_bytes().endswith(_WORKER):
-                size += _pss_bytes(one)
-    return size
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and all below it, those that have ended among them: what a busy machine leaves as it
-    is."""
-    ticks = 0
-    for one in _descendants(pid):
-        with contextlib.suppress(OSError):
-            text = Path(f"/proc/{one}/stat").read_text(encoding="ascii", errors="replace")
-            ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _machine_seconds() -> float:
-    """Processor time of everything on this machine."""
-    user, nice, system, _idle, _wait, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
-def _descendants(pid: int) -> list[int]:
-    found = [pid]
-    for one in found:
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                text = Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii")
-                found += map(int, text.split())
-    return found
-
-
-def _pss_bytes(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 @contextlib.contextmanager
@@ -264,6 +189,8 @@ def round_of(
             mine[f"{label}{what}, doing nothing"] = value
             other[f"{label}{what}, doing nothing"] = other[label + what]
         mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
+        mine[f"{label}peak memory of a worker, MB"] = ours.memory.worker_bytes / 1e6
+        mine[f"{label}peak memory of a worker, MB, doing nothing"] = nothing.memory.worker_bytes / 1e6
         mine[f"{label}of our tasks' time, Spark's part"] = ours.spark_share
         mine[f"{label}{_OTHERS}, beside ours"] = ours.others_cores
         mine[f"{label}{_OTHERS}, beside theirs"] = theirs.others_cores
@@ -285,7 +212,7 @@ def _figures(reading: Reading, count: int) -> dict[str, float]:
     return {
         "rows/s": count / reading.elapsed_s,
         "CPU µs/row": reading.cpu_s / count * 1e6,
-        "peak memory, MB": reading.memory_bytes / 1e6,
+        "peak memory, MB": reading.memory.executor_bytes / 1e6,
     }
 
 
@@ -295,5 +222,10 @@ def goals(cases: Sequence[Case], sinks: Sequence[str]) -> dict[str, str]:
         f"{case.label}, {sink}: {what}": goal
         for case in cases
         for sink in sinks
-        for what, goal in (("rows/s", _RATES[sink]), ("peak memory, MB", _MEMORY))
+        for what, goal in (
+            ("rows/s", _RATES[sink]),
+            ("peak memory, MB", _MEMORY),
+            ("rows/s, ours of doing nothing", _NEAR),
+            ("peak memory of a worker, MB", _WORKER_MEMORY),
+        )
     }

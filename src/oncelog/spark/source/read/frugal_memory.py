@@ -2,9 +2,8 @@
 
 Spark keeps the Python workers of tasks that have ended, for the next ones, and their free memory counts for the
 executor. A reader's columns are made by one thread and freed by another; Arrow's usual allocator, mimalloc, keeps such
-memory for the thread that made them, malloc gives it to whoever needs it next: 4 to 9 MB less in each worker, at no
-cost that can be measured. The rule: only free memory is given back, so doing so is never wrong; it takes a millisecond
-or two, so not while rows are read.
+memory for the thread that made them, malloc gives it to whoever needs it next. The rule: only free memory is given
+back, so doing so is never wrong; it takes a millisecond or two, so not while rows are read.
 """
 
 from __future__ import annotations
