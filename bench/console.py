@@ -22,6 +22,7 @@ from typing import Final
 from tests.peers.process import Process, free_ports
 from tests.waiting import wait_until
 
+from bench.console_memory import memory
 from bench.console_pages import start_and_pages
 from bench.options import Options, progress
 from bench.peers import Broker, create_topics, running
@@ -166,4 +167,9 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-CONSOLE_BENCHMARKS: Final = {"console-search": search, "console-ids": ids, "console-pages": start_and_pages}
+CONSOLE_BENCHMARKS: Final = {
+    "console-search": search,
+    "console-ids": ids,
+    "console-pages": start_and_pages,
+    "console-memory": memory,
+}

@@ -69,7 +69,7 @@ class _Process:
 
 
 @contextmanager
-def _running(*command: str) -> Iterator[_Process]:
+def running(*command: str) -> Iterator[_Process]:
     """A command of oncelog's that serves, until the block ends."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started_s = time.perf_counter()
@@ -93,7 +93,7 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _console(bootstrap: str) -> tuple[str, ...]:
+def console_command(bootstrap: str) -> tuple[str, ...]:
     listen = f"127.0.0.1:{_free_port()}"
     return ("console", "--bootstrap-server", bootstrap, "--listen", listen, "--sample-every", "0")
 
@@ -129,7 +129,7 @@ def start_and_pages(options: Options) -> Comparison:
     with TemporaryDirectory(prefix="oncelog-bench-") as directory:
         metrics = f"127.0.0.1:{_free_port()}"
         serving = ("serve", "--data-dir", directory, "--listen", _HERE, "--http", metrics, "-o", "log.sync.policy=none")
-        with _running(*serving) as broker:
+        with running(*serving) as broker:
             create_many(broker.address, count)
             sides = (lambda _: _by_console(broker, metrics), lambda _: _by_commands(broker, metrics))
             comparison = Comparison(f"Console, {count:,} topics", "console", "command line", goals)
@@ -150,12 +150,12 @@ def _by_console(broker: _Process, metrics: str) -> Figures:
     figures: dict[str, float] = {}
     starts = []
     for _ in range(_LOOKS):
-        with _running(*_console(broker.address)) as console:
+        with running(*console_command(broker.address)) as console:
             _page(console.address, "/groups")
             starts.append((time.perf_counter() - console.started_s, console.cpu_s()))
     figures["first page, s"] = min(wall_s for wall_s, _ in starts)
     figures["first page, CPU s"] = min(cpu_s for _, cpu_s in starts)
-    with _running(*_console(broker.address)) as console:
+    with running(*console_command(broker.address)) as console:
         for path in PAGES:
             _page(console.address, path)
             looks, cpu_s, before = [], console.cpu_s(), _work(broker, metrics)

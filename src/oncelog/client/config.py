@@ -12,6 +12,7 @@ from oncelog.base.units import INT32_MAX, MIB, MINUTE_MS, SECOND_MS
 from oncelog.client.addresses import Address as Address
 from oncelog.client.addresses import parse_addresses as parse_addresses
 from oncelog.client.errors import ConfigError
+from oncelog.client.machine.receive_buffer import LARGEST_KEPT
 from oncelog.client.machine.sasl import TokenCallback
 from oncelog.client.machine.versions import OLD_BROKERS
 from oncelog.client.security import SecuritySettings, parse_security
@@ -35,6 +36,8 @@ class ClientConfig:
     metadata_max_age_ms: int = field(default=5 * MINUTE_MS, metadata={"key": "metadata.max.age.ms"})
     max_response_bytes: int = field(default=256 * MIB, metadata={"key": "max.response.bytes"})
     """A broker that announces more loses the connection."""
+    max_kept_bytes: int = field(default=LARGEST_KEPT, metadata={"key": "max.kept.bytes"})
+    """The largest buffer of a response that a connection keeps for later ones; it keeps two."""
     receive_buffer_bytes: int = field(default=-1, metadata={"key": "receive.buffer.bytes"})
     send_buffer_bytes: int = field(default=-1, metadata={"key": "send.buffer.bytes"})
     assumed_broker_version: str = field(default="", metadata={"key": "assumed.broker.version"})

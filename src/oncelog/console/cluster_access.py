@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, LifoQueue
 from typing import Any, Final, TypeVar
 
+from oncelog.base.units import KIB, MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.query import BadQuery
@@ -28,6 +29,7 @@ CLIENT_SETTINGS: Final = {
     "socket.connection.setup.timeout.ms": "3000",
     "unknown.topic.grace.ms": "300",
     "metadata.max.age.ms": "5000",
+    "max.kept.bytes": str(4 * MIB + 64 * KIB),
 }
 """Settings of the console's clients that the user's own win over: pages rather say that a cluster is slow than wait."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from oncelog.admin.transactions.audit_trail import no_audit
 from oncelog.base.json_values import to_json
@@ -18,6 +18,7 @@ from oncelog.client.errors import ClientError
 from oncelog.console.audit_lines import naming
 from oncelog.console.cluster_access import ClusterSlow
 from oncelog.console.gate import Permit, Sender, Visitor, address_of
+from oncelog.console.large_json import LargeBytes, json_pieces
 from oncelog.console.page import Action, Asked, LocalPage, Page, Work
 from oncelog.console.parts import Parts
 from oncelog.console.query import BadQuery, Query
@@ -136,7 +137,7 @@ class Endpoints:
             status = status_of(error)
             return self._parts.refusals.of(request, status, str(error), live=status == 503 and request.method == "GET")
         if request.url.path.endswith(".json"):
-            return JSONResponse(to_json(rows))
+            return _document(to_json(rows))
         visitor: Visitor = request.scope["visitor"]
         shown = {
             "title": title,
@@ -154,3 +155,10 @@ class Endpoints:
         status = error.status_code if isinstance(error, HTTPException) else 500
         reason = {404: "there is no such page", 405: f"{request.method} is not used here"}.get(status, "it failed")
         return self._parts.refusals.of(request, status, reason)
+
+
+def _document(value: Mapping[str, Any]) -> Response:
+    """JSON; where there are large bytes in it, in pieces."""
+    if not any(isinstance(one, LargeBytes) for one in value.values()):
+        return JSONResponse(value)
+    return StreamingResponse(json_pieces(value), media_type="application/json")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
@@ -30,6 +30,7 @@ from oncelog.console.record_states import (
     decided_states,
     stored,
 )
+from oncelog.console.record_turns import turn
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record, read_record, records_data
@@ -37,9 +38,11 @@ from oncelog.records.varint import read_varint
 
 PLACES: Final = ("anywhere", "key", "value", "header")
 MOST_HITS: Final = 200
-FETCH_BYTES: Final = 8 * MIB
-PARTITION_BYTES: Final = 4 * MIB
+FETCH_BYTES: Final = 4 * MIB
+PARTITION_BYTES: Final = 2 * MIB
 _POLL_MS: Final = 300
+_ANSWER_MS: Final = 2000
+"""The time for which the rest of an answer is waited for that has begun to come."""
 _PROGRESS_MS: Final = 200
 _MOST_UNREADABLE: Final = 20
 
@@ -64,6 +67,14 @@ class Wanted:
         return self.needle in name.encode() or (value is not None and self.needle in value)
 
 
+class ShownHit(NamedTuple):
+    """A hit as somebody shows it: of a large record, what is shown."""
+
+    where: TopicPartition
+    offset: int
+    row: Mapping[str, Any]
+
+
 class Hit(NamedTuple):
     """A record that has it; its state may be ``undecided``, and follow as Settled."""
 
@@ -84,7 +95,7 @@ class Progress:
     unreadable: tuple[str, ...] = ()
 
 
-Told = Hit | Settled | Progress
+Told = Hit | ShownHit | Settled | Progress
 
 
 def search(
@@ -93,9 +104,11 @@ def search(
     positions: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
     stopped: Callable[[], bool],
+    shown: Callable[[Hit], Told] = lambda hit: hit,
 ) -> Iterator[Told]:
-    """Hits, their states, and now and then a Progress; the last one says whether it is complete. Raises ClientError."""
-    run = _Search(client, wanted, positions, bounds, stopped)
+    """Hits, their states, and now and then a Progress; the last one says whether it is complete. ``shown`` makes of a
+    hit what is told of it. Raises ClientError."""
+    run = _Search(client, wanted, positions, bounds, stopped, shown)
     yield from run.part({where: one.last_stable_offset for where, one in bounds.items()}, decided=True)
     yield from run.part({where: one.end_offset for where, one in bounds.items()}, decided=False)
     yield from run.outcomes.by_leaders(client)
@@ -112,7 +125,9 @@ class _Search:
         positions: Mapping[TopicPartition, int],
         bounds: Mapping[TopicPartition, Bounds],
         stopped: Callable[[], bool],
+        shown: Callable[[Hit], Told],
     ) -> None:
+        self._shown = shown
         self._client = client
         self._wanted = wanted
         self._stopped = stopped
@@ -134,17 +149,26 @@ class _Search:
         try:
             fetcher.assign(at, until)
             while len(fetcher) and not self._is_over():
-                for fetched in fetcher.poll(_POLL_MS):
-                    if fetched.error_code:
-                        raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
-                    yield from self._scan(fetched, until[fetched.partition], decided)
-                    if self._is_over():
-                        break
+                fetcher.wait(_POLL_MS)
+                yield from self._step(fetcher, until, decided)
                 if (now_ms := self._client.system.now_ms()) - told_ms >= _PROGRESS_MS:
                     told_ms = now_ms
                     yield self.progress()
         finally:
             fetcher.close()
+
+    def _step(self, fetcher: Fetcher, until: Mapping[TopicPartition, int], decided: bool) -> list[Told]:
+        """What the answers tell that have come; of their records nothing is kept."""
+        told: list[Told] = []
+        with turn():
+            for fetched in fetcher.arrived(_ANSWER_MS):
+                if fetched.error_code:
+                    raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
+                scanned_now = self._scan(fetched, until[fetched.partition], decided)
+                told += (self._shown(one) if isinstance(one, Hit) else one for one in scanned_now)
+                if self._is_over():
+                    break
+        return told
 
     def progress(self) -> Progress:
         """How far it is."""

@@ -15,29 +15,35 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.decoding import FORMATS, Decoder
 from oncelog.console.outcomes import Outcomes, Settled
 from oncelog.console.page import Asked
-from oncelog.console.pages.message_search import hit_of, progress_of, search_of
+from oncelog.console.pages.message_search import hit_of, progress_of, search_of, shown_hit
 from oncelog.console.pump import Stopped
 from oncelog.console.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
-from oncelog.console.search import Hit, Progress, search
+from oncelog.console.record_turns import turn
+from oncelog.console.search import Hit, Progress, ShownHit, search
 from oncelog.console.streams import Event
 from oncelog.records.batch import iter_headers
 
 TAIL_ROWS: Final = 100
 """Records of one answer that a tail shows; of more it says how many were left out."""
 _POLL_MS: Final = 500
+_ANSWER_MS: Final = 2000
 
 
 def searching(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
     """A search, as an address names it."""
     query = asked.query
     value_format = query.choice("value_format", FORMATS)
-    for found in search(client, *search_of(client, query), stopped):
+
+    def shown(hit: Hit) -> ShownHit:
+        return shown_hit(hit, Decoder(asked.decoding), value_format)
+
+    for found in search(client, *search_of(client, query), stopped, shown):
         if isinstance(found, Progress):
             yield Event("progress", {"progress": progress_of(found, query)})
         elif isinstance(found, Settled):
             yield _settled(found)
-        else:
-            yield Event("hit", {"hit": hit_of(found, Decoder(asked.decoding), value_format)})
+        elif isinstance(found, ShownHit):
+            yield Event("hit", {"hit": found.row})
 
 
 def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
@@ -52,19 +58,29 @@ def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
     try:
         fetcher.assign(positions)
         while not stopped():
-            for fetched in fetcher.poll(_POLL_MS):
-                if fetched.error_code:
-                    raise ClientError(f"{fetched.partition} cannot be read any more: error {fetched.error_code}")
-                rows, settled, left_out = _met(fetched, outcomes)
-                decoder = Decoder(asked.decoding)
-                for row in rows:
-                    yield Event("hit", {"hit": hit_of(Hit(fetched.partition, row), decoder, value_format)})
-                if left_out:
-                    yield Event("state", {"text": f"{left_out} more records of {fetched.partition} are not shown"})
-                for one in settled:
-                    yield _settled(one)
+            fetcher.wait(_POLL_MS)
+            with turn():
+                events = [
+                    event
+                    for fetched in fetcher.arrived(_ANSWER_MS)
+                    for event in _events_of(fetched, outcomes, Decoder(asked.decoding), value_format)
+                ]
+            yield from events
     finally:
         fetcher.close()
+
+
+def _events_of(fetched: Fetched, outcomes: Outcomes, decoder: Decoder, value_format: str) -> Iterator[Event]:
+    """The events of an answer. Raises ClientError."""
+    if fetched.error_code:
+        raise ClientError(f"{fetched.partition} cannot be read any more: error {fetched.error_code}")
+    rows, settled, left_out = _met(fetched, outcomes)
+    for row in rows:
+        yield Event("hit", {"hit": hit_of(Hit(fetched.partition, row), decoder, value_format)})
+    if left_out:
+        yield Event("state", {"text": f"{left_out} more records of {fetched.partition} are not shown"})
+    for one in settled:
+        yield _settled(one)
 
 
 def _met(fetched: Fetched, outcomes: Outcomes) -> tuple[list[StoredRecord], list[Settled], int]:

@@ -61,6 +61,19 @@ class Fetcher:
             if results or now_ms() >= deadline or not len(self.positions):
                 return results
 
+    def wait(self, wait_ms: int) -> None:
+        """Wait until something has come of an answer, without reading it. Raises ClientError as ``poll`` does."""
+        self._send_all()
+        self._await(wait_ms)
+
+    def arrived(self, wait_ms: int) -> list[Fetched]:
+        """Batches that have arrived; waits for those alone that have begun to. Raises ClientError as ``poll`` does."""
+        deadline = now_ms() + wait_ms
+        results = self._collect(0)
+        while not results and any(one.link.missing for one in self._sent.values()) and now_ms() < deadline:
+            results = self._collect(deadline - now_ms())
+        return results
+
     def close(self) -> None:
         """Close the connections; what is in flight is lost."""
         for link in self._links.values():
@@ -111,20 +124,22 @@ class Fetcher:
         self._sent[broker] = _Sent(link, correlation_id, asked, deadline)
 
     def _collect(self, wait_ms: int) -> list[Fetched]:
-        if not self._sent:
-            due = self.positions.next_due_ms()
-            pause = wait_ms if due is None else max(0, min(wait_ms, due - now_ms()))
-            time.sleep(max(pause, 1) / 1000)
-            return []
-        if all(sent.link.is_open and not sent.link.pending() for sent in self._sent.values()):
-            poll = select.poll()
-            for sent in self._sent.values():
-                poll.register(sent.link.fileno(), select.POLLIN)
-            poll.poll(wait_ms)
+        self._await(wait_ms)
         results: list[Fetched] = []
         for broker, sent in list(self._sent.items()):
             results += self._take(broker, sent)
         return results
+
+    def _await(self, wait_ms: int) -> None:
+        if not self._sent:
+            due = self.positions.next_due_ms()
+            pause = wait_ms if due is None else max(0, min(wait_ms, due - now_ms()))
+            time.sleep(max(pause, 1) / 1000)
+        elif all(sent.link.is_open and not sent.link.pending() for sent in self._sent.values()):
+            poll = select.poll()
+            for sent in self._sent.values():
+                poll.register(sent.link.fileno(), select.POLLIN)
+            poll.poll(wait_ms)
 
     def _take(self, broker: int, sent: _Sent) -> list[Fetched]:
         try:

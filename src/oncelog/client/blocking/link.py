@@ -46,6 +46,7 @@ class Link:
             max_response_bytes=MAX_BYTES_OF_STRANGERS,
             assumed=OLD_BROKERS.get(config.assumed_broker_version),
         )
+        self._machine.keep(config.max_kept_bytes)
         self._authenticate_at_ms: int | None = None
         deadline = self._now_ms() + config.connect_timeout_ms
         self._stream: Stream = system.connect(address, config, config.connect_timeout_ms)
@@ -75,6 +76,11 @@ class Link:
     def fileno(self) -> int:
         """The descriptor to poll when waiting on several links at once; check ``pending`` before."""
         return self._stream.fileno()
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are still to come of a large response; 0 when there is none under way."""
+        return self._machine.missing
 
     def pending(self) -> bool:
         """True if responses or bytes are buffered that polling ``fileno`` would not show."""

@@ -166,6 +166,10 @@ class Connection:
             self.close()
             raise
 
+    def keep(self, most_bytes: int) -> None:
+        """Keep buffers of large frames for later ones up to this size each."""
+        self._buffer.most_kept_bytes = most_bytes
+
     def limit(self, max_response_bytes: int) -> None:
         """Accept responses up to this size from now on: the limit is low until the broker is authenticated."""
         self._buffer.max_frame_bytes = max_response_bytes

@@ -23,7 +23,7 @@ SPARE_BYTES: Final = 64
 _FIRST_ALLOCATION: Final = 4 * MIB
 _MOST_KEPT: Final = 2
 """Buffers to use again: while one is filled, the one before is being decoded."""
-_LARGEST_KEPT: Final = 16 * MIB
+LARGEST_KEPT: Final = 16 * MIB
 _TLS_RECORDS: Final = (0x1503, 0x1603)
 _LENGTH = struct.Struct(">i")
 
@@ -33,6 +33,7 @@ class ReceiveBuffer:
 
     def __init__(self, max_frame_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self.most_kept_bytes = LARGEST_KEPT
         self._ahead = bytearray(read_ahead_bytes)
         self._filled = 0
         self._frame: bytearray | None = None
@@ -121,7 +122,7 @@ class ReceiveBuffer:
         """Make a large frame available, and remember its buffer for later ones."""
         self._ready.append(memoryview(frame)[: self._frame_size])
         self._frame = None
-        if len(frame) <= _LARGEST_KEPT:
+        if len(frame) <= self.most_kept_bytes:
             self._handed_out.append(frame)
             del self._handed_out[:-_MOST_KEPT]
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.decoding import Decoder
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
+from oncelog.console.large_json import LARGE, PIECE, LargeBytes, is_text, json_pieces
 from oncelog.console.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
 from oncelog.records.batch import iter_headers
 
@@ -25,6 +26,8 @@ _LONGEST_DECODED: Final = 4_000_000
 class JsonLines:
     """A file of JSON lines, as far as it is not sent yet."""
 
+    takes_turns = False
+
     def __init__(self, selection: Selection, decoder: Decoder) -> None:
         self._selection = selection
         self._decoder = decoder
@@ -32,8 +35,8 @@ class JsonLines:
         self._value_format = selection.kept.get("value_format", "auto")
         self._lines = bytearray()
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        """Add the records of an answer."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> Generator[bytes, None, int]:
+        """The lines of an answer's records, in pieces."""
         committed, wanted = self._selection.committed, self._selection.wanted
         for at, header in iter_headers(fetched.records):
             if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
@@ -44,24 +47,33 @@ class JsonLines:
                     continue
                 if one.offset < fetched.position or (wanted is not None and not wanted.is_in(one.as_record())):
                     continue
-                if one.offset >= until:
-                    return until
-                if left.is_full():
-                    return one.offset
-                self._lines += self._line(fetched.partition.partition, one)
+                if one.offset >= until or left.is_full():
+                    yield from self._drain()
+                    return min(one.offset, until)
+                row = self._row(fetched.partition.partition, one)
                 left.take(1, one.size_bytes)
+                if not _is_large(one):
+                    self._lines += _dumped(row)
+                else:
+                    yield from self._drain()
+                    yield from json_pieces(row)
+                    self._lines += b"\n"
+                if len(self._lines) >= PIECE:
+                    yield from self._drain()
+        yield from self._drain()
         return min(fetched.next_offset, until)
 
-    def drain(self) -> bytes:
+    def _drain(self) -> Iterator[bytes]:
         """The lines so far."""
-        lines, self._lines = bytes(self._lines), bytearray()
-        return lines
+        if self._lines:
+            lines, self._lines = bytes(self._lines), bytearray()
+            yield lines
 
     def end(self, notice: Mapping[str, Any] | None) -> bytes:
         """The last line, where there is something to say."""
         return b"" if notice is None else _dumped({"oncelog": notice})
 
-    def _line(self, partition: int, one: StoredRecord) -> bytes:
+    def _row(self, partition: int, one: StoredRecord) -> dict[str, Any]:
         row: dict[str, Any] = {
             "topic": self._selection.topic,
             "partition": partition,
@@ -74,7 +86,7 @@ class JsonLines:
         row |= self._part(one, "key", one.key, self._key_format)
         row |= self._part(one, "value", one.value, self._value_format)
         row["headers"] = [{"key": name, **_bytes("value", value)} for name, value in one.headers]
-        return _dumped(row)
+        return row
 
     def _part(self, one: StoredRecord, name: str, data: bytes | None, form: str) -> dict[str, Any]:
         """A key or value; with a format that gives JSON, as that JSON, or with the reason why it is none."""
@@ -88,9 +100,17 @@ class JsonLines:
         return {name: json.loads(found.text), **named}
 
 
+def _is_large(one: StoredRecord) -> bool:
+    parts = (one.key, one.value, *(value for _, value in one.headers))
+    return any(part is not None and len(part) >= LARGE for part in parts)
+
+
 def _bytes(name: str, data: bytes | None) -> dict[str, Any]:
     if data is None:
         return {name: None}
+    if len(data) >= LARGE:
+        text = is_text(data)
+        return {name if text else f"{name}_base64": LargeBytes(data, is_text=text)}
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:

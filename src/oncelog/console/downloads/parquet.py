@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,8 @@ from oncelog.records.columns.decode import column_schema, decode
 from oncelog.records.errors import CorruptBatch
 
 _ROW_GROUP_BYTES: Final = 4 * MIB
+_CONTENT: Final = ("key", "value", "headers")
+"""Columns of bytes: a dictionary or the least and greatest of large values would be copies of them."""
 _STATE: Final = pa.field("state", pa.string())
 
 
@@ -35,8 +38,8 @@ class _Sent(io.RawIOBase):
     """A file whose bytes are taken away as they come."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
-        self._sent = 0
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
 
     def writable(self) -> bool:
         """True: it is for writing."""
@@ -44,34 +47,45 @@ class _Sent(io.RawIOBase):
 
     def write(self, data: Any, /) -> int:
         """Append."""
-        self.data += data
-        return len(data)
+        self._pieces.append(bytes(data))
+        self._size += len(self._pieces[-1])
+        return len(self._pieces[-1])
 
     def tell(self) -> int:
         """The bytes so far."""
-        return self._sent + len(self.data)
+        return self._size
 
-    def taken(self) -> bytes:
+    def pieces(self) -> Iterator[bytes]:
         """The bytes since the last time."""
-        data, self.data = bytes(self.data), bytearray()
-        self._sent += len(data)
-        return data
+        pieces, self._pieces = self._pieces, deque()
+        while pieces:
+            yield pieces.popleft()
 
 
 class ParquetFile:
     """A Parquet file, as far as it is not sent yet; row groups of about 4 MiB."""
+
+    takes_turns = True
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         schema = column_schema(include_headers=True)
         self._schema = schema if selection.committed else schema.append(_STATE)
         self._file = _Sent()
-        self._writer = pq.ParquetWriter(pa.PythonFile(self._file, "w"), self._schema, compression="zstd")
+        self._pool = pa.system_memory_pool()  # It gives back what is free; the others keep it.
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._file, "w"),
+            self._schema,
+            compression="zstd",
+            use_dictionary=[name for name in self._schema.names if name not in _CONTENT],  # type: ignore[arg-type]  # or names
+            write_statistics=[name for name in self._schema.names if name not in _CONTENT],
+            memory_pool=self._pool,
+        )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        """Add the records of an answer. Raises CorruptBatch: columns are read together, or not at all."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> Generator[bytes, None, int]:
+        """The row groups that an answer makes whole. Raises CorruptBatch: columns are read together, or not at all."""
         topic, partition = fetched.partition
         for at, header in iter_headers(fetched.records):
             if not crc_matches(fetched.records, at, header):
@@ -86,20 +100,18 @@ class ParquetFile:
             if rows.num_rows:
                 left.take(rows.num_rows, rows.nbytes)
                 self._add(rows, fetched, states)
+            del rows, piece
+            yield from self._file.pieces()
             if left.is_full():
                 return min(next_offset, until)
         return min(fetched.next_offset, until)
-
-    def drain(self) -> bytes:
-        """The row groups that are whole."""
-        return self._file.taken()
 
     def end(self, notice: Mapping[str, Any] | None) -> bytes:
         """The last row group and the footer."""
         self._flush()
         self._writer.add_key_value_metadata({"oncelog": json.dumps(notice or {"complete": True})})
         self._writer.close()
-        return self._file.taken()
+        return b"".join(self._file.pieces())
 
     def _hits(self, fetched: Fetched, until: int) -> pa.Array[Any] | None:
         """The offsets of the records that have what is looked for."""

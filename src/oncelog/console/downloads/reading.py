@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -16,11 +17,13 @@ from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
 from oncelog.console.pump import Stopped
+from oncelog.console.record_turns import turn
 
 FETCH_BYTES: Final = 2 * MIB
 PARTITION_BYTES: Final = MIB
 """Small answers: writing takes longer than fetching, and what waits takes memory."""
 _POLL_MS: Final = 300
+_ANSWER_MS: Final = 2000
 _MOST_UNREADABLE: Final = 20
 
 
@@ -48,13 +51,13 @@ class Left:
 
 
 class Writer(Protocol):
-    """A format of files."""
+    """A format of files. ``takes_turns``: what an answer becomes is made at once, in a turn of the console's; else it
+    is written as it is sent, and takes little while that is waited for."""
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        """Write the records of an answer below ``until``; the offset that comes after what was written."""
+    takes_turns: bool
 
-    def drain(self) -> bytes:
-        """The records that can be sent by now."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> Generator[bytes, None, int]:
+        """The bytes of an answer's records below ``until``, and the offset that comes after what was written."""
 
     def end(self, notice: Mapping[str, Any] | None) -> bytes:
         """The end of the file, with a notice if it does not have everything."""
@@ -76,18 +79,36 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
         try:
             fetcher.assign(begin, until)
             while len(fetcher) and not left.is_full() and not stopped():
-                for fetched in fetcher.poll(_POLL_MS):
-                    if fetched.error_code:
-                        raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
-                    where = fetched.partition
-                    at[where] = writer.take(fetched, states.of(fetched, decided), until[where], left)
-                    if piece := writer.drain():
-                        yield piece
-                    if left.is_full():
-                        break
+                fetcher.wait(_POLL_MS)
+                step = _step(fetcher, writer, lambda one, decided=decided: states.of(one, decided), until, at, left)  # type: ignore[misc]  # bound now
+                if writer.takes_turns:
+                    with turn():
+                        pieces = deque(step)
+                    while pieces:
+                        yield pieces.popleft()
+                else:
+                    yield from step
         finally:
             fetcher.close()
     yield writer.end(notice_of(selection, at, left))
+
+
+def _step(
+    fetcher: Fetcher,
+    writer: Writer,
+    states_of: Callable[[Fetched], Mapping[int, str]],
+    until: Mapping[TopicPartition, int],
+    at: dict[TopicPartition, int],
+    left: Left,
+) -> Generator[bytes, None, None]:
+    """The bytes of what has arrived; ``at`` is moved behind it."""
+    for fetched in fetcher.arrived(_ANSWER_MS):
+        if fetched.error_code:
+            raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
+        where = fetched.partition
+        at[where] = yield from writer.take(fetched, states_of(fetched), until[where], left)
+        if left.is_full():
+            return
 
 
 def notice_of(selection: Selection, at: Mapping[TopicPartition, int], left: Left) -> dict[str, Any] | None:

@@ -1,10 +1,11 @@
-"""The route of downloads: what cannot be is refused before the first byte; two files are made at once."""
+"""The route of downloads: what cannot be is refused before the first byte; two files are made at once, one Parquet."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
@@ -40,7 +41,7 @@ class Downloads:
         self._farewell = farewell
         self._cluster = cluster
         self._pool = ThreadPoolExecutor(MOST_DOWNLOADS, thread_name_prefix="oncelog-console-download")
-        self._running = 0
+        self._running = self._parquet_running = 0
 
     async def answer(self, request: Request, asked: Asked) -> Response:
         """A file. Raises BadQuery and ClientError for what cannot be begun."""
@@ -54,7 +55,10 @@ class Downloads:
             return Response(headers=headers, media_type=media_type)
         if self._running >= MOST_DOWNLOADS:
             raise TooManyDownloads(f"{self._running} downloads run already; wait for one")
+        if file_format == PARQUET and self._parquet_running:
+            raise TooManyDownloads("a Parquet file is being made already; wait for it, or take JSON lines")
         self._running += 1
+        self._parquet_running += file_format == PARQUET
         return StreamingResponse(self._pieces(selection, file_format, asked), media_type=media_type, headers=headers)
 
     def close(self) -> None:
@@ -73,7 +77,7 @@ class Downloads:
                 yield _broken_off(error)
 
         try:
-            async for piece in pumped(self._pool, made, _AHEAD, self._ended, self._farewell):
+            async for piece in pumped(self._pool, made, _AHEAD, partial(self._ended, file_format), self._farewell):
                 if piece:
                     yield piece
         except ConsoleEnds as error:
@@ -81,8 +85,9 @@ class Downloads:
                 raise
             yield _broken_off(error)
 
-    def _ended(self) -> None:
+    def _ended(self, file_format: str) -> None:
         self._running -= 1
+        self._parquet_running -= file_format == PARQUET
 
 
 def _broken_off(error: ClientError) -> bytes:

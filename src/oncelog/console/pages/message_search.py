@@ -14,7 +14,7 @@ from oncelog.console.outcomes import Settled
 from oncelog.console.page import Asked
 from oncelog.console.query import Query
 from oncelog.console.record_query import LONGEST_POSITIONS, NEEDLE_FORMATS, needle_of, partitions_of, positions_of
-from oncelog.console.search import MOST_HITS, PLACES, Hit, Progress, Wanted, search
+from oncelog.console.search import MOST_HITS, PLACES, Hit, Progress, ShownHit, Wanted, search
 
 JSON_SEARCH_MS: Final = 6000
 """A search for JSON ends after this time and says where it goes on."""
@@ -48,13 +48,21 @@ def read_search(client: Client, asked: Asked) -> Mapping[str, Any]:
     deadline = client.system.now_ms() + JSON_SEARCH_MS
     hits: dict[tuple[TopicPartition, int], dict[str, Any]] = {}
     decoder, progress = Decoder(asked.decoding), None
-    for one in search(client, wanted, positions, bounds, lambda: client.system.now_ms() >= deadline):
+    value_format = query.choice("value_format", FORMATS)
+    for one in search(
+        client,
+        wanted,
+        positions,
+        bounds,
+        lambda: client.system.now_ms() >= deadline,
+        lambda hit: shown_hit(hit, decoder, value_format),
+    ):
         if isinstance(one, Progress):
             progress = one
         elif isinstance(one, Settled):
             hits[one.where, one.offset]["state"] = one.state
-        else:
-            hits[one.where, one.record.offset] = hit_of(one, decoder, query.choice("value_format", FORMATS))
+        elif isinstance(one, ShownHit):
+            hits[one.where, one.offset] = dict(one.row)
     return shown | {"hits": [*hits.values()], "progress": None if progress is None else progress_of(progress, query)}
 
 
@@ -91,6 +99,11 @@ def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, 
         "value": decoder.value(topic, record.value, record.headers, value_format, HIT_BYTES),
         "headers": [[name, decoded(value, most=_HEADER_BYTES)] for name, value in record.headers[:_MOST_HEADERS]],
     }
+
+
+def shown_hit(hit: Hit, decoder: Decoder, value_format: str) -> ShownHit:
+    """A hit as what is shown of it."""
+    return ShownHit(hit.where, hit.record.offset, hit_of(hit, decoder, value_format))
 
 
 def progress_of(progress: Progress, query: Query) -> dict[str, Any]:

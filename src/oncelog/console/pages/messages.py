@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,10 +10,12 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded
 from oncelog.console.downloads.selection import MOST_BYTES, MOST_RECORDS
+from oncelog.console.large_json import LargeBytes
 from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery
 from oncelog.console.record_query import milliseconds_in, offset_in
 from oncelog.console.record_states import StoredRecord, bounds_and_start, read_slice
+from oncelog.console.record_turns import turn_of_a_page
 
 COUNT: Final = 50
 MOST: Final = 500
@@ -43,13 +44,17 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     partitions = len(client.topic(topic).partitions)
     where, count = TopicPartition(TopicName(topic), shown["filter"]["partition"]), shown["filter"]["count"]
     bounds, log_start = bounds_and_start(client, where)
-    found = read_slice(client, where, start_of(client, query.text("from"), where, bounds, log_start, count), count)
+    start = start_of(client, query.text("from"), where, bounds, log_start, count)
     key_format, value_format = shown["filter"]["key_format"], shown["filter"]["value_format"]
     decoder = Decoder(asked.decoding)
+    with turn_of_a_page():
+        found = read_slice(client, where, start, count)
+        rows = [row_of(topic, one, key_format, value_format, decoder) for one in found.records]
+        found.records.clear()
     return shown | {
         "partitions": partitions,
         "slice": {
-            "records": [row_of(topic, one, key_format, value_format, decoder) for one in found.records],
+            "records": rows,
             "start": found.start,
             "next_offset": found.next_offset,
             "before": max(found.log_start, found.start - count),
@@ -110,6 +115,12 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     query = asked.query
     where = TopicPartition(TopicName(query.needed("topic")), query.number("partition", 0, 0, 2**31 - 1))
     offset = query.number("offset", 0)
+    with turn_of_a_page():
+        return _one(client, asked, where, offset)
+
+
+def _one(client: Client, asked: Asked, where: TopicPartition, offset: int) -> Mapping[str, Any]:
+    query = asked.query
     found = read_slice(client, where, offset, 1).records
     if not found or found[0].offset != offset:
         raise BadQuery(f"{where} has no record at offset {offset}: it was removed, compacted, or is yet to come")
@@ -117,8 +128,8 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     raw = {}
     if asked.as_json:
         raw = {
-            "key_base64": None if (key := found[0].key) is None else base64.b64encode(key).decode(),
-            "value_base64": None if (value := found[0].value) is None else base64.b64encode(value).decode(),
+            "key_base64": None if (key := found[0].key) is None else LargeBytes(key, is_text=False),
+            "value_base64": None if (value := found[0].value) is None else LargeBytes(value, is_text=False),
         }
     return {
         "topic": where.topic,

@@ -3,8 +3,10 @@ on, and going on leaves nothing out."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +20,7 @@ from starlette.testclient import TestClient
 from oncelog import read_arrow
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Producer
-from oncelog.console.downloads import reading, serving
+from oncelog.console.downloads import json_lines, reading, serving
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.formats.schema_files import read_schemas
 from oncelog.records.builder import build_batch
@@ -97,6 +99,39 @@ def test_lines_have_bytes_as_text_or_base64(client: Client, reader: TestClient) 
         {"key": "b", "value_base64": "/g=="},
     ]
     assert (second["key"], second["value"], second["timestamp_type"]) == (None, None, "create")
+
+
+def test_lines_that_are_written_in_pieces_are_the_same(
+    client: Client, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(client, NewTopic("pieces", partitions=1, replication_factor=1))
+    values = (b"\xff\x00" * 9, '\U0001f375"\\ä\n'.encode() * 5, b"", None)
+    for value in values:
+        now_ms = int(time.time() * 1000)
+        pair = [Record(number, now_ms, value, value, (("h", value), ("i", b"x"))) for number in (0, 1)]
+        client.produce(at("pieces"), build_batch(pair))
+    path = "/messages/download?topic=pieces&isolation=all"
+    whole = reader.get(path).content
+    monkeypatch.setattr(json_lines, "LARGE", 1)
+    monkeypatch.setattr(json_lines, "PIECE", 1)
+    monkeypatch.setattr("oncelog.console.large_json.PIECE", 6)
+    assert reader.get(path).content == whole
+    assert len(whole.splitlines()) == 8
+    document = reader.get("/messages/one.json?topic=pieces&partition=0&offset=2").json()
+    assert base64.b64decode(document["value_base64"]) == values[1]
+
+
+def test_one_parquet_file_is_made_at_a_time(
+    client: Client, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(client, NewTopic("only", partitions=1, replication_factor=1))
+    assert table(reader, "topic=only").num_rows == 0
+    assert table(reader, "topic=only").num_rows == 0, "the first one is over"
+    monkeypatch.setattr(serving.Downloads, "_ended", lambda self, file_format: None)
+    reader.get("/messages/download?topic=only&as=parquet")
+    refused = reader.get("/messages/download?topic=only&as=parquet")
+    assert (refused.status_code, "take JSON lines" in refused.text) == (503, True)
+    assert reader.get("/messages/download?topic=only").status_code == 200
 
 
 def test_values_by_schema_are_json_or_say_why_not(client: Client, broker: Broker, tmp_path: Path) -> None:

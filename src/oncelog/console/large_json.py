@@ -1,0 +1,71 @@
+"""JSON of rows with large keys or values, in pieces: the text of a value is never there as a whole.
+
+The rule: the pieces of a row are what ``json.dumps`` writes of it. A text with one character beyond the basic plane
+takes four bytes for each of its characters in Python, so values are decoded and escaped ``PIECE`` bytes at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from oncelog.base.units import KIB
+
+PIECE: Final = 192 * KIB
+"""A multiple of three: pieces of base64 are joined without padding between them."""
+LARGE: Final = 4 * PIECE
+
+
+class LargeBytes:
+    """Bytes that are written as a JSON string: as text, or as base64."""
+
+    def __init__(self, data: bytes, *, is_text: bool) -> None:
+        self._data = memoryview(data)
+        self._is_text = is_text
+
+    def pieces(self) -> Iterator[bytes]:
+        """The string, with its quotation marks."""
+        yield b'"'
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        for at in range(0, len(self._data), PIECE):
+            piece = self._data[at : at + PIECE]
+            yield _escaped(decoder.decode(piece)) if self._is_text else base64.b64encode(piece)
+        yield b'"'
+
+
+def _escaped(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode()
+
+
+def is_text(data: bytes) -> bool:
+    """True if bytes are UTF-8; they are looked at in pieces."""
+    decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(data)
+    try:
+        for at in range(0, len(view), PIECE):
+            decoder.decode(view[at : at + PIECE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def json_pieces(value: Any) -> Iterator[bytes]:
+    """JSON of rows, lists and plain values, with LargeBytes among them."""
+    if isinstance(value, LargeBytes):
+        yield from value.pieces()
+    elif isinstance(value, Mapping):
+        for number, (name, one) in enumerate(value.items()):
+            yield (b"," if number else b"{") + json.dumps(name, ensure_ascii=False).encode(errors="backslashreplace")
+            yield b":"
+            yield from json_pieces(one)
+        yield b"}" if value else b"{}"
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for number, one in enumerate(value):
+            yield b"," if number else b"["
+            yield from json_pieces(one)
+        yield b"]" if value else b"[]"
+    else:
+        yield json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
