@@ -11,6 +11,7 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.tree import Operation
 from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.node.controller import duties
 from oncelog.node.partitions.manager import PartitionManager
 from oncelog.wire.messages.alter_partition_reassignments import (
@@ -73,6 +74,26 @@ def test_a_change_of_one_partition_costs_no_look_at_the_others_of_its_topic(
     cluster.connect(1).ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000), 0)
     assert state(cluster[1], many).replicas == (1, 2)
     assert looked.keys() == {7}
+
+
+def test_more_partitions_cost_no_look_at_those_that_are_copied_already(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The followers' parked fetches are answered for it, and their sessions go on."""
+    fetched: Counter[TopicPartition] = Counter()
+    right = PartitionManager.replica_fetched
+
+    def replica_fetched(self: PartitionManager, leader_log: LeaderLog, *arguments: Any) -> None:
+        fetched[leader_log.partition] += 1
+        right(self, leader_log, *arguments)
+
+    monkeypatch.setattr(PartitionManager, "replica_fetched", replica_fetched)
+    create_replicated(cluster.connect(1), [1, 2, 3], "more")
+    cluster.advance(100)
+    assert {partition.topic for partition in fetched} == {"more"}
+    more = TopicPartition(TopicName("more"), 0)
+    assert set(state(cluster[1], more).isr) == {1, 2, 3}
+    assert write(cluster, 1, b"a") == (0, 0)
 
 
 def test_each_of_many_partitions_is_copied(cluster: Cluster) -> None:

@@ -45,7 +45,8 @@ def read_pending(request: FetchRequest, context: Context, session: FetchContext,
     deadline_ms = context.now_ms + request.max_wait_ms
     reads, refused = yield from follower.read(begin)
     if not refused and not reads.has_news() and request.max_wait_ms > 0 and not follower.has_changed():
-        yield UntilReadable(None, lambda changed: follower.concerns(changed, reads), deadline_ms)
+        # A follower that has other partitions to fetch says so by another request, and keeps its session.
+        yield UntilReadable(None, lambda changed: follower.concerns(changed, reads), deadline_ms, gives_way=True)
         reads, refused = yield from follower.read(begin)
     return Pending(reads.answers + refused, reads.level)
 

@@ -221,7 +221,8 @@ def _wait(
         yield from _read_again(reads, context)
     elif request.max_wait_ms > 0 and not reads.urgent():
         partitions = [name for name, _ in reads.partitions]
-        yield UntilReadable(partitions, reads.ready, asked_ms + request.max_wait_ms)
+        gives_way = _replica(request) is not None
+        yield UntilReadable(partitions, reads.ready, asked_ms + request.max_wait_ms, gives_way)
         yield from _read_again(reads, context)
     if on_their_way and reads.on_their_way():
         yield from until_readable(on_their_way, asked_ms + max(request.max_wait_ms, LEAST_WAIT_MS), context)

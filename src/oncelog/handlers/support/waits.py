@@ -36,12 +36,14 @@ class UntilDurable:
 @dataclass(slots=True)
 class UntilReadable:
     """Until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were truncated or
-    disappeared, and told which; or ``deadline_ms``. Resumed with None."""
+    disappeared, and told which; or ``deadline_ms``. Resumed with None. One that ``gives_way`` ends, too, when its
+    client sends another request on the same connection."""
 
     partitions: Sequence[TopicPartition] | None
     """None: any partition."""
     ready: Callable[[Sequence[TopicPartition]], bool]
     deadline_ms: int
+    gives_way: bool = False
     holds_connection: ClassVar[bool] = True
 
 

@@ -89,13 +89,6 @@ class BrokerLinks:
             return partial(self._deadlines.cancel, alarm)
         return link.request(message, answered, self._timeout_ms(purpose) if timeout_ms is None else timeout_ms)
 
-    def drop(self, broker_id: BrokerId, purpose: LinkPurpose) -> None:
-        """Give up what is asked over a connection, for what is to be asked now cannot wait behind it. All of it is
-        answered None; the next request connects anew."""
-        link = self._links.pop((broker_id, purpose), None)
-        if link is not None:
-            link.drop()
-
     def connect(self, broker_id: BrokerId, purpose: LinkPurpose) -> None:
         """Connect to a broker though there is nothing to ask: its death is noticed at once then (``on_refused``)."""
         link = self._link(broker_id, purpose)

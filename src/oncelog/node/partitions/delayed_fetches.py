@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import TopicPartition
@@ -44,6 +45,8 @@ class DelayedFetches:
             self._deadlines.cancel(alarm)
 
         task.forget = forget
+        if until.gives_way:
+            task.nudge = partial(self._release, task, until)
 
     def changed(self, partition: TopicPartition) -> None:
         """Note that a partition's readable range moved; those who wait are asked when the event is over."""

@@ -49,8 +49,8 @@ FIRST_WAIT_MS: Final = 20
 """Before the second try: most errors are an image that is a moment behind. It doubles up to
 ``replica.fetch.backoff.ms``."""
 ADDED_MS: Final = 20
-"""A fetch that the leader has held longer than this is given up when another partition is to be fetched: it does not
-know of that one, and may hold it for ``replica.fetch.wait.max.ms``."""
+"""A fetch that the leader has held longer than this is to be answered when another partition is to be fetched: it does
+not know of that one, and may hold it for ``replica.fetch.wait.max.ms``. Another request behind it has it answered."""
 THROTTLED_MS: Final = 100
 """After which a copy that the throttle has held back is looked at again."""
 _LATEST: Final = -1
@@ -95,6 +95,8 @@ class LeaderFetcher:
         self._request = 0
         """Number of the request under way, and of the last one."""
         self._is_under_way = False
+        self._nudged = 0
+        """Number of the last request behind which another was sent, to have it answered."""
         self._sent_ms = 0
         self._not_before_ms = 0
         self._wait_ms = FIRST_WAIT_MS
@@ -115,7 +117,7 @@ class LeaderFetcher:
         self._sync(copy)
         if self._is_under_way:
             deadlines = self._services.deadlines
-            deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._give_up_held, self._request))
+            deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
 
     def stop(self, partition: TopicPartition) -> None:
         """Copy a partition no more."""
@@ -193,12 +195,14 @@ class LeaderFetcher:
             int(config.get("replica.socket.timeout.ms")),
         )
 
-    def _give_up_held(self, request: int, _now_ms: int) -> None:
-        """The leader holds the request and does not know of a partition that is to be fetched: ask again."""
-        if self._is_under_way and self._request == request:
-            self._is_under_way = False
-            self._requests.reset()
-            self._services.links.drop(self._leader, LinkPurpose.FETCH)
+    def _nudge_held(self, request: int, _now_ms: int) -> None:
+        """The leader holds the request and does not know of a partition that is to be fetched: have it answered. To ask
+        anew would cost the session, and so as much as all partitions that are copied from this leader."""
+        if self._is_under_way and self._request == request and self._nudged != request:
+            self._nudged = request
+            services = self._services
+            question = ListOffsetsRequest(replica_id=services.metadata.broker_id)
+            services.links.request(self._leader, LinkPurpose.FETCH, question, lambda _response: None)
 
     def _answered(self, request: int, response: FetchResponse | None) -> None:
         if request != self._request or not self._is_under_way:

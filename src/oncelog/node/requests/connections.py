@@ -5,7 +5,8 @@ Invariants:
    the front of the queue is sent, nothing else.
    A request that closes the connection takes its own slot and those after it away; those before are answered first.
 2. While a request holds the connection (a parked fetch, join or metadata change), later ones wait undecided in
-   ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync holds back only its response.
+   ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync holds back only its response. A
+   follower's fetch is answered when another request comes behind it.
 3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
 """
 
@@ -31,6 +32,9 @@ class Holder(Protocol):
     """A request whose handler waits while later ones of its connection are not decided."""
 
     waiting: bool
+
+    def give_way(self) -> None:
+        """Go on, if it waits for something that gives way to the next request."""
 
     def abandon(self) -> None:
         """End it where it waits: its client is gone."""
@@ -127,6 +131,11 @@ class Connection:
         """Keep a frame until the connection is no longer held."""
         self.backlog.append(frame)
         self.backlog_bytes += len(frame)
+
+    def let_postponed_pass(self) -> None:
+        """End the wait of a request that gives way to those behind it."""
+        if self.backlog and self.holder is not None and self.is_held():
+            self.holder.give_way()
 
     def next_postponed(self) -> Buffer | None:
         """The next frame to decide, None when there is none or the connection is held."""

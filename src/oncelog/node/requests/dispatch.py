@@ -134,6 +134,7 @@ class Requests:
             return
         if connection.is_held():
             connection.postpone(frame)
+            connection.let_postponed_pass()
         else:
             self._decide(connection, frame)
         if not connection.paused and connection.is_full():
@@ -149,6 +150,7 @@ class Requests:
             if task.alarm is not None:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
+            task.nudge = None
             task.resumes += 1
             if task.resumes > RESUMES_PER_SLICE:
                 self._runnable.wait_for_slice(task, value, error)
@@ -346,6 +348,7 @@ class Requests:
                 task.connection.holder = task
         try:
             self._parking[type(wait)](task, wait)
+            task.connection.let_postponed_pass()
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)

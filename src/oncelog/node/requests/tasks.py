@@ -34,6 +34,14 @@ class Task:
     forget: Callable[[], object] | None = None
     """Takes the task out of what it waits in, where that could keep it for long."""
 
+    nudge: Callable[[], object] | None = None
+    """Ends what the task waits for, where its client may ask for that by sending another request."""
+
+    def give_way(self) -> None:
+        """Go on, if the task waits for something that gives way to its client's next request."""
+        if self.waiting and self.nudge is not None:
+            self.nudge()
+
     def abandon(self) -> None:
         """End the task where it waits: its client is gone."""
         self.waiting = False
