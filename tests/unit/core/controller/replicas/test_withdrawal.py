@@ -1,0 +1,54 @@
+"""A leader with damaged records hands over to a member of the in-sync set, or keeps the partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.tree import Check, Set
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import Change, ClusterImage, PartitionImage
+from oncelog.core.controller.replicas.withdrawal import withdrawn
+from oncelog.core.controller.topics.changes import NewTopic
+from tests.unit.core.controller.cluster import applied, cluster
+
+T0 = TopicPartition(TopicName("t"), 0)
+
+
+def led(isr: list[int], elr: tuple[int, ...] = (), *, dead: tuple[int, ...] = (), min_isr: str = "1") -> ClusterImage:
+    """A partition of brokers 1, 2 and 3, led by broker 1 in epoch 4."""
+    topic = NewTopic("t", assignments=[(0, [1, 2, 3])], configs=[("min.insync.replicas", min_isr)])
+    image = cluster(brokers=3, topics=[topic])
+    state = PartitionImage(BrokerId(1), LeaderEpoch(4), (), tuple(map(BrokerId, isr)), elr=tuple(map(BrokerId, elr)))
+    changes = [Change(layout.state_path(T0.topic, 0), layout.state_value(state, 1), 1)]
+    changes += [Change(layout.broker_path(BrokerId(one)), None, -1) for one in dead]
+    return image.apply(changes).image
+
+
+def test_another_member_leads_and_the_damaged_replica_is_neither_in_sync_nor_eligible() -> None:
+    image = led([1, 2], min_isr="2")
+    operations = withdrawn(image, T0, 4)
+    found = applied(image, operations).partition(T0)
+    assert found is not None
+    assert (found.leader, found.leader_epoch, found.isr, found.elr) == (2, 5, (2,), ())
+    assert isinstance(operations[-1], Set)
+    assert operations[-1].expected_version == 1
+    checked = {each.path for each in operations if isinstance(each, Check)}
+    assert {layout.broker_path(BrokerId(1)), layout.broker_path(BrokerId(2))} <= checked
+
+
+def test_an_eligible_leader_will_do_where_no_member_is_left() -> None:
+    image = led([1], elr=(3,), min_isr="2")
+    found = applied(image, withdrawn(image, T0, 4)).partition(T0)
+    assert found is not None
+    assert (found.leader, found.isr) == (3, (3,))
+
+
+@pytest.mark.parametrize("image", [led([1]), led([1, 2], dead=(2,)), led([1, 2], dead=(1,))])
+def test_nothing_changes_where_nobody_else_may_lead_or_the_leader_is_gone(image: ClusterImage) -> None:
+    assert withdrawn(image, T0, 4) == []
+
+
+def test_nothing_changes_in_another_leader_epoch_or_without_the_partition() -> None:
+    assert withdrawn(led([1, 2]), T0, 3) == []
+    assert withdrawn(led([1, 2]), TopicPartition(TopicName("t"), 1), 4) == []
