@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.peers.iceberg_rest import rest_catalog
 from tests.peers.s3 import Lossy, ObjectStore, object_store
 from tests.unit.spark.targets.tables import Lake
 
@@ -22,6 +21,8 @@ def store() -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="session")
 def rest(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lossy]:
+    from tests.peers.iceberg_rest import rest_catalog  # half a second, which every worker would spend while it collects
+
     with rest_catalog(tmp_path_factory.mktemp("rest"), store, "lake") as running:
         yield running
 
