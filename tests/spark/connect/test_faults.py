@@ -1,5 +1,5 @@
-"""Through a server of Spark Connect: processes are killed at every named point, a stream's own process twice; each row
-is there once all the same."""
+"""Through a server of Spark Connect: its Python processes are killed, and a stream's own process twice; each row is
+there once all the same."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from oncelog.spark.sink.fault_points import NAMES
 from oncelog.testing import Broker
 from tests.spark.conftest import Topic
 from tests.spark.connect.test_jobs import values_in
@@ -25,12 +24,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+POINTS: Final = ("after-flush", "after-decision", "after-commit")
+"""In a task, in the process that commits, and when it has: every point is in ``tests/spark/sink/test_faults.py``."""
 
-def test_a_kill_at_every_point_of_two_phase_commit(connect: SparkSession, sink_broker: Broker, tmp_path: Path) -> None:
+
+def test_a_kill_in_a_task_and_two_in_the_commit(connect: SparkSession, sink_broker: Broker, tmp_path: Path) -> None:
     servers = sink_broker.bootstrap_servers
     values = make_input(servers, "connect-in", 100)
     query = Copy(connect, servers, "connect-in", "connect-out", tmp_path)
-    query.order(*(name for name in NAMES if not name.startswith("ledger")))
+    query.order(*POINTS)
     query.run_to_the_end()
     assert query.ordered == []
     assert committed_values(servers, "connect-out") == values
