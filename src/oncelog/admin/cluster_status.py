@@ -113,7 +113,7 @@ class ClusterStatus:
     offline_directories: list[DirectoryStatus]
     reassignments: list[ReassignmentRow]
     not_seen: list[str] = field(default_factory=list)
-    """What the user may not ask for; a replica that a reassignment adds then counts as one that is missed."""
+    """Questions that the user may not ask; a replica that a reassignment adds then counts as one that is missed."""
 
 
 def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
