@@ -3,8 +3,9 @@
 Why: a value of 10 MB is there several times while it is read (the answer, the batch, the record, its text). Browsers
 that look at such values at once would add these up; one after the other they cost what one does.
 
-The rule: whoever has the turn waits for nobody but the broker, whose answer has begun to come, and keeps nothing large
-when the turn is over.
+The rules: whoever has the turn waits for nobody but a broker, and keeps nothing large when the turn is over. Nobody
+waits for it longer than ``PATIENCE_S``: a broker that hangs while a page has the turn holds up no other by more, and
+the bound on memory is given up before that is.
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from oncelog.base.units import KIB
-from oncelog.console.cluster_access import ClusterSlow
 
-PAGE_S: Final = 8.0
-"""A page waits so long for its turn; it says so before the browser's patience is over."""
+PATIENCE_S: Final = 2.0
 _TURN: Final = threading.Lock()
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BYTES: Final = 512 * KIB
@@ -40,16 +39,11 @@ _give_back_large_memory()
 
 
 @contextmanager
-def turn_of_a_page() -> Iterator[None]:
-    """The turn, for a page. Raises ClusterSlow."""
-    if not _TURN.acquire(timeout=PAGE_S):
-        raise ClusterSlow("other records are being read, which takes long; ask again")
+def turn() -> Iterator[None]:
+    """The turn, or what is done without it once it was waited for long enough."""
+    has_turn = _TURN.acquire(timeout=PATIENCE_S)
     try:
         yield
     finally:
-        _TURN.release()
-
-
-def turn() -> threading.Lock:
-    """The turn, for searches, tails and downloads, which have time."""
-    return _TURN
+        if has_turn:
+            _TURN.release()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Generator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
@@ -24,6 +23,7 @@ from oncelog.console.pump import ConsoleEnds, Farewell, Stopped, pumped
 from oncelog.console.query import BadQuery
 
 MOST_DOWNLOADS: Final = 2
+MOST_PARQUET: Final = 1
 _PARQUET_TYPE: Final = "application/vnd.apache.parquet"
 _DECODING_S: Final = 60.0
 """Time that one download spends on values by schema."""
@@ -55,7 +55,7 @@ class Downloads:
             return Response(headers=headers, media_type=media_type)
         if self._running >= MOST_DOWNLOADS:
             raise TooManyDownloads(f"{self._running} downloads run already; wait for one")
-        if file_format == PARQUET and self._parquet_running:
+        if file_format == PARQUET and self._parquet_running >= MOST_PARQUET:
             raise TooManyDownloads("a Parquet file is being made already; wait for it, or take JSON lines")
         self._running += 1
         self._parquet_running += file_format == PARQUET
@@ -77,17 +77,18 @@ class Downloads:
                 yield _broken_off(error)
 
         try:
-            async for piece in pumped(self._pool, made, _AHEAD, partial(self._ended, file_format), self._farewell):
+            async for piece in pumped(self._pool, made, _AHEAD, self._ended, self._farewell):
                 if piece:
                     yield piece
         except ConsoleEnds as error:
             if file_format == PARQUET:
                 raise
             yield _broken_off(error)
+        finally:
+            self._parquet_running -= file_format == PARQUET  # Before its answer ends: who goes on asks at once.
 
-    def _ended(self, file_format: str) -> None:
+    def _ended(self) -> None:
         self._running -= 1
-        self._parquet_running -= file_format == PARQUET
 
 
 def _broken_off(error: ClientError) -> bytes:

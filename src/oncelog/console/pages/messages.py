@@ -15,7 +15,7 @@ from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery
 from oncelog.console.record_query import milliseconds_in, offset_in
 from oncelog.console.record_states import StoredRecord, bounds_and_start, read_slice
-from oncelog.console.record_turns import turn_of_a_page
+from oncelog.console.record_turns import turn
 
 COUNT: Final = 50
 MOST: Final = 500
@@ -47,7 +47,7 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     start = start_of(client, query.text("from"), where, bounds, log_start, count)
     key_format, value_format = shown["filter"]["key_format"], shown["filter"]["value_format"]
     decoder = Decoder(asked.decoding)
-    with turn_of_a_page():
+    with turn():
         found = read_slice(client, where, start, count)
         rows = [row_of(topic, one, key_format, value_format, decoder) for one in found.records]
         found.records.clear()
@@ -115,7 +115,7 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     query = asked.query
     where = TopicPartition(TopicName(query.needed("topic")), query.number("partition", 0, 0, 2**31 - 1))
     offset = query.number("offset", 0)
-    with turn_of_a_page():
+    with turn():
         return _one(client, asked, where, offset)
 
 
