@@ -86,7 +86,8 @@ def test_every_api_is_asked() -> None:
         for request in (question(version, known) for version in range(20))
         if request is not None
     }
-    assert {api.name for api in APIS if api.key not in asked} == {"SaslHandshake", "SaslAuthenticate"}
+    unasked = {api.name for api in APIS if api.key not in asked}
+    assert {name for name in unasked if not name.endswith("DelegationToken")} == {"SaslHandshake", "SaslAuthenticate"}
 
 
 def main(only: str = "") -> None:

@@ -19,13 +19,20 @@ from oncelog.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
+from oncelog.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
+from oncelog.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
 from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.produce import ProduceRequest
+from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -88,8 +95,8 @@ def described(response: Message | bytes | str) -> Any:
         for name, value in dataclasses.asdict(response).items()  # type: ignore[call-overload]  # messages are dataclasses
         if name not in _VARYING + _VARYING_FEATURES
     }
-    if "auth_bytes" in fields:
-        fields["auth_bytes"] = _token(bytes(fields["auth_bytes"]))
+    for name in {"auth_bytes", "hmac"} & fields.keys():
+        fields[name] = _token(bytes(fields[name]))
     if "mechanisms" in fields:
         fields["mechanisms"].sort()  # there they are in the order of a hash table
     if "results" in fields:
@@ -156,6 +163,27 @@ _SOFTWARE: Final = ApiVersionsRequest(client_software_name="conversations", clie
 _METADATA: Final = Ask(MetadataRequest(topics=[]), 9)
 _VERSIONS: Final = Ask(_SOFTWARE, 3)
 
+
+def _tokens() -> list[Step]:
+    """Every question about delegation tokens, in every version, to a broker that has none."""
+    steps: list[Step] = []
+    for version in (1, 2, 3):
+        for owner, renewers in (("", []), ("bob", []), ("", [("User", "bob")]), ("bob", [("Group", "x")])):
+            request = CreateDelegationTokenRequest(
+                owner_principal_type="User" if owner else None,
+                owner_principal_name=owner or None,
+                renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in renewers],
+                max_lifetime_ms=1000,
+            )
+            steps.append(Ask(request, version))
+        alice = DescribeDelegationTokenOwner(principal_type="User", principal_name="alice")
+        steps += [Ask(DescribeDelegationTokenRequest(owners=owners), version) for owners in (None, [], [alice])]
+    for version in (1, 2):
+        steps.append(Ask(RenewDelegationTokenRequest(hmac=b"code", renew_period_ms=1000), version))
+        steps.append(Ask(ExpireDelegationTokenRequest(hmac=b"code", expiry_time_period_ms=-1), version))
+    return steps
+
+
 CONVERSATIONS: Final = (
     Conversation("plain", SASL, [*_log_in(), _METADATA]),
     Conversation("plain, version 0 of the token", SASL, [*_log_in(version=0), _METADATA]),
@@ -217,6 +245,8 @@ CONVERSATIONS: Final = (
     Conversation(
         "again, the oldest way", ENDING, [*_log_in(), _handshake("PLAIN", 0), Bare(_plain("alice", "alice-secret"))]
     ),
+    Conversation("delegation tokens", SASL, [*_log_in(), *_tokens()]),
+    Conversation("delegation tokens without a login", PLAINTEXT, _tokens()),
     Conversation("describe users", PLAINTEXT, [_describe("carol", "nobody", "carol"), _describe(), _describe("x")]),
     Conversation(
         "alter users",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.tree import CommitOutcome, commit_size
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
@@ -42,6 +43,8 @@ class ClusterBroker:
         self._random = 0
         self.before_commit: Callable[[], None] | None = None
         self.listener_name = "PLAINTEXT"
+        self.principal = ANONYMOUS
+        self.security_protocol = SecurityProtocol.PLAINTEXT
         """Of the clients that ask."""
         self.commit(register(self.image, Registration(self.broker_id, HOST, PORT, None, "cluster"), 0))
 
@@ -97,10 +100,11 @@ class ClusterBroker:
             connection_id=1,
             client_id="test",
             client_host="/127.0.0.1",
-            principal="User:ANONYMOUS",
+            principal=self.principal,
             listener=(HOST, PORT),
             now_ms=0,
             listener_name=self.listener_name,
+            security_protocol=self.security_protocol,
         )
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
         answer = handler.handle(decoded, context)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.security import PLAINTEXT_LISTENER
+from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.ports import ClusterView, Groups, Partitions, Transactions
 
@@ -68,6 +68,8 @@ class Context:
     """None where access is not controlled."""
     listener_name: str = PLAINTEXT_LISTENER
     """The listener by which the client came."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """Of that listener."""
     request_bytes: int = 0
     """Size of the request; only while quotas are set."""
     spent_ns: int = 0

@@ -325,6 +325,7 @@ class Requests:
             now_ms=self._deadlines.now_ms,
             access_log=self._access.log,
             listener_name=connection.listener_name,
+            security_protocol=connection.security_protocol,
         )
 
     def _advance(self, task: Task, value: object, error: Exception | None) -> None:

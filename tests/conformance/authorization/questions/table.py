@@ -51,6 +51,7 @@ from tests.conformance.authorization.questions.records import (
 )
 from tests.conformance.authorization.questions.topics import (
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_topics,
@@ -137,6 +138,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe-user-scram-credentials": describe_user_scram_credentials,
     "alter-user-scram-credentials": alter_user_scram_credentials,
     "describe-all-topic-partitions": describe_topic_partitions(),
+    "alter-replica-log-dirs": alter_replica_log_dirs,
 }
 """In the order in which they are asked."""
 

@@ -70,6 +70,12 @@ def describe_log_dirs(_version: int, _known: Known) -> Any:
     return make("describe_log_dirs.DescribeLogDirsRequest", topics=topics)
 
 
+def alter_replica_log_dirs(_version: int, _known: Known) -> Any:
+    topics = [make("alter_replica_log_dirs.AlterReplicaLogDirTopic", name=HIDDEN, partitions=[0])]
+    nowhere = make("alter_replica_log_dirs.AlterReplicaLogDir", path="/nowhere", topics=topics)
+    return make("alter_replica_log_dirs.AlterReplicaLogDirsRequest", dirs=[nowhere])
+
+
 def elect_leaders(_version: int, _known: Known) -> Any:
     topics = [make("elect_leaders.TopicPartitions", topic=name, partitions=[0]) for name in (TOPIC, UNKNOWN)]
     return make("elect_leaders.ElectLeadersRequest", topic_partitions=topics, timeout_ms=10_000)

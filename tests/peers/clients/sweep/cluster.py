@@ -1,10 +1,15 @@
-"""ApiVersions, DescribeCluster, DescribeLogDirs, ElectLeaders, UpdateFeatures, and frames that are not requests."""
+"""The cluster: ApiVersions, DescribeCluster, log directories, ElectLeaders, UpdateFeatures, and no requests at all."""
 
 from __future__ import annotations
 
 import struct
 from typing import Final
 
+from oncelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -63,6 +68,23 @@ def _describe_log_dirs(wire: Wire) -> None:
             wire.call(DescribeLogDirsRequest(topics=topics), version)
 
 
+def _alter_replica_log_dirs(wire: Wire) -> None:
+    """Only to directories that no broker has: which one it has differs."""
+    long = "l" * 249
+    wire.topic("sx-moved", 2)
+    wire.topic(long, 1)
+    for version in versions(AlterReplicaLogDirsRequest):
+        for topic, partitions in (("sx-moved", [0, 7]), ("sx-nowhere", [0]), (long, [0]), ("bad name", [0]), ("", [0])):
+            moved = AlterReplicaLogDirTopic(name=topic, partitions=partitions)
+            wire.call(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/nowhere", topics=[moved])]), version)
+        both = [
+            AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="sx-moved", partitions=[0, 0])])
+            for path in ("/nowhere", "elsewhere", "")
+        ]
+        wire.call(AlterReplicaLogDirsRequest(dirs=both), version)
+        wire.call(AlterReplicaLogDirsRequest(), version)
+
+
 def _elect_leaders(wire: Wire) -> None:
     wire.topic("sx-elect", 2)
     for version in versions(ElectLeadersRequest):
@@ -95,6 +117,7 @@ SWEEPS: Final[dict[str, Sweep]] = {
     "api-versions": _api_versions,
     "nonsense": _nonsense,
     "describe-cluster": _describe_cluster,
+    "alter-replica-log-dirs": _alter_replica_log_dirs,
     "describe-log-dirs": _describe_log_dirs,
     "elect-leaders": _elect_leaders,
     "update-features": _update_features,
