@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TIME = 1_700_000_000_000
 
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+"""Of topics; tests with parameters have them in their names."""
 _OPEN_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 """PySpark before 4.2 leaves those of its results open."""
 
@@ -136,7 +139,7 @@ def topic_with(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Calla
     made: list[Topic] = []
 
     def make(records: int = 0, partitions: int = 2) -> Topic:
-        name = f"{request.node.originalname}-{len(made)}"
+        name = f"{_NOT_IN_NAMES.sub('-', request.node.name)}-{len(made)}"
         topic = Topic(broker, name, partitions)
         made.append(topic)
         topic.produce(records)

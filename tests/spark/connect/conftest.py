@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.spark.jvms import class_path, java_options, spark_home
-from tests.waiting import HANG_S, wait_until
+from tests.spark.connect.server import connect_server
+from tests.unit.spark.targets.conftest import lake, rest, store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["lake", "rest", "store"]
+
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
-_OPENED = ("java.nio", "sun.nio.ch", "java.util", "java.lang")
-_SETTINGS = {
-    "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.connect.grpc.binding.port": "0",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
-
-
 _HIDING: Final = """
 import pathlib, sys
 
 class Hiding:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "oncelog" and pathlib.Path(__file__).with_name("hidden").exists():
+        top = name.partition(".")[0]
+        if top in ("oncelog", "deltalake") and pathlib.Path(__file__).with_name(f"no-{top}").exists():
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hiding())
 """
-"""For the server's Python processes: oncelog is not installed while there is a file ``hidden``."""
+"""For the server's Python processes: a package is not installed while there is a file ``no-<package>``."""
 
 
 @pytest.fixture(scope="session")
@@ -55,46 +43,26 @@ def server_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_oncelog(server_python: Path) -> Iterator[Path]:
     """A file: while it is there, the server's Python has no oncelog."""
-    hidden = server_python / "hidden"
+    hidden = server_python / "no-oncelog"
     yield hidden
     hidden.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def without_deltalake(server_python: Path) -> Iterator[None]:
+    """Meanwhile the server's Python has no deltalake."""
+    hidden = server_python / "no-deltalake"
+    hidden.touch()
+    yield
+    hidden.unlink()
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, server_python: Path) -> Iterator[str]:
     """The address of a running server, ``sc://host:port``."""
-    directory = tmp_path_factory.mktemp("connect")
-    opened = [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in _OPENED]
-    command = ["java", *opened, "-Dio.netty.tryReflectionSetAccessible=true", *java_options(), "-Xmx1g"]
-    command += ["-cp", class_path(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    for name, value in _SETTINGS.items():
-        command += ["--conf", f"{name}={value}"]
-    environment = {**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
     path = os.pathsep.join([str(server_python), os.environ.get("PYTHONPATH", "")])
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
-    log = directory / "server.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            [*command, "spark-internal"], stdout=output, stderr=output, env=environment, cwd=directory
-        ) as it,
-    ):
-        try:
-            yield f"sc://{_address(log, it)}"
-        finally:
-            it.kill()  # there is nothing in it that is to be kept
-            it.wait(HANG_S)
-
-
-def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
-    def text() -> str:
-        return log.read_text(errors="replace")
-
-    wait_until(lambda: process.poll() is not None or _STARTED.search(text()), lambda: text()[-2000:], poll_s=0.1)
-    found = _STARTED.search(text())
-    assert found is not None, text()[-2000:]
-    return found[1]
+    with connect_server(tmp_path_factory.mktemp("connect"), path) as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

@@ -81,6 +81,7 @@ def run(server: str, directory: Path, *arguments: str) -> None:
         assert NOT_IN_TIME in done.stdout + done.stderr, (done.stdout + done.stderr)[-4000:]
 
 
+@pytest.mark.spark_versions(">=4.1")  # 4.0 has no Declarative Pipelines
 def test_a_pipeline_run_three_times_has_each_row_once(
     server: str, connect: SparkSession, sink_broker: Broker, tmp_path: Path
 ) -> None:

@@ -4,6 +4,9 @@ A stream copies a topic into another. Its driver, JVM and Python alike, is kille
 drawn number of offsets has come into the other topic, or at a point of the sink that is named
 (`oncelog.spark.sink.fault_points`). Each life has the next of the versions, in turn, and the trigger that is asked for;
 rows are added between them. The last one goes to the end. Then every row has to be there, once.
+
+With ``--connect`` the query runs on a server of Spark Connect, which dies with it. With ``--kill-brokers`` the broker
+dies, too (``--brokers 3``: one of three at a time): under the query, which goes on, or together with its driver.
 """
 
 from __future__ import annotations
@@ -11,27 +14,32 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.spark.sink.fault_points import NAMES
-from oncelog.testing import Broker
 from tests.peers.supply import ROOT
 from tests.spark.sink.queries import TWO_PHASE, Copy, add_input, committed_values, make_input
 from tests.spark.starting import NOT_IN_TIME
+from tests.spark.versions.brokers import Brokers, running
 from tests.spark.versions.environments import NotToBeHad, chosen_versions, environment
 from tests.waiting import HANG_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TRIGGERS: Final = ("available-now", "processing-time")
 MODES: Final = {"2pc": tuple(name for name in NAMES if not name.startswith("ledger")), "ledger": NAMES[-2:]}
@@ -40,19 +48,28 @@ ROWS: Final = 120
 """Added for each life."""
 ROWS_PER_EPOCH: Final = 40
 _POLL_S: Final = 0.05
+MOST_FAILURES: Final = 3
+"""Of the last life where brokers die: a query may fail while they come back, and loses and doubles nothing by that."""
+_OURS: Final = re.compile(r"^(?:Caused by: )?(oncelog\.[\w.]+: .+)$", re.MULTILINE)
 
 
 @dataclass
 class Drill:
     """A query over several lives."""
 
-    servers: str
+    brokers: Brokers
     name: str
     directory: Path
     mode: str
     trigger: str
     entropy: random.Random
+    connect: bool = False
+    brokers_die: bool = False
     values: list[bytes] = field(default_factory=list)
+
+    @property
+    def servers(self) -> str:
+        return self.brokers.bootstrap_servers
 
     @property
     def source(self) -> str:
@@ -75,12 +92,25 @@ class Drill:
         order = self.directory / "points" / (point or "none")
         if point is not None:
             order.touch()
-        target = self._written() + self.entropy.randint(1, ROWS)
+        written = self._written()
+        target = written + self.entropy.randint(1, ROWS)
+        beneath, together = (
+            (self.entropy.random() < 0.7, self.entropy.random() < 0.5) if self.brokers_die else (False,) * 2
+        )
         with self._process(python, self.trigger) as process:
             try:
-                what = self._wait(process, order if point else None, target)
+                what = ""
+                if beneath:
+                    what = self._wait(process, None, self.entropy.randint(written + 1, target))
+                    what = f"{what.replace('killed', 'reached')}, {self.brokers.kill(self.entropy)} killed beneath it; "
+                    self.brokers.start()
+                what += self._wait(process, order if point else None, target)
+                if together:
+                    what += f", and {self.brokers.kill(self.entropy)} with it"
             finally:
                 _kill(process)
+        if together:
+            self.brokers.start()
         self.values += add_input(self.servers, self.source, ROWS, len(self.values))
         return what
 
@@ -93,12 +123,14 @@ class Drill:
                 return f"killed at offset {target}"
             assert time.monotonic() < deadline_s, f"no progress: {self._log()}"
             time.sleep(_POLL_S)
-        return f"ended by itself ({process.returncode})"
+        last = self._log().strip().splitlines()[-1:] if process.returncode else []
+        return " ".join([f"ended by itself ({process.returncode})", *last])
 
     def finish(self, python: Path) -> None:
         """Run to the end, and compare."""
         for order in (self.directory / "points").iterdir():
             order.unlink()
+        again = MOST_FAILURES if self.brokers_die else 0
         while True:
             with self._process(python, "available-now") as process:
                 try:
@@ -107,13 +139,16 @@ class Drill:
                     _kill(process)
             if code == 0:
                 break
-            assert NOT_IN_TIME in self._log(), self._log()
+            if NOT_IN_TIME not in self._log():
+                assert again, f"{self._why()}: {self._log()}"
+                again -= 1
+                _say(f"{self.name}: failed, and is started again: {self._why()}")
         found, wanted = committed_values(self.servers, self.sink), sorted(self.values)
         assert found == wanted, f"{len(found)} rows, {len(set(found))} different, of {len(wanted)}"
 
     def _process(self, python: Path, trigger: str) -> subprocess.Popen[bytes]:
         command = [str(python), "-m", "tests.spark.versions.restarts", "--copy", self.servers, self.source, self.sink]
-        command += [str(self.directory), self.mode, trigger]
+        command += [str(self.directory), self.mode, trigger, "connect" if self.connect else "classic"]
         variables = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME",)}
         variables["PYSPARK_PYTHON"] = str(python)
         variables.setdefault("PYTHONPATH", str(ROOT / "src"))
@@ -125,19 +160,20 @@ class Drill:
             partitions = [TopicPartition(TopicName(self.sink), one) for one in client.topic(self.sink).partitions]
             return sum(one.offset for one in client.list_offsets(dict.fromkeys(partitions, -1)).values())
 
+    def _why(self) -> str:
+        """The last error of oncelog's own that a process of Spark's has logged."""
+        logs = (self.directory / name for name in ("spark.log", "server.log"))
+        said = [one for log in logs if log.exists() for one in _OURS.findall(log.read_text("utf-8", "replace"))]
+        return said[-1] if said else "nothing of oncelog's is in Spark's log"
+
     def _log(self) -> str:
         return (self.directory / "copy.log").read_text("utf-8", "replace")[-4000:]
 
 
 def copy(arguments: Sequence[str]) -> int:
     """The process that is killed: one life of the query. 0 when it has come to the end."""
-    from oncelog.spark.local_session import local_session
-    from tests.spark.jvms import prepare
-    from tests.spark.starting import patient_starts
-
-    servers, source, sink, directory, mode, trigger = arguments
-    prepare()
-    with local_session(master="local[2]", log=Path(directory) / "spark.log") as spark, patient_starts():
+    servers, source, sink, directory, mode, trigger, kind = arguments
+    with _session(kind, Path(directory)) as spark:
         query = Copy(spark, servers, source, sink, Path(directory))
         query.options["exactlyOnce"] = mode
         query.rows_per_epoch = ROWS_PER_EPOCH
@@ -148,6 +184,28 @@ def copy(arguments: Sequence[str]) -> int:
                 return 0
         print(failure)
         return 1
+
+
+@contextmanager
+def _session(kind: str, directory: Path) -> Iterator[SparkSession]:
+    """A session of this process's own JVM, or on a server that is its child."""
+    from oncelog.spark.local_session import local_session, remote_session
+    from tests.spark import starting
+    from tests.spark.connect import starting as connect_starting
+    from tests.spark.connect.server import connect_server
+    from tests.spark.jvms import prepare
+
+    prepare()
+    if kind == "classic":
+        with local_session(master="local[2]", log=directory / "spark.log") as spark, starting.patient_starts():
+            yield spark
+        return
+    with (
+        connect_server(directory) as address,
+        remote_session(address) as spark,
+        connect_starting.patient_starts(),
+    ):
+        yield spark
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -162,13 +220,16 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def main() -> int:
     """Parse and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.versions.restarts", description=__doc__)
-    parser.add_argument("--copy", nargs=6, help=argparse.SUPPRESS)
+    parser.add_argument("--copy", nargs=7, help=argparse.SUPPRESS)
     parser.add_argument("--versions", default="oldest,newest,oldest", help="of each life, in turn")
     parser.add_argument("--lives", type=int, default=6, help="before the last one; each is killed")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--triggers", default=",".join(TRIGGERS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--connect", action="store_true", help="on a server of Spark Connect")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--kill-brokers", action="store_true", help="brokers die, too")
     asked = parser.parse_args()
     if asked.copy:
         return copy(asked.copy)
@@ -178,28 +239,27 @@ def main() -> int:
     except NotToBeHad as reason:
         print(f"oncelog: {reason}", file=sys.stderr)
         return 1
-    with Broker(TWO_PHASE) as broker:
+    with running(asked.brokers, TWO_PHASE) as brokers:
         for seed in range(asked.first, asked.first + asked.seeds):
             for mode in asked.modes.split(","):
                 for trigger in asked.triggers.split(","):
-                    _drill(broker.bootstrap_servers, seed, mode, trigger, versions, pythons, asked.lives)
+                    name = f"restarts-{mode}-{trigger}-{seed}{'-connect' if asked.connect else ''}"
+                    with tempfile.TemporaryDirectory(prefix="oncelog-restarts-", ignore_cleanup_errors=True) as place:
+                        drill = Drill(brokers, name, Path(place), mode, trigger, random.Random(name))
+                        drill.connect, drill.brokers_die = asked.connect, asked.kill_brokers
+                        _run(drill, versions, pythons, asked.lives)
     return 0
 
 
-def _drill(
-    servers: str, seed: int, mode: str, trigger: str, versions: list[str], pythons: dict[str, Path], lives: int
-) -> None:
-    name = f"restarts-{mode}-{trigger}-{seed}"
-    with tempfile.TemporaryDirectory(prefix="oncelog-restarts-", ignore_cleanup_errors=True) as directory:
-        drill = Drill(servers, name, Path(directory), mode, trigger, random.Random(name))
-        drill.begin()
-        in_turn = cycle(versions)
-        for life in range(1, lives + 1):
-            version = next(in_turn)
-            _say(f"{name}: life {life} on {version}: {drill.live(pythons[version])}")
+def _run(drill: Drill, versions: list[str], pythons: dict[str, Path], lives: int) -> None:
+    drill.begin()
+    in_turn = cycle(versions)
+    for life in range(1, lives + 1):
         version = next(in_turn)
-        drill.finish(pythons[version])
-        _say(f"{name}: {lives + 1} lives, the last on {version}: each of {len(drill.values)} rows once")
+        _say(f"{drill.name}: life {life} on {version}: {drill.live(pythons[version])}")
+    version = next(in_turn)
+    drill.finish(pythons[version])
+    _say(f"{drill.name}: {lives + 1} lives, the last on {version}: each of {len(drill.values)} rows once")
 
 
 def _say(line: str) -> None:
