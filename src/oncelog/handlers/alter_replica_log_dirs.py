@@ -5,7 +5,7 @@ A replica that is asked to be where it is stays there; every other directory is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -39,13 +39,12 @@ _MOVE_SUFFIX: Final = len(".-future") + 32
 def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Steps[AlterReplicaLogDirsResponse]:
     """An answer for each partition; of one that is named twice, for the last directory."""
     allowed = may_cluster(context, Operation.ALTER)
-    wanted = {
-        TopicPartition(TopicName(topic.name), partition): each.path
-        for each in request.dirs
-        for topic in each.topics
-        for partition in topic.partitions
-    }
     budget = SliceBudget(context.partitions)
+    wanted: dict[TopicPartition, str] = {}
+    for partition, path in _moves(request):
+        wanted[partition] = path
+        if budget.spent():
+            yield NextSlice()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for partition, path in wanted.items():
         error = _error(partition, path, context) if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -56,6 +55,13 @@ def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Steps[Alter
         if budget.spent():
             yield NextSlice()
     return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _moves(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition, str]]:
+    for each in request.dirs:
+        for topic in each.topics:
+            for partition in topic.partitions:
+                yield TopicPartition(TopicName(topic.name), partition), each.path
 
 
 def _error(partition: TopicPartition, path: str, context: Context) -> ErrorCode:
