@@ -5,8 +5,10 @@ The whole room runs in one worker (``tests.conftest``), and is skipped where no 
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from oncelog.testing import Broker
 from tests.browser import chromium, scene
 from tests.browser.served import Served
 from tests.interop.admin.lab import WITHOUT_VERIFICATION
+from tests.peers.apache_kafka import ApacheKafka
 from tests.unit.console.audits.test_report import document
 from tests.unit.spark.audit.logs import Coordinator, Log
 from tests.waiting import HANG_S
@@ -27,6 +30,20 @@ if TYPE_CHECKING:
     from tests.browser.watch import Open, Tab
 
 CONFIG = {**WITHOUT_VERIFICATION, "node.id": "1", "transaction.two.phase.commit.enable": "true"}
+
+
+@dataclass(frozen=True)
+class OnCall:
+    """A cluster with the scene, its console, and the file of its changes."""
+
+    servers: str
+    console: Served
+    audit_log: Path
+
+    def outcomes(self, subject: str) -> list[tuple[str, str]]:
+        """Action and outcome of the audit's lines about a transactional id or a group."""
+        lines = [json.loads(line) for line in self.audit_log.read_text("utf-8").splitlines()]
+        return [(one["action"], one["outcome"]) for one in lines if subject in json.dumps(one)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -81,6 +98,16 @@ def console(broker: Broker, audit_log: Path) -> Iterator[Served]:
     more = {"audit_reports": (report,), "audit_data": (data,), "sample_every_s": 2.0}
     with Served(broker.bootstrap_servers, audit_log=audit_log, **more) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCall]:
+    """Apache Kafka."""
+    audit_log = tmp_path_factory.mktemp("audit") / "audit"
+    with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=WITHOUT_VERIFICATION) as peer:
+        scene.plant(peer.bootstrap_servers, two_phase=False)
+        with Served(peer.bootstrap_servers, audit_log=audit_log, sample_every_s=1.0) as console:
+            yield OnCall(peer.bootstrap_servers, console, audit_log)
 
 
 @pytest.fixture

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -17,36 +13,11 @@ from oncelog.client.blocking import Client, Committed
 from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.testing import Broker
 from tests.browser import scene
-from tests.browser.served import Served
+from tests.browser.conftest import OnCall
 from tests.browser.watch import Open
-from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
-from tests.peers.apache_kafka import ApacheKafka
+from tests.interop.admin.lab import ByHand, at
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@dataclass(frozen=True)
-class OnCall:
-    """A cluster with the scene, its console, and the file of its changes."""
-
-    servers: str
-    console: Served
-    audit_log: Path
-
-    def outcomes(self, subject: str) -> list[tuple[str, str]]:
-        """Action and outcome of the audit's lines about a transactional id or a group."""
-        lines = [json.loads(line) for line in self.audit_log.read_text("utf-8").splitlines()]
-        return [(one["action"], one["outcome"]) for one in lines if subject in json.dumps(one)]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCall]:
-    """Apache Kafka."""
-    audit_log = tmp_path_factory.mktemp("audit") / "audit"
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=WITHOUT_VERIFICATION) as peer:
-        scene.plant(peer.bootstrap_servers, two_phase=False)
-        with Served(peer.bootstrap_servers, audit_log=audit_log) as console:
-            yield OnCall(peer.bootstrap_servers, console, audit_log)
 
 
 @pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.java)])
@@ -119,7 +90,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
 
     page.get_by_role("link", name="Explain", exact=True).last.click()
     expect(page.get_by_role("heading", name="held-by-transaction").first).to_contain_text("stuck-0")
-    command = page.locator(".command code").first
+    command = page.locator(".command code").filter(has_text="txn abort").first
     expect(command).to_have_text("oncelog txn abort --topic stuck --partition 0 --start-offset 4")
     page.get_by_role("link", name="The transaction of stuck-0 from offset 4").click()
     expect(page.get_by_role("heading", name="Abort it on this partition (dry run)")).to_be_visible()

@@ -16,6 +16,8 @@ from tests.waiting import HANG_S
 
 AXE: Final = Path(__file__).parent / "vendor" / "axe.min.js"
 _AXE_OPTIONS: Final = {"resultTypes": ["violations"]}
+_OF_COLOURS: Final = {**_AXE_OPTIONS, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
+"""The rules that can tell light from dark; all others look at what is there, not at how it is drawn."""
 _PATIENCE_MS: Final = HANG_S * 1000
 _OF_AN_OUTAGE: Final = ("error: htmx:sendError", "error: htmx:afterRequest", "error: [object Event]")
 """What htmx notes of a console that does not answer."""
@@ -49,11 +51,13 @@ class Tab:
         """Close the tab."""
         self.context.close()
 
-    def axe(self) -> list[str]:
+    def axe(self, *, only_colours: bool = False) -> list[str]:
         """What axe finds wrong with the page as it is now, one line an element."""
         if not self.page.evaluate("() => 'axe' in window"):
             self.page.evaluate(AXE.read_text("utf-8"))
-        found = self.page.evaluate("options => axe.run(document, options)", _AXE_OPTIONS)
+        found = self.page.evaluate(
+            "options => axe.run(document, options)", _OF_COLOURS if only_colours else _AXE_OPTIONS
+        )
         return [
             f"{one['id']} ({one['impact']}): {node['html'][:200]}: {node['failureSummary']}"
             for one in found["violations"]

@@ -24,6 +24,7 @@ FULL_BYTES: Final = 2 * 1024 * 1024
 """The most that a page shows of one value."""
 BUDGET_S: Final = 4.0
 """The time that one page spends on formats that need a schema or a library."""
+_OF_TEXT: Final = frozenset("\t\n\r")
 _INTEGER_SIZES: Final = frozenset({1, 2, 4, 8})
 
 
@@ -126,7 +127,9 @@ def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) 
         return Shown(text, "json", size)
     if form in ("auto", "text", "json"):
         try:
-            return Shown(_text(kept, cut), "text", size, cut)
+            text = _text(kept, cut)
+            if form != "auto" or not _is_binary(text):
+                return Shown(text, "text", size, cut)
         except UnicodeDecodeError:
             if form == "text":
                 return Shown(kept.decode(errors="replace"), "text", size, cut)
@@ -144,6 +147,11 @@ def _json(value: bytes, any_value: bool) -> str | None:
         return text.encode(errors="backslashreplace").decode()  # Escapes can make halves of characters.
     except (ValueError, RecursionError):
         return None
+
+
+def _is_binary(text: str) -> bool:
+    """True if more than a tenth of it are control characters: numbers and markers are UTF-8, too, and no text."""
+    return 10 * sum(one < " " and one not in _OF_TEXT for one in text) > len(text)
 
 
 def _text(value: bytes, cut: bool) -> str:

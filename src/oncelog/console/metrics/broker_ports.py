@@ -88,9 +88,12 @@ def _read(url: str, clock_s: float) -> Reading | str:
     if len(text) > LARGEST_ANSWER:
         return f"its metrics have more than {LARGEST_ANSWER} bytes"
     try:
-        return parsed(text.decode(), clock_s)
+        found = parsed(text.decode(), clock_s)
     except (ValueError, KeyError, IndexError) as error:
         return f"its answer is no Prometheus text: {str(error)[:100]}"
+    if not (found.counters or found.gauges or found.latencies):
+        return "it has none of oncelog's metrics; is it the port of oncelog serve --http?"
+    return found
 
 
 def parsed(text: str, clock_s: float) -> Reading:

@@ -60,6 +60,7 @@ def test_addresses_are_checked() -> None:
 class _Port(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         answers = {"/good": TEXT.format(requests=1, fast=1, all=1), "/bad": "oncelog_requests_total{x\n"}
+        answers["/foreign"] = "jvm_threads_current 42\n"
         answers["/large"] = "oncelog_connections 1\n" * 9
         text = answers.get(self.path, "").encode()
         self.send_response(200 if text else 404)
@@ -86,6 +87,7 @@ def test_ports_that_are_away_or_talk_nonsense_are_reasons(port: str, monkeypatch
     reasons = [next(iter(read_all([one], 1.0).values())) for one in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")]
     assert [str(one)[:10] for one in reasons[:2]] == ["its answer", "it answere"]
     assert "refused" in str(reasons[2])
+    assert "none of oncelog's metrics" in str(next(iter(read_all([f"{port}/foreign"], 1.0).values())))
     monkeypatch.setattr(broker_ports, "MOST_SAMPLES", 5)
     assert "5 are the most" in str(next(iter(read_all([f"{port}/large"], 1.0).values())))
     monkeypatch.setattr(broker_ports, "LARGEST_ANSWER", 20)
