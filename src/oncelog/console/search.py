@@ -158,7 +158,7 @@ class _Search:
             fetcher.close()
 
     def _step(self, fetcher: Fetcher, until: Mapping[TopicPartition, int], decided: bool) -> list[Told]:
-        """What the answers tell that have come; of their records nothing is kept."""
+        """The news of the answers that have come; of their records nothing is kept."""
         told: list[Told] = []
         with turn():
             for fetched in fetcher.arrived(_ANSWER_MS):

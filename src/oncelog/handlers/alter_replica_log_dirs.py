@@ -33,7 +33,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 _MAX_FILE_NAME: Final = 255
 _MOVE_SUFFIX: Final = len(".-future") + 32
-"""What Apache Kafka appends to the name of a directory that is being moved."""
+"""Characters that Apache Kafka appends to the name of a directory that is being moved."""
 
 
 def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Steps[AlterReplicaLogDirsResponse]:
