@@ -117,6 +117,18 @@ def test_an_eligible_replica_may_be_elected() -> None:
     assert Journal(begin).change(begin._replace(leader=TWO, leader_epoch=LeaderEpoch(1), isr=(TWO,), elr=())) == []
 
 
+def test_a_fenced_replica_joins_only_where_it_is_the_last_that_may_lead() -> None:
+    nobody = BEGIN._replace(leader=BrokerId(-1), leader_epoch=LeaderEpoch(1), leader_broker_epoch=-1, isr=(), elr=(TWO,))
+    fenced = layout.broker_value(BrokerImage(TWO, "h", 9092, None, epoch=2, fenced=True), 0)
+    for begin, after, broken in (
+        (nobody, nobody._replace(isr=(TWO,), elr=()), []),
+        (BEGIN._replace(isr=(ONE,), elr=(TWO,)), BEGIN, [WRONG_STATE]),
+    ):
+        journal = Journal(begin)
+        journal.commit(Set(layout.broker_path(TWO), fenced, -1))
+        assert journal.change(after) == broken
+
+
 def test_nobody_joins_who_is_not_registered() -> None:
     journal = Journal()
     journal.session.commit([layout_delete(THREE)])

@@ -106,7 +106,8 @@ def _wrong_step(
     if new.leader_epoch == old.leader_epoch:
         for member in sorted(added):
             broker = before.brokers.get(member)
-            if broker is None or broker.fenced:
+            is_last_standing = not old.isr and member in old.elr  # from whom the partition goes on, fenced as it is
+            if broker is None or (broker.fenced and not is_last_standing):
                 yield WRONG_STATE, f"{member} joins and is not registered, or fenced"
 
 
