@@ -118,7 +118,7 @@ def test_an_eligible_replica_may_be_elected() -> None:
 
 
 def test_a_fenced_replica_joins_only_where_it_is_the_last_that_may_lead() -> None:
-    nobody = BEGIN._replace(leader=BrokerId(-1), leader_epoch=LeaderEpoch(1), leader_broker_epoch=-1, isr=(), elr=(TWO,))
+    nobody = PartitionImage(BrokerId(-1), LeaderEpoch(1), BEGIN.replicas, (), leader_broker_epoch=-1, elr=(TWO,))
     fenced = layout.broker_value(BrokerImage(TWO, "h", 9092, None, epoch=2, fenced=True), 0)
     for begin, after, broken in (
         (nobody, nobody._replace(isr=(TWO,), elr=()), []),
