@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -101,14 +102,23 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
     loop.end()
 
 
-def test_threads_and_sockets_are_refused() -> None:
+def test_servers_and_processes_are_refused() -> None:
     loop = SimulatedLoop(Kernel(1))  # type: ignore[abstract]  # what it lacks it refuses
 
-    async def main() -> None:
-        await asyncio.to_thread(print)
+    for refused in (asyncio.start_server(lambda *_: None, port=0), asyncio.create_subprocess_exec("true")):
+        with pytest.raises(NotImplementedError):
+            loop.run(refused)
 
-    with pytest.raises(NotImplementedError):
-        loop.run(main())
+
+def test_work_for_a_thread_is_done_on_the_loop_between_two_events() -> None:
+    loop = SimulatedLoop(Kernel(1))  # type: ignore[abstract]  # what it lacks it refuses
+
+    async def main() -> tuple[int, float]:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(divmod, 1, 0)
+        return await asyncio.to_thread(threading.get_ident), loop.time()
+
+    assert loop.run(main()) == (threading.get_ident(), 0.0)
 
 
 def test_the_digest_is_of_all_lines_and_the_last_can_be_read() -> None:
