@@ -29,9 +29,10 @@ LAGS_MS: Final = (1_500, 5_000, 10_000)
 OUTLIVING: Final = 0.5
 """Of the seeds: the tree learns of a death by the end of the session, as ZooKeeper does."""
 LOST_DISKS: Final = 0.2
-"""Of the seeds: every topic is on two disks before anything is acknowledged, and one disk is lost, or damaged."""
+"""The part of the seeds in which every topic is on two disks before anything is acknowledged, and one disk is lost, or
+damaged."""
 DAMAGED: Final = 0.5
-"""Of these: no disk is lost, but bits flip on one disk or another, time and again."""
+"""The part of these in which no disk is lost, but bits flip on one disk or another, time and again."""
 DAMAGES_MS: Final = (3_000, 10_000)
 """Between two of them on average."""
 

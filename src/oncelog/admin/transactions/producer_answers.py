@@ -50,7 +50,7 @@ def busy_partitions(body: Buffer) -> Iterator[Answered]:
 
 
 def _busy_partitions(reader: CompactReader, topics: int) -> Iterator[Answered]:
-    """Those of so many topics, with the reader behind them in the end. Raises IndexError, too."""
+    """The busy partitions of ``topics`` topics; the reader is behind them in the end. Raises IndexError, too."""
     whole, at = bytes(reader.view), reader.position
     for _ in range(topics):
         begin, name = at, ""

@@ -69,7 +69,7 @@ class Context:
     listener_name: str = PLAINTEXT_LISTENER
     """The listener by which the client came."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """Of that listener."""
+    """The security protocol of that listener."""
     request_bytes: int = 0
     """Size of the request; only while quotas are set."""
     spent_ns: int = 0

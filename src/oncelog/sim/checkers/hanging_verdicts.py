@@ -38,7 +38,7 @@ class InjectedHang(NamedTuple):
     certain: bool = False
     start_offset: int = -1
     first_ms: int = 0
-    """Its first offset, and the time of its first record, once that is certain."""
+    """The transaction's first offset, and the time of its first record, once that is certain."""
 
 
 InjectedHangs = Mapping[tuple[TopicPartition, int], InjectedHang]
