@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,10 +125,11 @@ class Copy:
         """True if the last run left nothing that was there; before Spark 4.2 only one without rows tells."""
         return versions.has_admission_control() or not self.rows
 
-    def run_to_the_end(self, lives: int = 20) -> int:
-        """Again and again until nothing fails and nothing is left; how often it was started."""
+    def run_to_the_end(self, lives: int = 20, has_all: Callable[[], bool] | None = None) -> int:
+        """Again and again until nothing fails and nothing is left; how often it was started. ``has_all`` tells it
+        where the progress of a query that has ended may lack its rows, as over Connect."""
         for life in range(1, lives + 1):
             failure = self.run()
-            if failure is None and self.is_at_the_end:
+            if failure is None and (self.is_at_the_end if has_all is None else has_all()):
                 return life
         raise AssertionError(f"still failing after {lives} lives: {failure}")
