@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor
 from typing import Final, TypeVar
 
 from oncelog.client.errors import ClientError
@@ -18,6 +18,8 @@ from oncelog.client.errors import ClientError
 T = TypeVar("T")
 Stopped = Callable[[], bool]
 ALIVE_S: Final = 15.0
+_LOOK_EVERY_S: Final = 0.2
+"""Pauses after which a thread that waits for room looks whether anybody still takes."""
 
 
 class ConsoleEnds(ClientError):
@@ -67,15 +69,19 @@ async def pumped(
     """The values, and None after ``ALIVE_S`` without one. Raises what the generator does, and ConsoleEnds; ``ended`` is
     called when the thread is free again, which may be later than the end of this."""
     loop, stop = asyncio.get_running_loop(), threading.Event()
-    queue: asyncio.Queue[T | _End] = asyncio.Queue(ahead)
+    queue: asyncio.Queue[T | _End] = asyncio.Queue()
+    room = threading.Semaphore(ahead)
+
+    def tell(callback: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended, and the console with it.
+            loop.call_soon_threadsafe(callback, *arguments)
 
     def put(item: T | _End) -> None:
-        if stop.is_set():
-            return
-        waiting = asyncio.run_coroutine_threadsafe(queue.put(item), loop)
-        while not waiting.done() and not stop.is_set():
-            wait([waiting], 0.2)
-        waiting.cancel()
+        while not room.acquire(timeout=_LOOK_EVERY_S):
+            if stop.is_set() or loop.is_closed():
+                return
+        if not stop.is_set():
+            tell(queue.put_nowait, item)
 
     def run() -> None:
         error: BaseException | None = None
@@ -89,16 +95,16 @@ async def pumped(
             error = raised
         put(_End(error))
 
-    def done(future: asyncio.Future[None]) -> None:
-        ended()
-        if not future.cancelled():
-            future.exception()
+    def run_and_tell() -> None:
+        try:
+            run()
+        finally:
+            tell(ended)
 
     def wake() -> None:
-        with contextlib.suppress(asyncio.QueueFull):  # Nobody waits for what is there.
-            queue.put_nowait(_End(ConsoleEnds()))
+        queue.put_nowait(_End(ConsoleEnds()))
 
-    loop.run_in_executor(pool, run).add_done_callback(done)
+    pool.submit(run_and_tell)
     try:
         with farewell.told_to(wake):
             while not farewell.is_said:
@@ -111,6 +117,7 @@ async def pumped(
                     if item.error is not None:
                         raise item.error
                     return
+                room.release()
                 yield item
             raise ConsoleEnds
     finally:
