@@ -7,16 +7,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.clusters.pauses import IMPATIENT, pause_s
+from bench.clusters.first_writes import led_by_others_s, write_each
+from bench.clusters.pauses import pause_s
 from bench.clusters.peers import BROKERS, BenchCluster, running_cluster
 from bench.options import Options, progress
 from bench.peers import ONCELOG, ONCELOG_SYNCED, Peer, create_topics, delete_topics
 from bench.report import Comparison, Figures, paired
-from bench.workloads import Throughput, latencies_ms, percentile, produce, touch_all
+from bench.workloads import Throughput, latencies_ms, percentile, produce
 
 _SHARES: Final = (50, 99)
 _PARTITIONS_A_TOPIC: Final = 100
@@ -241,17 +243,27 @@ def cluster_partitions(options: Options) -> Comparison:
 
 def _until_writable(cluster: BenchCluster, names: list[str]) -> Figures:
     """One record into each partition, three times: the second says what that takes, the third begins with a kill."""
-    figures = {}
-    touch_all(cluster, names, _PARTITIONS_A_TOPIC, IMPATIENT)
+    write_each(cluster, names, _PARTITIONS_A_TOPIC)
     leader, _ = cluster.replicas(names[0])
-    for label in ("one record into each before, s", "all writable after kill -9, s"):
+
+    def written() -> tuple[float, float]:
         cpu_s, began = cluster.cpu_seconds(), time.perf_counter()
-        if "after" in label:
-            cluster.kill(leader)
-        touch_all(cluster, names, _PARTITIONS_A_TOPIC, IMPATIENT)
-        figures[label] = time.perf_counter() - began
-        figures[f"CPU s of all brokers: {label[:-3]}"] = cluster.cpu_seconds() - cpu_s
-    return figures
+        write_each(cluster, names, _PARTITIONS_A_TOPIC)
+        return time.perf_counter() - began, cluster.cpu_seconds() - cpu_s
+
+    before_s, before_cpu_s = written()
+    cluster.kill(leader)
+    with ThreadPoolExecutor(1) as pool:
+        led = pool.submit(led_by_others_s, cluster, names, leader)
+        after_s, after_cpu_s = written()
+        led_s = led.result()
+    return {
+        "one record into each before, s": before_s,
+        "CPU s of all brokers: one record into each before": before_cpu_s,
+        "all led by another after kill -9, s": led_s,
+        "all writable after kill -9, s": after_s,
+        "CPU s of all brokers: all writable after kill -9": after_cpu_s,
+    }
 
 
 # One broker a core
