@@ -14,6 +14,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.node.controller import duties
 from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.replication.fetcher import FIRST_WAIT_MS
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -21,7 +22,7 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 )
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.scenario.cluster.cluster import Cluster
+from tests.scenario.cluster.cluster import Cluster, ClusterDriver
 from tests.scenario.cluster.replicated import PARTITION, assert_same, create_replicated, replica, state, write
 
 MANY = 40
@@ -40,6 +41,21 @@ def cluster() -> Cluster:
     assert [topic.error_code for topic in response.topics] == [0]
     cluster.advance(2 * LAG_MS)
     return cluster
+
+
+def _append_fails_once(broker: ClusterDriver) -> list[bool]:
+    """Have a follower's next append fail; the list is empty until it has."""
+    log = replica(broker)
+    right, failed = log.append_replicated, list[bool]()
+
+    def append_replicated(*arguments: object, **options: object) -> object:
+        if not failed:
+            failed.append(True)
+            raise OSError(28, "no space left")
+        return right(*arguments, **options)
+
+    log.append_replicated = append_replicated  # shadows the method
+    return failed
 
 
 def test_a_record_costs_no_look_at_the_other_partitions(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,18 +144,17 @@ def test_a_follower_that_stops_to_fetch_leaves_the_set_and_comes_back(cluster: C
 
 def test_an_answer_that_the_follower_could_not_use_is_given_again(cluster: Cluster) -> None:
     """The follower's append is refused once: it waits, and asks for the same again."""
-    log = replica(cluster[2])
-    right, failed = log.append_replicated, []
-
-    def append_replicated(*arguments: object, **options: object) -> object:
-        if not failed:
-            failed.append(True)
-            raise OSError(28, "no space left")
-        return right(*arguments, **options)
-
-    log.append_replicated = append_replicated  # shadows the method
+    failed = _append_fails_once(cluster[2])
     write(cluster, 1, b"a", acks=1)
     cluster.advance(1000)
+    assert failed
+    assert_same(cluster, 1, 2, 3)
+
+
+def test_a_copy_that_waited_is_fetched_though_the_leader_holds_a_fetch_of_the_others(cluster: Cluster) -> None:
+    failed = _append_fails_once(cluster[2])
+    write(cluster, 1, b"a", acks=1)
+    cluster.advance(5 * FIRST_WAIT_MS)
     assert failed
     assert_same(cluster, 1, 2, 3)
 

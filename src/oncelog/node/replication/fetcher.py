@@ -115,9 +115,6 @@ class LeaderFetcher:
         copy = _Copy(partition, log, leader_epoch)
         self._by_partition[partition] = self._copies[copy.key] = copy
         self._sync(copy)
-        if self._is_under_way:
-            deadlines = self._services.deadlines
-            deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
 
     def stop(self, partition: TopicPartition) -> None:
         """Copy a partition no more."""
@@ -161,6 +158,9 @@ class LeaderFetcher:
         copy.phase = Phase.FETCHING
         start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
         self._requests.want(copy.key, FetchFrom(end, log.leader_epoch, copy.leader_epoch, start, high_watermark))
+        if self._is_under_way:
+            deadlines = self._services.deadlines
+            deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
 
     def _wait(self, copy: _Copy) -> None:
         """Leave a partition out for a while."""

@@ -23,7 +23,6 @@ from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import Update
 from oncelog.ports import Buffer
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
-from oncelog.storage.checkpoints import Sync
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append import note_aborted, note_transaction, take_over
 from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
@@ -135,7 +134,9 @@ def _append_run(log: LogState, data: memoryview, batches: list[_Batch], first: i
     begin = batches[first]
     active = _segment_for(log, begin.header, now_ms)
     end = _end_of_run(log, active, batches, first, now_ms)
-    _begin_epoch(log, begin.header)
+    if begin.header.partition_leader_epoch != log.leader_epochs.latest:
+        # Written down at the next roll, as a leader's are: after a crash all batches behind that are read again.
+        log.leader_epochs.assign(begin.header.partition_leader_epoch, begin.header.base_offset)
     aborted = _update(log, begin) if begin.ends_abort else None
     noted = aborted is not None and note_aborted(log, active, aborted)
     last = batches[end - 1]
@@ -186,15 +187,6 @@ def _end_of_run(log: LogState, active: Segment, batches: list[_Batch], first: in
             break
         index += 1
     return index
-
-
-def _begin_epoch(log: LogState, header: BatchHeader) -> None:
-    """Write down the leader epoch that begins with a batch, before the batch: they become durable in one sync."""
-    if header.partition_leader_epoch != log.leader_epochs.latest:
-        log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-    if log.leader_epochs.changed:
-        log.write_leader_epochs(Sync.CONTENT)
-        log.unsynced.file_appeared(header.base_offset)
 
 
 def _take_over(log: LogState, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:

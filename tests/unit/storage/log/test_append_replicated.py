@@ -10,6 +10,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.records.batch import iter_headers
 from oncelog.records.builder import build_batch, seal
 from oncelog.records.record import Record
+from oncelog.sim.file_node import MemoryFile
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.read import found_by
 from tests.unit.storage.replication import (
@@ -109,6 +110,24 @@ def test_one_answer_may_fill_many_segments_and_is_few_writes() -> None:
     follower, done = fed(data)
     assert done == (len(list(iter_headers(data))), len(data))
     same(leader, follower)
+
+
+def test_leader_epochs_that_begin_in_a_segment_are_synced_with_its_records_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After an election a broker copies thousands of partitions in a new leader epoch: a sync of each would stop it."""
+    leader = World(replace(SMALL, segment_bytes=1 << 20))
+    for epoch in range(3):
+        leader.leader_epoch = epoch
+        leader.append(batch([b"%d" % epoch]))
+    syncs: list[MemoryFile] = []
+    follower = World(leader.config)
+    monkeypatch.setattr(MemoryFile, "sync", syncs.append)
+    fed(log_bytes(leader.log), follower)
+    assert not syncs
+    assert follower.log.leader_epochs.entries == leader.log.leader_epochs.entries
+    follower.reopen(clean=False)
+    assert follower.log.leader_epochs.entries == leader.log.leader_epochs.entries
 
 
 def test_reading_up_to_the_log_end() -> None:
