@@ -55,8 +55,6 @@ def _add(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsT
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         [TopicPartition(CONSUMER_OFFSETS, coordinator_partition(request.group_id, count))],
     )
-    reply: AddReply | ErrorCode = yield from ask(
-        request.transactional_id, lambda shard, token, now_ms, _: shard.add_partitions(added, token, now_ms)
-    )
+    reply: AddReply | ErrorCode = yield from ask(added)
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
     return AddOffsetsToTxnResponse(error_code=add_error(error_code, context.version))

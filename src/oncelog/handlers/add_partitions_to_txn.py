@@ -11,7 +11,7 @@ others behind it on the connection, a tenth of a second (``add.partitions.to.txn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
@@ -30,10 +30,6 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-
-if TYPE_CHECKING:
-    from oncelog.core.transactions.model import Decision
-    from oncelog.core.transactions.shard import TransactionShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -96,7 +92,7 @@ def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Cont
     asked = [transaction for transaction, results in zip(transactions, refused, strict=True) if results is None]
     replies: Sequence[AddReply | VerifyReply | CoordinatorRefusal] = ()
     if asked:
-        replies = yield TransactEach([_question(transaction, context) for transaction in asked])
+        replies = yield TransactEach([Transact(_add_request(transaction, context)) for transaction in asked])
     answered = (_result_of(transaction, reply, context) for transaction, reply in zip(asked, replies, strict=True))
     return [next(answered) if results is None else results for results in refused]
 
@@ -118,22 +114,16 @@ def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> To
     return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
 
 
-def _question(transaction: AddPartitionsToTxnTransaction, context: Context) -> Transact:
+def _add_request(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddRequest:
     from_broker = context.version >= _FROM_BROKERS_SINCE
-    request = AddRequest(
+    return AddRequest(
         TransactionalId(transaction.transactional_id),
         Identity(ProducerId(transaction.producer_id), ProducerEpoch(transaction.producer_epoch)),
         partitions_of(transaction.topics),
         TRANSACTIONS_V2 if from_broker else 0,
+        transaction.verify_only,
+        context.cluster.config.get("add.partitions.to.txn.retry.backoff.max.ms") if from_broker else None,
     )
-    longest_wait_ms = context.cluster.config.get("add.partitions.to.txn.retry.backoff.max.ms") if from_broker else None
-
-    def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
-        if transaction.verify_only:
-            return shard.verify_partitions(request, token, now_ms)
-        return shard.add_partitions(request, token, now_ms, longest_wait_ms=longest_wait_ms)
-
-    return Transact(request.transactional_id, decide)
 
 
 def _result_of(

@@ -48,10 +48,7 @@ def _end(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
         request.committed,
         TRANSACTIONS_V2 if context.version >= _V2_SINCE else 0,
     )
-    reply: EndReply | ErrorCode = yield from ask(
-        request.transactional_id,
-        lambda shard, token, now_ms, producer_id: shard.end(ended, token, now_ms, producer_id=producer_id),
-    )
+    reply: EndReply | ErrorCode = yield from ask(ended)
     if isinstance(reply, ErrorCode):
         return EndTxnResponse(error_code=reply)
     return EndTxnResponse(

@@ -99,12 +99,7 @@ def _new_id() -> Steps[InitProducerIdResponse]:
 def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdResponse]:
     yield from ensure_internal_topic(context.cluster, TRANSACTION_STATE)
     ended = None if request.keep_prepared else _open_transaction(request, context)
-    reply: InitReply | ErrorCode = yield from ask(
-        request.transactional_id,
-        lambda shard, token, now_ms, producer_id: shard.init_producer_id(
-            request, token, now_ms, producer_id=producer_id
-        ),
-    )
+    reply: InitReply | ErrorCode = yield from ask(request)
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
     if ended is not None:
         context.transactions.audit(_record(ended, request, error_code, context))

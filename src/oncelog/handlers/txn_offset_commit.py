@@ -39,7 +39,7 @@ from oncelog.core.groups.model import (
     Producer,
     TransactionalCommitRequest,
 )
-from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
@@ -79,7 +79,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _KNOWS_LOADING: Final = 2
 _KNOWS_TRANSACTION_ABORTABLE: Final = 4
 _ADDS_PARTITION: Final = 5
-_V2: Final = 2
 
 
 class _Answer:
@@ -226,22 +225,22 @@ def _decide(
 def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
     """The partition that keeps the group, in the transaction that the request names. It exists: it is led here."""
     count = len(context.cluster.image.topics[CONSUMER_OFFSETS].partitions)
+    adds = context.version >= _ADDS_PARTITION
     return AddRequest(
         TransactionalId(request.transactional_id),
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         [TopicPartition(CONSUMER_OFFSETS, coordinator_partition(request.group_id, count))],
-        _V2 if context.version >= _ADDS_PARTITION else 0,
+        TRANSACTIONS_V2 if adds else 0,
+        verify_only=not adds,
     )
 
 
 def _take_part(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
     """Add the partition, or see that it was added; durably, or a crash could leave a transaction nobody ends."""
-    adds = context.version >= _ADDS_PARTITION
-    if not adds and not _verifies(context):
+    if adding.verify_only and not _verifies(context):
         return ErrorCode.NONE
-
     try:
-        reply: AddReply | VerifyReply = yield AddToTransaction(adding, verify_only=not adds)
+        reply: AddReply | VerifyReply = yield AddToTransaction(adding)
     except CoordinatorRefusal as refusal:
         return error_for_version(refusal.error_code, context.version)
     return error_for_version(_error_of(reply), context.version)
@@ -254,7 +253,7 @@ def _verified_now(adding: AddRequest, guarded: _Guarded, context: Context) -> Er
     shard = context.transactions.shard_of(adding.transactional_id)
     if shard is None:  # it is not this broker, or not any more
         return ErrorCode.NONE if guarded.holds() else ErrorCode.INVALID_TXN_STATE
-    reply = cast("VerifyReply", shard.verify_partitions(adding, 0, context.now_ms).reply)
+    reply = cast("VerifyReply", shard.verify_partitions(adding).reply)
     return error_for_version(_error_of(reply), context.version)
 
 

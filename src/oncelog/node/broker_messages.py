@@ -44,7 +44,6 @@ class AddPartitions:
     (AddPartitionsToTxn from version 4 on). Answered with the coordinator's reply, durable, or a CoordinatorRefusal."""
 
     request: AddRequest
-    verify_only: bool
 
 
 @dataclass(frozen=True, slots=True)

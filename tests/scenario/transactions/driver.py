@@ -157,7 +157,7 @@ class Driver:
         producer_id = NO_PRODUCER_ID
         while True:
             token = self.token()
-            decision = self.shard.init_producer_id(request, token, self.now_ms, producer_id=producer_id)
+            decision = self.shard.decide(request, token, self.now_ms, producer_id=producer_id)
             reply = self.carry_out(decision, token)
             if not isinstance(reply, NeedsProducerId):
                 return reply
@@ -167,14 +167,14 @@ class Driver:
         """AddPartitionsToTxn; the error code."""
         token = self.token()
         request = AddRequest(TransactionalId(tid), who, partitions(*indexes, topic=topic), version)
-        reply = self.carry_out(self.shard.add_partitions(request, token, self.now_ms), token)
+        reply = self.carry_out(self.shard.decide(request, token, self.now_ms), token)
         return getattr(reply, "error_code", reply)
 
     def verify(self, who: Identity, *indexes: int, tid: str = ID) -> Any:
         """A verify-only AddPartitionsToTxn: one error for all, or a list."""
         token = self.token()
         request = AddRequest(TransactionalId(tid), who, partitions(*indexes), 2)
-        reply = self.carry_out(self.shard.verify_partitions(request, token, self.now_ms), token)
+        reply = self.carry_out(self.shard.verify_partitions(request), token)
         return [*reply.partitions.values()] if reply.error_code is ErrorCode.NONE else reply.error_code
 
     def end(self, who: Identity, *, commit: bool, tid: str = ID, version: int = 2) -> Any:
@@ -183,7 +183,7 @@ class Driver:
         producer_id = NO_PRODUCER_ID
         while True:
             token = self.token()
-            decision = self.shard.end(request, token, self.now_ms, producer_id=producer_id)
+            decision = self.shard.decide(request, token, self.now_ms, producer_id=producer_id)
             reply = self.carry_out(decision, token)
             if not isinstance(reply, NeedsProducerId):
                 return reply

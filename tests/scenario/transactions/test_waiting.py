@@ -68,8 +68,8 @@ def test_requests_wait_for_a_record_that_is_applied_later() -> None:
     """A node may apply when the record is durable: until then whoever meets it waits."""
     driver = Driver()
     me = driver.init().identity
-    decision = driver.shard.add_partitions(_add(me, 0), 99, driver.now_ms)
-    assert driver.shard.end(_end(me), 100, driver.now_ms).reply is None
+    decision = driver.shard.decide(_add(me, 0), 99, driver.now_ms)
+    assert driver.shard.decide(_end(me), 100, driver.now_ms).reply is None
     driver.carry_out(decision, 99)
     assert driver.replies[99] == AddReply(E.NONE)
     assert driver.replies[100].error_code is E.NONE

@@ -163,15 +163,12 @@ class TransactionBroker(LogBroker):
         return ProducerId(taken)
 
     def _add(self, wait: AddToTransaction) -> Any:
-        def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
-            return (shard.verify_partitions if wait.verify_only else shard.add_partitions)(wait.request, token, now_ms)
-
-        return self._transact(Transact(wait.request.transactional_id, decide))
+        return self._transact(Transact(wait.request))
 
     def _transact(self, wait: Transact) -> Any:
         self._tokens += 1
-        token, shard = self._tokens, self._shard(wait.transactional_id)
-        decision = wait.decide(shard, token, NOW_MS)
+        token, shard = self._tokens, self._shard(wait.request.transactional_id)
+        decision = shard.decide(wait.request, token, NOW_MS, producer_id=wait.producer_id)
         self._carry_out(shard, decision)
         if decision.reply is not None:
             return decision.reply

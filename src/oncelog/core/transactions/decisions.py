@@ -27,6 +27,7 @@ from oncelog.core.transactions.model import (
     InitRequest,
     NeedsProducerId,
     Reply,
+    TransactionRequest,
     TransactionSettings,
     VerifyReply,
 )
@@ -46,6 +47,21 @@ MAX_ID_BYTES: Final = 2**15 - 1
 """Bytes that the key of a record can hold; a request can say more."""
 WAIT: Final = Outcome(None)
 NEEDS_PRODUCER_ID: Final = Outcome(NeedsProducerId())
+
+
+def decide(
+    transaction: Transaction | None,
+    request: TransactionRequest,
+    settings: TransactionSettings,
+    producer_id: ProducerId,
+    now_ms: int,
+) -> Outcome:
+    """Decide any request that may wait; with the new ``producer_id`` if there is one (−1: none)."""
+    if isinstance(request, EndRequest):
+        return end(transaction, request, producer_id, now_ms)
+    if isinstance(request, AddRequest):
+        return add_partitions(transaction, request, now_ms)
+    return initialise(transaction, request, settings, producer_id, now_ms)
 
 
 # InitProducerId

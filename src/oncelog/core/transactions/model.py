@@ -78,12 +78,17 @@ class AddRequest(NamedTuple):
     """AddPartitionsToTxn or AddOffsetsToTxn of one transaction, with partitions that exist.
 
     ``client_version`` is 2 for batches that brokers send (version 4 and later), 0 for what clients send themselves.
+    ``verify_only``: say whether the partitions take part, and add nothing.
     """
 
     transactional_id: TransactionalId
     identity: Identity
     partitions: Sequence[TopicPartition]
     client_version: int = 0
+    verify_only: bool = False
+    longest_wait_ms: int | None = None
+    """The longest wait for the transaction before to complete, where the sender cannot be held up for as long as a
+    client: a broker that asks for many."""
 
 
 class EndRequest(NamedTuple):
@@ -166,8 +171,18 @@ class TransactionListing(NamedTuple):
     state: str
 
 
+TransactionRequest = InitRequest | AddRequest | EndRequest
 Reply = InitReply | AddReply | VerifyReply | EndReply | NeedsProducerId
-Refusable = type[InitReply] | type[AddReply] | type[VerifyReply] | type[EndReply]
+
+
+def refusal_of(request: TransactionRequest, error_code: ErrorCode) -> Reply:
+    """The reply that refuses a request."""
+    if isinstance(request, InitRequest):
+        return InitReply(error_code)
+    if isinstance(request, EndRequest):
+        return EndReply(error_code)
+    return VerifyReply(error_code) if request.verify_only else AddReply(error_code)
+
 
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of ``__transaction_state``; no value is a tombstone."""
@@ -190,8 +205,8 @@ class Decision:
     needs_producer_id: TransactionalId | None = None
     """Call ``abort_timed_out`` for this id with a new producer id."""
     transitions: list[TransactionalId] = field(default_factory=list)
-    """For ``TransactionShard.aborted``: whose state the records change."""
+    """For ``TransactionShard.append_failed``: whose state the records change."""
     parked: int | None = None
-    """For ``TransactionShard.aborted``: the token this decision parked although it has records…"""
+    """For ``TransactionShard.append_failed``: the token this decision parked although it has records…"""
     parked_by_tick: bool = False
     """…and whether nobody but the shard answers it, because it was not asked just now."""

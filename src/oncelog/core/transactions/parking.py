@@ -12,24 +12,29 @@ once: no method here searches through the parked requests.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import ProducerId, TransactionalId
-from oncelog.core.transactions.decisions import Outcome
-from oncelog.core.transactions.model import Refusable, Reply
+from oncelog.base.ids import TransactionalId
+from oncelog.core.transactions.model import Reply, TransactionRequest, refusal_of
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 
 
 class Waiting(NamedTuple):
-    """A request with the function that decides it, as often as it has to."""
+    """A request, decided anew each time its transaction completes, and the token that its reply goes to."""
 
     token: int
-    transactional_id: TransactionalId
-    decide: Callable[[ProducerId, int], Outcome]
-    """Takes a producer id, −1 for none, and the time."""
-    refusal: Refusable
+    request: TransactionRequest
+
+    @property
+    def transactional_id(self) -> TransactionalId:
+        """The transaction that it waits for."""
+        return self.request.transactional_id
+
+    def refused(self, error_code: ErrorCode) -> tuple[int, Reply]:
+        """The token and the reply that refuses the request."""
+        return self.token, refusal_of(self.request, error_code)
 
 
 class Parking:
@@ -89,7 +94,7 @@ class Parking:
 
     def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
         """Refuse all requests with ``error_code``."""
-        refused: list[tuple[int, Reply]] = [(waiting.token, waiting.refusal(error_code)) for waiting in self]
+        refused = [waiting.refused(error_code) for waiting in self]
         for token, _ in refused:
             self.answered(token)
         self._parked.clear()

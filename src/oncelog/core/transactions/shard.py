@@ -28,16 +28,12 @@ from oncelog.base.ids import (
 from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.core.transactions import decisions, transitions
 from oncelog.core.transactions.model import (
-    AddReply,
     AddRequest,
     Decision,
-    EndReply,
-    EndRequest,
-    InitReply,
-    InitRequest,
     MarkersToWrite,
     NeedsProducerId,
     Reply,
+    TransactionRequest,
     TransactionSettings,
 )
 from oncelog.core.transactions.parking import Parking, Waiting
@@ -81,41 +77,28 @@ class TransactionShard(ShardQueries):
 
     # Deciding
 
-    def init_producer_id(
-        self, request: InitRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
+    def decide(
+        self, request: TransactionRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Decision:
-        """InitProducerId with a transactional id; replies InitReply, perhaps later, or NeedsProducerId."""
-        tid = request.transactional_id
-        return self._ask(
-            Waiting(
-                token,
-                tid,
-                lambda new_id, now: decisions.initialise(
-                    self._transactions.get(tid), request, self.settings, new_id, now
-                ),
-                InitReply,
-            ),
-            producer_id,
-            now_ms,
-        )
+        """InitProducerId with a transactional id, AddPartitionsToTxn of one transaction, AddOffsetsToTxn or EndTxn.
 
-    def add_partitions(
-        self, request: AddRequest, token: int, now_ms: int, *, longest_wait_ms: int | None = None
-    ) -> Decision:
-        """AddPartitionsToTxn of one transaction, or AddOffsetsToTxn; replies AddReply, perhaps later: a broker that
-        asks for many is not held up for longer than ``longest_wait_ms``."""
-        tid = request.transactional_id
-        return self._ask(
-            Waiting(
-                token, tid, lambda _, now: decisions.add_partitions(self._transactions.get(tid), request, now), AddReply
-            ),
-            NO_PRODUCER_ID,
-            now_ms,
-            longest_wait_ms,
-        )
+        Replies the InitReply, AddReply or EndReply, perhaps later; or NeedsProducerId: then decide again with a new
+        ``producer_id``. A request that only verifies is replied VerifyReply at once."""
+        if isinstance(request, AddRequest) and request.verify_only:
+            return self.verify_partitions(request)
+        waiting = Waiting(token, request)
+        out = Decision()
+        outcome = self._outcome(waiting, producer_id, now_ms)
+        self._make(outcome.transitions, out)
+        if outcome.reply is None:
+            self._parking.park(waiting, now_ms + self._wait_ms(request))
+            out.parked = token
+        out.reply = outcome.reply
+        out.shows = request.transactional_id if outcome.waits_for_pending else None
+        return out
 
-    def verify_partitions(self, request: AddRequest, token: int, now_ms: int) -> Decision:
-        """A verify-only AddPartitionsToTxn of one transaction; replies VerifyReply at once."""
+    def verify_partitions(self, request: AddRequest) -> Decision:
+        """Verify that the partitions of one transaction take part; replies VerifyReply at once."""
         reply = decisions.verify_partitions(self._transactions.get(request.transactional_id), request)
         shown = request.transactional_id if reply.error_code is ErrorCode.NONE else None
         return Decision(reply=reply, shows=shown)
@@ -123,22 +106,6 @@ class TransactionShard(ShardQueries):
     def take_part(self, request: AddRequest) -> bool:
         """True if ``verify_partitions`` would accept all partitions; by the applied state, durable or not."""
         return decisions.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
-
-    def end(
-        self, request: EndRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
-    ) -> Decision:
-        """EndTxn; replies EndReply, perhaps later, or NeedsProducerId."""
-        tid = request.transactional_id
-        return self._ask(
-            Waiting(
-                token,
-                tid,
-                lambda new_id, now: decisions.end(self._transactions.get(tid), request, new_id, now),
-                EndReply,
-            ),
-            producer_id,
-            now_ms,
-        )
 
     def abort_timed_out(self, transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int) -> Decision:
         """Abort a transaction after its time-out; called by ``tick``, and by the node with the producer id that
@@ -159,23 +126,13 @@ class TransactionShard(ShardQueries):
         self.timed_out += 1
         return out
 
-    def _ask(
-        self, waiting: Waiting, producer_id: ProducerId, now_ms: int, longest_wait_ms: int | None = None
-    ) -> Decision:
-        out = Decision()
-        outcome = self._outcome(waiting, producer_id, now_ms)
-        self._make(outcome.transitions, out)
-        if outcome.reply is None:
-            wait_ms = self.settings.concurrent_wait_ms
-            self._parking.park(
-                waiting, now_ms + (wait_ms if longest_wait_ms is None else min(wait_ms, longest_wait_ms))
-            )
-            out.parked = waiting.token
-        out.reply = outcome.reply
-        out.shows = waiting.transactional_id if outcome.waits_for_pending else None
-        return out
+    def _wait_ms(self, request: TransactionRequest) -> int:
+        """Milliseconds that a request may wait for the transaction before to complete."""
+        longest_ms = request.longest_wait_ms if isinstance(request, AddRequest) else None
+        wait_ms = self.settings.concurrent_wait_ms
+        return wait_ms if longest_ms is None else min(wait_ms, longest_ms)
 
-    def _ask_again(self, now_ms: int) -> Decision:
+    def _decide_again(self, now_ms: int) -> Decision:
         """Decide the request that has been ready longest."""
         waiting = self._parking.next_ready()
         out = Decision()
@@ -193,7 +150,8 @@ class TransactionShard(ShardQueries):
     def _outcome(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> decisions.Outcome:
         if waiting.transactional_id in self._pending:
             return decisions.WAIT
-        return waiting.decide(producer_id, now_ms)
+        transaction = self._transactions.get(waiting.transactional_id)
+        return decisions.decide(transaction, waiting.request, self.settings, producer_id, now_ms)
 
     def _make(self, following: Iterable[Transaction], out: Decision) -> None:
         """Decide transitions of one transaction: they are pending until they are applied."""
@@ -238,7 +196,7 @@ class TransactionShard(ShardQueries):
     def tick(self, now_ms: int) -> Decision:
         """Handle one due deadline or ready request; call again while ``deadline_ms()`` is due."""
         if self._parking.has_ready():
-            return self._ask_again(now_ms)
+            return self._decide_again(now_ms)
         out = Decision()
         key = self._timers.pop_due(now_ms)
         if key is None:
@@ -252,7 +210,7 @@ class TransactionShard(ShardQueries):
         else:
             waiting = self._parking.remove(key.token)
             if waiting is not None:
-                out.released.append((waiting.token, waiting.refusal(ErrorCode.CONCURRENT_TRANSACTIONS)))
+                out.released.append(waiting.refused(ErrorCode.CONCURRENT_TRANSACTIONS))
         return out
 
     def _watch(self, transaction: Transaction, not_before_ms: int = 0) -> None:
@@ -362,7 +320,7 @@ class TransactionShard(ShardQueries):
         if decision.parked is not None:
             waiting = self._parking.remove(decision.parked)
             if waiting is not None and decision.parked_by_tick:
-                out.released.append((waiting.token, waiting.refusal(error_code)))
+                out.released.append(waiting.refused(error_code))
         for tid in decision.transitions:
             self._pending.drop(tid)
             transaction = self._transactions.get(tid)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition, TransactionalId
-from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
 from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.waits import AddToTransaction, Steps
@@ -107,8 +107,9 @@ class Verification:
         if not adds and not context.cluster.config.get("transaction.partition.verification.enable"):
             return
         partitions = list(dict.fromkeys(each.partition for each in self._appends))
-        request = AddRequest(self._transactional_id, self._identity, partitions, 2 if adds else 0)
-        reply = yield from _ask(request, adds=adds)
+        version = TRANSACTIONS_V2 if adds else 0
+        request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)
+        reply = yield from _ask(request)
         if reply.error_code is ErrorCode.NONE:
             refused = _refused(request, reply, context)
         else:
@@ -119,10 +120,10 @@ class Verification:
             context.transactions.verification_failed(len(refused))
 
 
-def _ask(request: AddRequest, *, adds: bool) -> Steps[AddReply | VerifyReply]:
+def _ask(request: AddRequest) -> Steps[AddReply | VerifyReply]:
     """Add the partitions, or see that they were added; durably, or a crash could leave a transaction nobody ends."""
     try:
-        reply: AddReply | VerifyReply = yield AddToTransaction(request, verify_only=not adds)
+        reply: AddReply | VerifyReply = yield AddToTransaction(request)
     except CoordinatorRefusal as refusal:
         return AddReply(refusal.error_code)
     return reply
@@ -135,7 +136,7 @@ def _refused(
     verified what has ended since, against which the guards in the logs are."""
     shard = context.transactions.shard_of(request.transactional_id)
     if shard is not None:
-        reply = cast("VerifyReply", shard.verify_partitions(request, 0, context.now_ms).reply)
+        reply = cast("VerifyReply", shard.verify_partitions(request).reply)
         if reply.error_code is not ErrorCode.NONE:
             return dict.fromkeys(request.partitions, error_for_version(reply.error_code, context.version))
     outcomes = reply.partitions.items() if isinstance(reply, VerifyReply) else ()

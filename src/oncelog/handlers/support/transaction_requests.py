@@ -7,19 +7,18 @@ between the wire's versions and the machine's values. Where the decision needs a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition, TransactionalId
+from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition
 from oncelog.core.transactions.model import NeedsProducerId
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.waits import Steps, Transact, UntilProducerId
 
 if TYPE_CHECKING:
-    from oncelog.core.transactions.model import Decision
-    from oncelog.core.transactions.shard import TransactionShard
+    from oncelog.core.transactions.model import TransactionRequest
 
 COORDINATOR_ERRORS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator's log did not take the records in time",
@@ -29,9 +28,6 @@ COORDINATOR_ERRORS: Final = {
 }
 """The error codes of every API that a transaction coordinator decides."""
 
-Decide = Callable[["TransactionShard", int, int, ProducerId], "Decision"]
-"""Shard, token, time and a new producer id (−1: none yet) → decision."""
-
 
 class _Topic(Protocol):
     """A topic with partitions, as several requests have it."""
@@ -40,12 +36,12 @@ class _Topic(Protocol):
     partitions: list[int]
 
 
-def ask(transactional_id: str, decide: Decide) -> Steps[Any]:
+def ask(request: TransactionRequest) -> Steps[Any]:
     """The shard's reply, or the ErrorCode for which it cannot decide now."""
     producer_id: ProducerId = NO_PRODUCER_ID
     while True:
         try:
-            reply = yield Transact(TransactionalId(transactional_id), _with_id(decide, producer_id))
+            reply = yield Transact(request, producer_id)
         except CoordinatorRefusal as refusal:
             return refusal.error_code
         if not isinstance(reply, NeedsProducerId):
@@ -55,10 +51,6 @@ def ask(transactional_id: str, decide: Decide) -> Steps[Any]:
             if found is None:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             producer_id = found
-
-
-def _with_id(decide: Decide, producer_id: ProducerId) -> Callable[[TransactionShard, int, int], Decision]:
-    return lambda shard, token, now_ms: decide(shard, token, now_ms, producer_id)
 
 
 def may(context: Context, operation: Operation, transactional_id: str) -> bool:

@@ -12,14 +12,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from oncelog.base.ids import GroupId, Offset, ProducerId, TopicPartition, TransactionalId
+from oncelog.base.ids import NO_PRODUCER_ID, GroupId, Offset, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
     from oncelog.core.groups.shard import Decision, GroupShard
-    from oncelog.core.transactions.model import AddRequest, Identity
-    from oncelog.core.transactions.model import Decision as TransactionDecision
-    from oncelog.core.transactions.shard import TransactionShard
+    from oncelog.core.transactions.model import AddRequest, Identity, TransactionRequest
 
 
 @dataclass(slots=True)
@@ -64,14 +62,15 @@ class Coordinate:
 
 @dataclass(slots=True)
 class Transact:
-    """Decide in the shard that coordinates ``transactional_id``; otherwise as :class:`Coordinate`.
+    """Decide ``request`` in the shard that coordinates its transactional id; otherwise as :class:`Coordinate`.
 
     Resumed with the reply, also when that is ``NeedsProducerId``: then get one (:class:`UntilProducerId`) and decide
     again with it. Raises ``CoordinatorRefusal(error_code)`` inside the handler.
     """
 
-    transactional_id: TransactionalId
-    decide: Callable[[TransactionShard, int, int], TransactionDecision]
+    request: TransactionRequest
+    producer_id: ProducerId = NO_PRODUCER_ID
+    """A new one, for a decision that needs it."""
     holds_connection: ClassVar[bool] = True
 
 
@@ -88,14 +87,13 @@ class TransactEach:
 
 @dataclass(slots=True)
 class AddToTransaction:
-    """Add partitions to a transaction, or (``verify_only``) see that they take part, wherever its coordinator is.
+    """Add partitions to a transaction, or verify that they take part, wherever its coordinator is.
 
     Resumed with its ``AddReply`` or ``VerifyReply``, by what is durable. Raises ``CoordinatorRefusal(error_code)``
     inside the handler when the coordinator cannot be found or reached, or refuses.
     """
 
     request: AddRequest
-    verify_only: bool
     holds_connection: ClassVar[bool] = True
 
 

@@ -101,7 +101,7 @@ class _Batch:
                 transactional_id=request.transactional_id,
                 producer_id=request.identity.producer_id,
                 producer_epoch=request.identity.producer_epoch,
-                verify_only=message.verify_only,
+                verify_only=request.verify_only,
                 topics=[
                     AddPartitionsToTxnTopic(name=name, partitions=list(indexes))
                     for name, indexes in by_topic(request.partitions).items()
@@ -132,7 +132,7 @@ def _reply(message: AddPartitions, outcomes: Outcomes) -> object:
     """The reply to one question, as the coordinator gives it to a question of its own broker."""
     if any(partition not in outcomes for partition in message.request.partitions):
         return UNREACHABLE
-    if message.verify_only:
+    if message.request.verify_only:
         return VerifyReply(ErrorCode.NONE, outcomes)
     refused = [error_code for error_code in outcomes.values() if error_code is not ErrorCode.NONE]
     reasons = [error_code for error_code in refused if error_code is not ErrorCode.OPERATION_NOT_ATTEMPTED]

@@ -50,7 +50,7 @@ class BrokerRequests:
 
     def _send_partitions(self, broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
         self._has_queued = True
-        return (self._verifying if message.verify_only else self._adding).send(broker_id, message, answered)
+        return (self._verifying if message.request.verify_only else self._adding).send(broker_id, message, answered)
 
     def _send_description(self, broker_id: BrokerId, message: DescribeTransaction, answered: Answered) -> Forget:
         self._has_queued = True

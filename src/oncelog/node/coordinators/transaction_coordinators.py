@@ -15,6 +15,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import (
     NO_BROKER,
+    NO_PRODUCER_ID,
     TRANSACTION_STATE,
     BrokerId,
     CoordinatorEpoch,
@@ -24,7 +25,13 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.model import (
+    AddRequest,
+    Decision,
+    MarkersToWrite,
+    TransactionRequest,
+    TransactionSettings,
+)
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.support.context import CoordinatorRefusal
 from oncelog.node.broker_messages import (
@@ -42,7 +49,7 @@ from oncelog.node.coordinators.marker_sender import MarkerSender
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.pending_ids import PendingIds
-from oncelog.node.coordinators.pending_requests import PendingRequest
+from oncelog.node.coordinators.pending_requests import Decide, PendingRequest
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 from oncelog.node.monitoring.audit_trail import AuditTrail
@@ -176,11 +183,14 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
 
     def park(self, task: Task, wait: Transact) -> None:
         """Let a request decide in the shard of its transactional id."""
-        self.decide(task, wait.transactional_id, wait.decide)
+        self.decide(task, wait.request.transactional_id, _decision(wait.request, wait.producer_id))
 
     def park_each(self, task: Task, wait: TransactEach) -> None:
         """Let a request decide several times, side by side."""
-        self.decide_each(task, [(each.transactional_id, each.decide) for each in wait.asked])
+        self.decide_each(
+            task,
+            [(each.request.transactional_id, _decision(each.request, each.producer_id)) for each in wait.asked],
+        )
 
     def park_adding(self, task: Task, wait: AddToTransaction) -> None:
         """Ask the coordinator of a transaction, on whichever broker it is."""
@@ -188,7 +198,7 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
         if isinstance(coordinator, ErrorCode):
             self._runnable.wake(task, error=CoordinatorRefusal(coordinator))
             return
-        message = AddPartitions(wait.request, wait.verify_only)
+        message = AddPartitions(wait.request)
         task.forget = self._messages.send(coordinator, message, partial(self._resume_adding, task))
 
     def coordinator_of(self, transactional_id: TransactionalId) -> BrokerId | ErrorCode:
@@ -230,12 +240,7 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
     def _receive_partitions(self, message: AddPartitions, answered: Answered) -> Forget:
         """Add or verify partitions of a transaction that is coordinated here."""
         request = message.request
-
-        def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
-            add = shard.verify_partitions if message.verify_only else shard.add_partitions
-            return add(request, token, now_ms)
-
-        pending = PendingRequest(request.transactional_id, decide, answered)
+        pending = PendingRequest(request.transactional_id, _decision(request), answered)
         self.ask(pending)
         return partial(self.forget, [pending])
 
@@ -246,3 +251,12 @@ class TransactionCoordinators(Coordinators[TransactionShard]):
             now_ms = self._deadlines.now_ms
             self._carry_out(hosted, hosted.shard.markers_written(markers, [partition], now_ms), None, now_ms)
             self.marker_waits.marked(partition, markers.identity.producer_id)
+
+
+def _decision(request: TransactionRequest, producer_id: ProducerId = NO_PRODUCER_ID) -> Decide:
+    """The decision about ``request``, for the shard that coordinates its transactional id."""
+
+    def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
+        return shard.decide(request, token, now_ms, producer_id=producer_id)
+
+    return decide

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
+from oncelog.core.transactions.model import NO_IDENTITY, EndReply, EndRequest
 from oncelog.core.transactions.parking import Parking, Waiting
 from oncelog.core.transactions.timers import Timers
 
@@ -30,7 +31,7 @@ class Counted(Waiting):
 
 
 def waiting(token: int, transactional_id: TransactionalId = A) -> Waiting:
-    return Counted(token, transactional_id, lambda producer_id, now_ms: None, lambda error_code: (token, error_code))
+    return Counted(token, EndRequest(transactional_id, NO_IDENTITY, committed=True))
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_a_token_that_was_parked_again_is_still_in_one_place(parking):
     parking.make_ready(A)
     parking.park(parking.next_ready(), 20)
     assert [each.token for each in parking] == [1]
-    assert parking.clear(ErrorCode.NOT_COORDINATOR) == [(1, (1, ErrorCode.NOT_COORDINATOR))]
+    assert parking.clear(ErrorCode.NOT_COORDINATOR) == [(1, EndReply(ErrorCode.NOT_COORDINATOR))]
     assert parking.remove(1) is None
 
 

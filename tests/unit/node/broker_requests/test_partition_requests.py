@@ -27,8 +27,8 @@ NONE, REFUSED = ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE
 
 
 def question(name: str, *partitions: TopicPartition, verify_only: bool = True) -> AddPartitions:
-    request = AddRequest(TransactionalId(name), Identity(ProducerId(7), ProducerEpoch(1)), partitions, 2)
-    return AddPartitions(request, verify_only)
+    identity = Identity(ProducerId(7), ProducerEpoch(1))
+    return AddPartitions(AddRequest(TransactionalId(name), identity, partitions, 2, verify_only=verify_only))
 
 
 def result(name: str, **outcomes: int) -> AddPartitionsToTxnResult:
