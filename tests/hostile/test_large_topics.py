@@ -9,7 +9,6 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers import offset_commit
-from oncelog.handlers.fetch import handler as fetch_handler
 from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.produce import handler as produce_handler
 from oncelog.handlers.support import yielding
@@ -64,7 +63,6 @@ def three_a_turn(monkeypatch) -> None:
     monkeypatch.setattr(yielding, "ITEMS", 3)
     monkeypatch.setattr(yielding, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(produce_handler, "ITEMS_WHILE_CREATING", 3)
-    monkeypatch.setattr(fetch_handler, "_MANY", 2)
     monkeypatch.setattr(offset_commit, "ITEMS", 3)
     monkeypatch.setattr(large_responses, "FEW", 2)
     monkeypatch.setattr(large_responses, "SLICE_BYTES", 20)

@@ -22,7 +22,7 @@ from oncelog.base.ids import BrokerId, LeaderEpoch, Offset
 from oncelog.core.controller.image.model import BrokerImage, PartitionImage
 from oncelog.core.controller.replicas.leadership import ElectionRules, settled
 from oncelog.core.controller.replicas.replica_sets import with_isr
-from oncelog.core.replicas.follower import EpochEnd, parts, truncation_offset
+from oncelog.core.replicas.follower import EpochEnd, diverges, truncation_offset
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.storage.log.leader_epochs import EpochStart, LeaderEpochs
 
@@ -265,7 +265,7 @@ def _fetch(world: World, index: int, leader: int) -> Iterator[tuple[str, World]]
     own = _epochs(follower.log)
     if own.latest >= 0:
         end = EpochEnd(*_epochs(led.log).end_offset(own.latest, len(led.log), leader_state.leader_epoch))
-        if parts(end, offset, own.latest):
+        if diverges(end, offset, own.latest):
             own_end = EpochEnd(*own.end_offset(end.epoch, offset, own.latest))
             cut = int(truncation_offset(end, own_end, offset))
             kept = follower._replace(

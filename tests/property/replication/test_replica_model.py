@@ -44,7 +44,7 @@ def _asks_before_it_has_synced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _keeps_what_its_leader_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_model, "parts", lambda *_: False)
+    monkeypatch.setattr(replica_model, "diverges", lambda *_: False)
 
 
 @pytest.mark.slow

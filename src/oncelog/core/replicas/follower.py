@@ -16,7 +16,7 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-def parts(leader_end: EpochEnd, fetch_offset: int, last_epoch: int) -> bool:
+def diverges(leader_end: EpochEnd, fetch_offset: int, last_epoch: int) -> bool:
     """True if a follower that has records up to ``fetch_offset``, the last one of ``last_epoch``, has some that the
     leader has not. ``leader_end`` is the leader's for that epoch: of the largest that it has and that is not later."""
     return leader_end.epoch < last_epoch or leader_end.end_offset < fetch_offset

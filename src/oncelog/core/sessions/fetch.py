@@ -93,10 +93,10 @@ class FetchContext:
         return self._partitions
 
     def finish(
-        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, level: Iterable[FetchPartition] = ()
+        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
-        """End the request with what was read; in ``level`` followers have all there is. Without a session the answer
-        names every partition."""
+        """End the request with what was read; of ``caught_up`` a follower has all there is. Without a session the
+        answer names every partition."""
         return Finished(self.error_code, NO_SESSION, answers)
 
     def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:
@@ -125,7 +125,7 @@ class _FullContext(FetchContext):
         self._privileged = privileged
 
     def finish(
-        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, level: Iterable[FetchPartition] = ()
+        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
         for asked, answer in answers:
             asked.told_high_watermark = answer.high_watermark
@@ -147,7 +147,7 @@ class _IncrementalContext(FetchContext):
         self._epoch = session.epoch
 
     def finish(
-        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, level: Iterable[FetchPartition] = ()
+        self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
         session = self._session
         if session.epoch != self._epoch:
@@ -165,7 +165,7 @@ class _IncrementalContext(FetchContext):
                 del session.partitions[key]
                 session.partitions[key] = asked
         if session.pending is not None:
-            session.pending.settle((_key(asked, session.uses_topic_ids) for asked in level), told_keys)
+            session.pending.settle((_key(asked, session.uses_topic_ids) for asked in caught_up), told_keys)
         return Finished(ErrorCode.NONE, session.session_id, told)
 
     def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:

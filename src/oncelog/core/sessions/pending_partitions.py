@@ -37,10 +37,10 @@ class PendingPartitions(Generic[K, P]):
         """Look at these with the next request, or this one."""
         self._keys.update(dict.fromkeys(keys))
 
-    def settle(self, level: Iterable[K], told: Iterable[K]) -> None:
+    def settle(self, caught_up: Iterable[K], told: Iterable[K]) -> None:
         """Leave out from now on those that had nothing to tell."""
         still = set(told)
-        for key in level:
+        for key in caught_up:
             if key not in still:
                 self._keys.pop(key, None)
 

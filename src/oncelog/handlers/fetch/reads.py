@@ -7,114 +7,87 @@ nothing where not even their first batch fits: what they leave is there for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, BrokerId, Offset, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, Offset, TopicPartition
 from oncelog.base.units import MIB
-from oncelog.core.replicas.follower import EpochEnd, parts
+from oncelog.core.replicas.follower import EpochEnd, diverges
+from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch_cache import FetchPartition
+from oncelog.handlers.fetch.params import UNKNOWN, FetchParams, Replica
+from oncelog.handlers.fetch.partitions import NO_RECORDS, failed
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.support.ports import ClusterView, Partitions
+from oncelog.handlers.support.waits import Steps
+from oncelog.handlers.support.yielding import slice_by_slice
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 
-NO_RECORDS: Final = b""
-UNKNOWN: Final = -1
+if TYPE_CHECKING:
+    from oncelog.handlers.fetch.partitions import SortedPartitions
+    from oncelog.handlers.support.context import Context
+
 MOST_BYTES_OF_IDS: Final = MIB
 """Bytes of transactional ids in an answer to a replica; leaving some out costs names after a failover, no more."""
 
 
-class Replica(NamedTuple):
-    """The follower that fetches, in the registration ``broker_epoch`` (−1: it does not say)."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-
-
-HoldsBack = Callable[[TopicPartition], bool]
-"""True while a throttle of replication holds back a partition from replicas that are not in sync (KIP-73)."""
-Preferred = Callable[[LeaderLog, Offset], BrokerId | None]
-"""The follower that a consumer should rather ask for what is at an offset, or None."""
-
-
 class FetchReads:
-    """The partitions of one request that are there and may be read, with the request's limits.
+    """The partitions of one request that are there and may be read, with the request's parameters.
 
-    ``max_bytes`` is of the whole answer; ``min_bytes`` is what a waiting request waits for. A ``replica`` reads up to
-    the log end offset, and with each read it says what it has. It is told whose the open transactions are that begin in
-    what it reads, of all that are open where it asks ``anew``. Consumers that know of it read ``from_followers`` too,
-    and are sent to one that they should rather ask (``preferred``; KIP-392). ``holds_back``: throttles of replication.
+    A replica reads up to the log end offset, and with each read it says what it has. It is told whose the open
+    transactions are that begin in what it reads. Consumers are sent to a follower in their rack (KIP-392).
     """
 
     __slots__ = (
         "_appended",
+        "_context",
         "_found",
-        "_from_followers",
-        "_holds_back",
         "_ids_left",
         "_left",
-        "_max_bytes",
-        "_min_bytes",
+        "_params",
         "_partitions",
-        "_preferred",
-        "_read_committed",
         "_replica",
-        "_replica_asks_anew",
         "_sizes",
         "_total",
         "_urgent",
         "answers",
-        "level",
+        "caught_up",
         "partitions",
+        "refused",
     )
 
-    def __init__(
-        self,
-        port: Partitions,
-        partitions: Sequence[tuple[TopicPartition, FetchPartition]],
-        *,
-        min_bytes: int,
-        max_bytes: int,
-        read_committed: bool,
-        replica: Replica | None = None,
-        anew: bool = False,
-        from_followers: bool = False,
-        preferred: Preferred | None = None,
-        holds_back: HoldsBack | None = None,
-    ) -> None:
-        self._partitions = port
-        self._replica = replica
-        self._replica_asks_anew = anew
-        self._from_followers = from_followers
-        self._preferred = preferred
-        self._holds_back = holds_back
-        self.partitions = partitions
-        self._max_bytes = max_bytes
-        self._min_bytes = min(min_bytes, max_bytes)
-        self._read_committed = read_committed
+    def __init__(self, context: Context, wanted: SortedPartitions, params: FetchParams) -> None:
+        self._context = context
+        self._partitions = context.partitions
+        self.partitions = wanted.readable
+        self.refused = wanted.refused
+        """The answers for partitions that may not be read."""
+        self._params = params
+        self._replica = params.replica
         self._sizes: dict[TopicPartition, tuple[FetchPartition, int]] | None = None
         """While it waits: what each partition could give when it changed last; −1: something that must be told."""
         self._total = 0
         self._appended: dict[TopicPartition, Offset] = {}
         """Log end offsets of partitions that had nothing to give, but appended records on their way to the disk."""
-        self.begin()
 
-    def begin(self) -> None:
-        """Read anew."""
+    def _begin(self) -> None:
         self.answers: list[tuple[FetchPartition, PartitionData]] = []
-        self.level: list[FetchPartition] = []
+        self.caught_up: list[FetchPartition] = []
         """Partitions of which the replica is in sync and has all there is."""
-        self._left = self._max_bytes
+        self._left = self._params.max_bytes
         self._found = 0
         self._ids_left = MOST_BYTES_OF_IDS
         self._appended.clear()
         self._urgent = not self.partitions
 
-    def read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
-        """Read some of the partitions; to be called with all of them, in order."""
+    def read_all(self) -> Steps[None]:
+        """Read all partitions, anew if they were read before."""
+        self._begin()
+        yield from slice_by_slice(self.partitions, self._read, self._partitions)
+
+    def _read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
         for name, asked in partitions:
             answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
             self._found += size
@@ -127,13 +100,13 @@ class FetchReads:
 
     def urgent(self) -> bool:
         """True if something was read that must be told at once: an error, a divergence, enough bytes."""
-        return self._urgent or self._found >= self._min_bytes or (self._found > 0 and self.ready())
+        return self._urgent or self._found >= self._params.min_bytes or (self._found > 0 and self.ready())
 
     def has_news(self) -> bool:
         """True if something was read that a follower is told at once."""
         return self._found > 0 or (self._urgent and bool(self.partitions))
 
-    def on_their_way(self) -> dict[TopicPartition, Offset]:
+    def appended_ends(self) -> dict[TopicPartition, Offset]:
         """The log end offsets of partitions whose appended records are on their way to the disk; empty where something
         was read that is worth an answer, a record or an error."""
         return {} if self._found or self._urgent else dict(self._appended)
@@ -153,9 +126,9 @@ class FetchReads:
                 return True
             sizes[name] = asked, size
             self._total += size - before
-            if self._total >= self._min_bytes:
+            if self._total >= self._params.min_bytes:
                 return True
-        return self._total >= self._min_bytes
+        return self._total >= self._params.min_bytes
 
     def could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
         """Bytes that a partition could give, None where something else is to be told of it."""
@@ -174,31 +147,31 @@ class FetchReads:
 
     def _must_wait(self, name: TopicPartition, source: LeaderLog | FollowerLog) -> bool:
         """True for a throttled replica, unless it is in sync: what is produced may wait for that one."""
-        if self._replica is None or self._holds_back is None:
+        if self._replica is None or _is_in_sync(source, self._replica.broker_id):
             return False
-        return not _is_in_sync(source, self._replica.broker_id) and self._holds_back(name)
+        return self._context.cluster.leader_throttle.holds_back(name, self._context.now_ms)
 
     def _size_bytes(self, log: PartitionLog, asked: FetchPartition) -> int:
         """The bytes a partition could give; as much as is waited for, when waiting would not make it more."""
-        if self._min_bytes <= 1 or asked.fetch_offset < log.segments.active.base_offset:
-            return self._min_bytes
+        if self._params.min_bytes <= 1 or asked.fetch_offset < log.segments.active.base_offset:
+            return self._params.min_bytes
         try:
             read = log.read(
                 asked.fetch_offset,
                 max_bytes=asked.max_bytes,
-                isolation_read_committed=self._read_committed,
+                isolation_read_committed=self._params.read_committed,
                 minimum_one=False,
                 up_to_log_end=self._replica is not None,
             )
         except (OffsetOutOfRange, OSError):
-            return self._min_bytes
+            return self._params.min_bytes
         return read.size_bytes
 
     def _source(self, name: TopicPartition, asked: FetchPartition) -> LeaderLog | FollowerLog | ErrorCode:
         """The log to read from: the one that is led here, for consumers that know of it also one that is copied."""
         epoch = max(asked.leader_epoch, UNKNOWN)
         source: LeaderLog | FollowerLog | ErrorCode = self._partitions.leader_log(name, epoch)
-        if source is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._from_followers:
+        if source is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._params.reads_from_followers:
             source = self._partitions.follower_log(name, epoch)
         if isinstance(source, ErrorCode):
             return source
@@ -211,7 +184,7 @@ class FetchReads:
     def _end(self, log: PartitionLog) -> Offset:
         if self._replica is not None:
             return log.log_end_offset
-        return log.last_stable_offset if self._read_committed else log.high_watermark
+        return log.last_stable_offset if self._params.read_committed else log.high_watermark
 
     def _read_one(
         self, name: TopicPartition, asked: FetchPartition, max_bytes: int, minimum_one: bool
@@ -220,10 +193,9 @@ class FetchReads:
         if isinstance(source, ErrorCode):
             return failed(asked, source), 0
         log = source.log
-        if self._preferred is not None and isinstance(source, LeaderLog):
-            preferred = self._preferred(source, Offset(asked.fetch_offset))
-            if preferred is not None:
-                return _sent_to(preferred, log, asked), 0
+        preferred = self._preferred_replica(source, Offset(asked.fetch_offset))
+        if preferred is not None:
+            return _sent_to(preferred, log, asked), 0
         if asked.last_fetched_epoch >= 0:
             diverged = _divergence(source, asked)
             if diverged is not None:
@@ -237,7 +209,7 @@ class FetchReads:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._read_committed else None,
+            aborted_transactions=[] if self._params.read_committed else None,
             records=NO_RECORDS,
         )
         if self._replica is not None and name in log.transactions.partitions:
@@ -246,7 +218,7 @@ class FetchReads:
             if source.appended_end is not None and log.log_end_offset > offset:
                 self._appended[name] = log.log_end_offset
             if self._replica is not None and _is_in_sync(source, self._replica.broker_id):
-                self.level.append(asked)
+                self.caught_up.append(asked)
             return answer, 0
         if self._must_wait(name, source):
             return answer, 0
@@ -256,7 +228,7 @@ class FetchReads:
             read = log.read(
                 offset,
                 max_bytes=max_bytes,
-                isolation_read_committed=self._read_committed,
+                isolation_read_committed=self._params.read_committed,
                 minimum_one=minimum_one,
                 up_to_log_end=self._replica is not None,
             )
@@ -276,13 +248,21 @@ class FetchReads:
             ]
         return answer, read.size_bytes
 
+    def _preferred_replica(self, source: LeaderLog | FollowerLog, offset: Offset) -> BrokerId | None:
+        """The follower that a consumer should rather ask for what is at ``offset``; None: it reads where it asks."""
+        racks = self._params.racks
+        if racks is None or not isinstance(source, LeaderLog):
+            return None
+        followers = source.replicas.read_replicas(offset, self._context.now_ms)
+        return preferred_read_replica(self._params.rack_id, self._context.cluster.broker_id, followers, racks)
+
     def _note_fetched(self, source: LeaderLog | FollowerLog, replica: Replica, asked: FetchPartition) -> None:
         if isinstance(source, LeaderLog):
             start, offset = Offset(asked.log_start_offset), Offset(asked.fetch_offset)
             self._partitions.replica_fetched(source, replica.broker_id, replica.broker_epoch, offset, start)
 
     def _tell_ids(self, name: TopicPartition, log: PartitionLog, offset: Offset, answer: PartitionData) -> None:
-        since = 0 if self._replica_asks_anew else offset
+        since = 0 if self._params.replica_asks_anew else offset
         answer.transactional_ids = log.transactions.known_since(name, since, self._ids_left)
         self._ids_left -= len(answer.transactional_ids)
 
@@ -313,20 +293,6 @@ def _is_news(asked: FetchPartition, high_watermark: int, log_start_offset: int) 
     return asked.told_high_watermark != high_watermark or -1 < asked.log_start_offset < log_start_offset
 
 
-def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -> PartitionData:
-    """The answer for a partition that could not be read. ``read``: it was found and reading it failed."""
-    return PartitionData(
-        partition_index=asked.partition,
-        error_code=error_code,
-        high_watermark=UNKNOWN,
-        last_stable_offset=UNKNOWN,
-        log_start_offset=UNKNOWN,
-        # Apache Kafka answers null where it tried to read and an empty list where it did not.
-        aborted_transactions=None if read else [],
-        records=NO_RECORDS,
-    )
-
-
 def _divergence(source: LeaderLog | FollowerLog, asked: FetchPartition) -> PartitionData | None:
     """The answer that says where the client's log and this one part, if the last epoch the client has seen says so
     (KIP-595)."""
@@ -334,7 +300,7 @@ def _divergence(source: LeaderLog | FollowerLog, asked: FetchPartition) -> Parti
     epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch, source.leader_epoch)
     if epoch == UNKNOWN or end_offset == UNKNOWN or asked.fetch_offset < log.log_start_offset:
         return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
-    if not parts(EpochEnd(epoch, end_offset), asked.fetch_offset, asked.last_fetched_epoch):
+    if not diverges(EpochEnd(epoch, end_offset), asked.fetch_offset, asked.last_fetched_epoch):
         return None
     return PartitionData(
         partition_index=asked.partition,
@@ -345,8 +311,3 @@ def _divergence(source: LeaderLog | FollowerLog, asked: FetchPartition) -> Parti
         aborted_transactions=None,
         records=NO_RECORDS,
     )
-
-
-def topic_name(cluster: ClusterView, topic_id: bytes) -> TopicName | None:
-    """The name of the topic with this id, None when there is none."""
-    return cluster.image.topic_names.get(TopicId(topic_id))
