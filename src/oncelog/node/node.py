@@ -92,7 +92,8 @@ from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
-from oncelog.node.requests.dispatch import Handle, ParkingTable, Requests
+from oncelog.node.requests.dispatch import ParkingTable, Requests
+from oncelog.node.requests.loaded_apis import Handle
 from oncelog.node.requests.login_state import Phase
 from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
@@ -293,7 +294,7 @@ class Node:
 
     def put_around_handlers(self, around: Callable[[Api, Handle], Handle]) -> None:
         """Let ``around(api, handler)`` stand in for every handler: a test's faults. Called before any event."""
-        self.requests.around = around
+        self.requests.apis.around = around
 
     def backlog_bytes(self, connection_id: int) -> int:
         """Bytes of requests that a connection has waiting here undecided."""

@@ -10,19 +10,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
-from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.base.invariant import InvariantViolation
 from oncelog.base.units import KIB
 from oncelog.handlers import registry
-from oncelog.handlers.api import Api
 from oncelog.handlers.support.chunking import in_slices
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.ports import Ports
-from oncelog.handlers.support.waits import Steps
 from oncelog.node.authoriser import AccessControl
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Authenticated, Close, Fatal, Pause, Report, Resume, Send
@@ -30,7 +26,8 @@ from oncelog.node.monitoring.traffic import Traffic
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.connections import Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
-from oncelog.node.requests.login_state import Answer, LoginState, Refused, Verification
+from oncelog.node.requests.loaded_apis import LoadedApis
+from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Buffer
@@ -60,37 +57,8 @@ RESUMES_PER_SLICE: Final = 500
 """Times that a handler asking coordinators about one item after the other goes on before others have their turn."""
 
 
-Handle = Callable[[Any, Context], "Steps[Message | None]"]
-"""A handler as the node drives it: steps that return the response, or None where there is none."""
-
-
 ParkingTable = Mapping[type, Callable[[Task, Any], None]]
 """Keeps a task that waits, by the type of what it waits for."""
-
-
-def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
-    """A handler as steps; one that never waits is a plain function in its module."""
-    if isgeneratorfunction(handle):
-        return handle
-
-    def steps(request: Any, context: Context) -> Steps[Message | None]:
-        response: Message | None = handle(request, context)
-        yield from ()
-        return response
-
-    return steps
-
-
-class _Loaded:
-    """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
-
-    __slots__ = ("api", "handle", "request_type")
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        messages = import_module(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}")
-        self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
-        self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.module}").handle)
 
 
 def _range_size(chunk: Chunk) -> int:
@@ -121,12 +89,8 @@ class Requests:
         self._logins = logins
         self.throttling = throttling
         self._quotas = throttling.quotas
-        self._loaded: dict[int, _Loaded] = {}
-        self._legacy: dict[int, _Loaded] = {}
-        """Older versions, of those who have ``oncelog.legacy.protocol``."""
+        self.apis = LoadedApis(ports.cluster)
         self.traffic = Traffic()
-        self.around: Callable[[Api, Handle], Handle] | None = None
-        """Puts something around every handler (a test's faults); set before the first request."""
 
     def receive(self, connection: Connection, frame: Buffer) -> None:
         """A frame arrived: decide it, or keep it until the connection is no longer held."""
@@ -173,8 +137,9 @@ class Requests:
             if connection.login is not None and not self._is_let_in(connection, connection.login, frame):
                 return
             header, position = decode_request_header(frame)
-            loaded = self._find(header, connection)
+            loaded = self.apis.find(header.api_key, header.api_version)
             if loaded is None:
+                self._answer_unsupported(connection, header)
                 return
             self.traffic.received(loaded.api.key, len(frame))
             # Who is allowed larger requests (``oncelog.request.max.bytes``) may say more in them.
@@ -191,7 +156,8 @@ class Requests:
             steps = in_slices(loaded.api.name, loaded.handle, request, context)
         else:
             steps = loaded.handle(request, context)
-        self._begin(steps, loaded.api, header.correlation_id, context, connection, slot)
+        task = Task(steps, loaded.api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
+        self._advance(task, None, None)
 
     def _is_let_in(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
         """True if a frame of a SASL listener is decided as any other; else it is answered here. Raises PeerError."""
@@ -199,13 +165,13 @@ class Requests:
         if verdict is None:
             return True
         slot = connection.reserve()
-        if isinstance(verdict, Verification):
+        if isinstance(verdict, LoginVerification):
             self._wait_for_verdict(connection, slot, verdict)
         else:
             self._conclude_login(connection, slot, verdict)
         return False
 
-    def _wait_for_verdict(self, connection: Connection, slot: Slot, verification: Verification) -> None:
+    def _wait_for_verdict(self, connection: Connection, slot: Slot, verification: LoginVerification) -> None:
         """A worker computes; until it is done, nothing more of the connection is decided."""
         header = verification.header or RequestHeader(AUTHENTICATE_KEY, 0, 0, None)
         api, steps = registry.BY_KEY[AUTHENTICATE_KEY], verification.steps
@@ -213,8 +179,8 @@ class Requests:
         task = Task(steps, api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
         self._advance(task, None, None)
 
-    def _conclude_login(self, connection: Connection, slot: Slot, verdict: Answer | Refused) -> None:
-        if isinstance(verdict, Answer):
+    def _conclude_login(self, connection: Connection, slot: Slot, verdict: LoginAnswer | LoginEnded) -> None:
+        if isinstance(verdict, LoginAnswer):
             slot.chunks = verdict.chunks
             if verdict.principal is not None:
                 connection.principal = verdict.principal
@@ -238,75 +204,21 @@ class Requests:
             slot.chunks = chunks
             self._flush(connection)
 
-    def _begin(
-        self,
-        steps: Steps[Message | None],
-        api: Api,
-        correlation_id: int,
-        context: Context,
-        connection: Connection,
-        slot: Slot,
-    ) -> None:
-        """Take a handler's first step: most requests are answered then, and only one that waits becomes a task."""
-        try:
-            wait = next(steps)
-        except StopIteration as stop:
-            response: Message | None = stop.value
-            if response is None or not is_large(response):
-                self._answer(connection, slot, api, correlation_id, context, response, 0)
-                return
-            steps = encoded_in_slices(response, context.version)
-            task = Task(steps, api, correlation_id, context, connection, slot, self._deadlines.now_ms)
-            self._advance(task, None, None)
-            return
-        except Exception as failure:  # noqa: BLE001 - as in _decide
-            self._failed(connection, slot, api.name, failure)
-            return
-        self._park(Task(steps, api, correlation_id, context, connection, slot, self._deadlines.now_ms), wait)
-
     def _is_large(self, frame_bytes: int) -> bool:
         return frame_bytes > LARGE_BYTES or (
             frame_bytes > LARGE_WHILE_CREATING_BYTES and self._ports.partitions.creates_logs()
         )
 
-    def _find(self, header: RequestHeader, connection: Connection) -> _Loaded | None:
-        key, version = header.api_key, header.api_version
-        loaded = self._loaded.get(key)
-        if loaded is None:
-            api = registry.BY_KEY.get(key)
-            if api is None:
-                raise PeerError(f"request for API {key}, which this broker does not have")
-            loaded = self._loaded[key] = _Loaded(api)
-            if self.around is not None:
-                loaded.handle = self.around(api, loaded.handle)
-        if loaded.api.min_version <= version <= loaded.api.max_version:
-            return loaded
-        if version < loaded.api.min_version and (legacy := self._find_legacy(key, version)) is not None:
-            return legacy
-        if key != API_VERSIONS_KEY:
-            raise PeerError(f"request for {loaded.api.name} version {version}, which this broker does not have")
+    def _answer_unsupported(self, connection: Connection, header: RequestHeader) -> None:
+        """Answer a version that is not served: of ApiVersions only (KIP-511). Raises PeerError for others."""
+        if header.api_key != API_VERSIONS_KEY:
+            name, version = registry.BY_KEY[header.api_key].name, header.api_version
+            raise PeerError(f"request for {name} version {version}, which this broker does not have")
         from oncelog.handlers.api_versions import unsupported_version
 
         slot = connection.reserve()
-        slot.chunks = encode_response(header.correlation_id, key, 0, unsupported_version())
+        slot.chunks = encode_response(header.correlation_id, API_VERSIONS_KEY, 0, unsupported_version())
         self._flush(connection)
-        return None
-
-    def _find_legacy(self, key: int, version: int) -> _Loaded | None:
-        """The handler of a version that Apache Kafka 4 no longer has, where such versions are served."""
-        loaded = self._legacy.get(key)
-        if loaded is None:
-            if not self._ports.cluster.config.get("oncelog.legacy.protocol"):
-                return None
-            from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
-
-            api = LEGACY_BY_KEY.get(key)
-            if api is None:
-                return None
-            loaded = self._legacy[key] = _Loaded(api)
-            if self.around is not None:
-                loaded.handle = self.around(api, loaded.handle)
-        return loaded if loaded.api.min_version <= version <= loaded.api.max_version else None
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
         return Context(
@@ -333,7 +245,7 @@ class Requests:
         try:
             wait = task.steps.throw(error) if error is not None else task.steps.send(value)
         except StopIteration as stop:
-            self._finish_in_slices(task, stop.value)
+            self._finish(task, stop.value)
             return
         except Exception as failure:  # noqa: BLE001 - as in _decide
             self._failed(task.connection, task.slot, task.api.name, failure)
@@ -354,8 +266,8 @@ class Requests:
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
 
-    def _finish_in_slices(self, task: Task, response: Message | Answer | Refused | None) -> None:
-        if isinstance(response, (Answer, Refused)):
+    def _finish(self, task: Task, response: Message | LoginAnswer | LoginEnded | None) -> None:
+        if isinstance(response, (LoginAnswer, LoginEnded)):
             if task.connection.open:
                 self._conclude_login(task.connection, task.slot, response)
             return
@@ -363,27 +275,19 @@ class Requests:
             task.steps = encoded_in_slices(response, task.context.version)
             self._advance(task, None, None)
             return
-        latency_ms = self._deadlines.now_ms - task.started_ms
-        self._answer(task.connection, task.slot, task.api, task.correlation_id, task.context, response, latency_ms)
+        self._answer(task, response)
 
-    def _answer(
-        self,
-        connection: Connection,
-        slot: Slot,
-        api: Api,
-        correlation_id: int,
-        context: Context,
-        response: Message | None,
-        latency_ms: int,
-    ) -> None:
-        """Fill a slot; None means that the protocol has no response here (Produce with acks=0)."""
+    def _answer(self, task: Task, response: Message | None) -> None:
+        """Fill a task's slot; None means that the protocol has no response here (Produce with acks=0)."""
+        api, context, connection = task.api, task.context, task.connection
         try:
             throttle_ms = self.throttling.answered(api.key, context, response) if self._quotas.enabled else 0
             if connection.open:
                 if response is None:
-                    slot.chunks = ()
+                    task.slot.chunks = ()
                 else:
-                    slot.chunks = chunks = encode_response(correlation_id, api.key, context.version, response)
+                    chunks = encode_response(task.correlation_id, api.key, context.version, response)
+                    task.slot.chunks = chunks
                     if api.key == FETCH_KEY:
                         size_of = _range_size if api.module == _FETCH_OF_RANGES else chunk_size
                         self.traffic.record_bytes_out += sum(map(size_of, chunks))
@@ -391,9 +295,9 @@ class Requests:
                 if throttle_ms:
                     self._mute(connection, throttle_ms)
         except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
-            self._failed(connection, slot, api.name, failure)
+            self._failed(connection, task.slot, api.name, failure)
             return
-        self.traffic.answered(api.key, latency_ms)
+        self.traffic.answered(api.key, self._deadlines.now_ms - task.started_ms)
 
     def _flush(self, connection: Connection) -> None:
         chunks = connection.take_ready()

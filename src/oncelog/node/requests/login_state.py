@@ -64,24 +64,24 @@ class LoginState:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A frame was part of the login and is answered by these chunks; ``login`` is there with the last of them."""
+class LoginAnswer:
+    """A frame was part of the login and is answered by these chunks; ``principal`` is there with the last of them."""
 
     chunks: Sequence[Chunk]
     principal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class LoginVerification:
     """A frame was part of the login; ``steps`` wait for a worker before they return what becomes of it."""
 
     header: RequestHeader | None
     """None: a bare token."""
-    steps: Steps[Answer | Refused]
+    steps: Steps[LoginAnswer | LoginEnded]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LoginEnded:
     """The connection ends: ``chunks`` are sent after ``delay_ms``, then it is closed."""
 
     reason: str

@@ -31,7 +31,7 @@ from oncelog.node.events import Report
 from oncelog.node.metadata import Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.login_credentials import LoginCredentials
-from oncelog.node.requests.login_state import Answer, LoginState, Phase, Refused, Verification
+from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification, Phase
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
 
-_Answering = Callable[[Callable[[], Step]], "Answer | Refused"]
+_Answering = Callable[[Callable[[], Step]], "LoginAnswer | LoginEnded"]
 """Answers what a call gives or raises (LoginRefused)."""
 
 AGAIN_AFTER_MS: Final = 1000
@@ -103,7 +103,7 @@ class Logins:
             self._outbox.effects.append(Report("error", f"listener {listener_name} stays as it was: {error}"))
             return known or ListenerSasl(listener_name, ())
 
-    def judge(self, state: LoginState, frame: Buffer) -> Answer | Refused | Verification | None:
+    def judge(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
         """The verdict on a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
         if state.phase is Phase.LOGGED_IN:
             return self._judge_logged_in(state, frame)
@@ -114,7 +114,7 @@ class Logins:
         except LoginRefused as refusal:  # a token without a header: there is nothing to answer it by
             return self._refused(state, str(refusal))
 
-    def _judge_login(self, state: LoginState, frame: Buffer) -> Answer | Refused | Verification | None:
+    def _judge_login(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
         if state.phase is Phase.SWITCHED:
             return self._refused(state, "another mechanism than the first time")
         if state.phase is Phase.EXCHANGE and not state.with_headers:
@@ -135,7 +135,7 @@ class Logins:
                 state.phase = Phase.HANDSHAKE
         return None
 
-    def _judge_logged_in(self, state: LoginState, frame: Buffer) -> Answer | Refused | None:
+    def _judge_logged_in(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | None:
         if state.ends_ms is None:
             return None
         now_ms = self._deadlines.now_ms
@@ -147,10 +147,10 @@ class Logins:
             return self._handshake(state, header, memoryview(frame)[position:])
         if now_ms > state.ends_ms:
             self._count(state, EXPIRED)
-            return Refused("its session has expired")
+            return LoginEnded("its session has expired")
         return None
 
-    def _handshake(self, state: LoginState, header: RequestHeader, body: memoryview) -> Answer | Refused:
+    def _handshake(self, state: LoginState, header: RequestHeader, body: memoryview) -> LoginAnswer | LoginEnded:
         request = SaslHandshakeRequest.decode(body, header.api_version)
         offered = list(state.settings.mechanisms)
         if request.mechanism not in offered:
@@ -162,18 +162,18 @@ class Logins:
             state.phase, state.mechanism = Phase.EXCHANGE, request.mechanism
             state.with_headers = header.api_version > 0
             state.exchange = self.credentials.exchange(state.settings, request.mechanism)
-        return Answer(_encoded(header, SaslHandshakeResponse(mechanisms=offered)))
+        return LoginAnswer(_encoded(header, SaslHandshakeResponse(mechanisms=offered)))
 
     def _authenticate(
         self, state: LoginState, header: RequestHeader, body: memoryview
-    ) -> Answer | Refused | Verification:
+    ) -> LoginAnswer | LoginEnded | LoginVerification:
         request = SaslAuthenticateRequest.decode(body, header.api_version)
         answer = partial(self._answer_with_header, state, header)
         return self._step(state, header, bytes(request.auth_bytes), answer)
 
     def _answer_with_header(
         self, state: LoginState, header: RequestHeader, take: Callable[[], Step]
-    ) -> Answer | Refused:
+    ) -> LoginAnswer | LoginEnded:
         try:
             step = take()
             lifetime_ms = 0 if step.login is None else self._log_in(state, step.login)
@@ -184,18 +184,18 @@ class Logins:
             )
             return self._refused(state, str(refusal), _encoded(header, response))
         response = SaslAuthenticateResponse(error_message="", auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
-        return Answer(_encoded(header, response), None if step.login is None else state.principal)
+        return LoginAnswer(_encoded(header, response), None if step.login is None else state.principal)
 
-    def _answer_bare(self, state: LoginState, take: Callable[[], Step]) -> Answer:
+    def _answer_bare(self, state: LoginState, take: Callable[[], Step]) -> LoginAnswer:
         step = take()
         if step.login is not None:
             self._log_in(state, step.login)
         chunks = [len(step.answer).to_bytes(4, "big") + step.answer]
-        return Answer(chunks, None if step.login is None else state.principal)
+        return LoginAnswer(chunks, None if step.login is None else state.principal)
 
     def _step(
         self, state: LoginState, header: RequestHeader | None, message: bytes, answer: _Answering
-    ) -> Answer | Refused | Verification:
+    ) -> LoginAnswer | LoginEnded | LoginVerification:
         """Take the client's next message, and answer what comes of it; a signature is verified by a worker first."""
         assert state.exchange is not None
         try:
@@ -203,10 +203,10 @@ class Logins:
         except LoginRefused as refusal:
             return answer(partial(_raise, refusal))
         if isinstance(step, Check):
-            return Verification(header, self._verified(state, step, answer))
+            return LoginVerification(header, self._verified(state, step, answer))
         return answer(lambda: step)
 
-    def _verified(self, state: LoginState, check: Check, answer: _Answering) -> Steps[Answer | Refused]:
+    def _verified(self, state: LoginState, check: Check, answer: _Answering) -> Steps[LoginAnswer | LoginEnded]:
         failure = yield Offload(_work_of(check), is_small=True)
         try:
             return answer(lambda: check.then(failure, self._deadlines.now_ms))
@@ -231,7 +231,7 @@ class Logins:
         state.ends_ms = now_ms + lifetime_ms if left else None
         return lifetime_ms
 
-    def _out_of_order(self, state: LoginState, header: RequestHeader) -> Refused:
+    def _out_of_order(self, state: LoginState, header: RequestHeader) -> LoginEnded:
         """In the middle of an exchange: an answer that holds nothing but the error, from defaults alone."""
         api = registry.BY_KEY.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
@@ -245,10 +245,10 @@ class Logins:
     def _count(self, state: LoginState, outcome: str) -> None:
         self.outcomes[LoginOutcome(state.settings.listener_name, state.mechanism, outcome)] += 1
 
-    def _refused(self, state: LoginState, reason: str, chunks: Sequence[Chunk] = ()) -> Refused:
+    def _refused(self, state: LoginState, reason: str, chunks: Sequence[Chunk] = ()) -> LoginEnded:
         self._count(state, FAILED)
         state.exchange = None
-        return Refused(f"authentication failed: {reason}", chunks, state.settings.failure_delay_ms)
+        return LoginEnded(f"authentication failed: {reason}", chunks, state.settings.failure_delay_ms)
 
 
 def _raise(refusal: LoginRefused) -> Step:

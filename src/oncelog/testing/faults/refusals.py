@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.api import Operation, ResourceType
     from oncelog.handlers.support.context import Context
     from oncelog.handlers.support.waits import Steps
-    from oncelog.node.requests.dispatch import Handle
+    from oncelog.node.requests.loaded_apis import Handle
 
 
 class DenyAll:

@@ -1,0 +1,91 @@
+"""The APIs of this broker as they are needed: which handler serves a request of a key and a version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any
+
+from oncelog.base.errors import PeerError
+from oncelog.handlers import registry
+from oncelog.handlers.api import Api
+from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.waits import Steps
+
+if TYPE_CHECKING:
+    from oncelog.handlers.support.ports import ClusterView
+    from oncelog.wire.message import Message
+
+Handle = Callable[[Any, Context], "Steps[Message | None]"]
+"""A handler as the node drives it: steps that return the response, or None where there is none."""
+
+
+def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
+    """A handler as steps; one that never waits is a plain function in its module."""
+    if isgeneratorfunction(handle):
+        return handle
+
+    def steps(request: Any, context: Context) -> Steps[Message | None]:
+        response: Message | None = handle(request, context)
+        yield from ()
+        return response
+
+    return steps
+
+
+class LoadedApi:
+    """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
+
+    __slots__ = ("api", "handle", "request_type")
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        messages = import_module(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}")
+        self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
+        self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.module}").handle)
+
+    def serves(self, version: int) -> bool:
+        """True if it has the version."""
+        return self.api.min_version <= version <= self.api.max_version
+
+
+class LoadedApis:
+    """The APIs that were asked for so far. Older versions are a table of their own, loaded and served where
+    ``oncelog.legacy.protocol`` says so."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._loaded: dict[int, LoadedApi] = {}
+        self._legacy: dict[int, LoadedApi] = {}
+        self.around: Callable[[Api, Handle], Handle] | None = None
+        """Puts something around every handler (a test's faults); set before the first request."""
+
+    def find(self, key: int, version: int) -> LoadedApi | None:
+        """The API that serves a version; None where none does. Raises PeerError for a key that no API has."""
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            api = registry.BY_KEY.get(key)
+            if api is None:
+                raise PeerError(f"request for API {key}, which this broker does not have")
+            loaded = self._loaded[key] = self._load(api)
+        if version < loaded.api.min_version:
+            loaded = self._find_legacy(key)
+        return loaded if loaded is not None and loaded.serves(version) else None
+
+    def _find_legacy(self, key: int) -> LoadedApi | None:
+        """The API's versions that Apache Kafka 4 no longer has, where such versions are served."""
+        loaded = self._legacy.get(key)
+        if loaded is None and self._cluster.config.get("oncelog.legacy.protocol"):
+            from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+
+            api = LEGACY_BY_KEY.get(key)
+            if api is not None:
+                loaded = self._legacy[key] = self._load(api)
+        return loaded
+
+    def _load(self, api: Api) -> LoadedApi:
+        loaded = LoadedApi(api)
+        if self.around is not None:
+            loaded.handle = self.around(api, loaded.handle)
+        return loaded
