@@ -145,7 +145,7 @@ def test_a_lost_disk_comes_back_empty(cluster: Cluster) -> None:
 
 def test_unknown_brokers_are_refused(cluster: Cluster) -> None:
     for act in (cluster.kill, cluster.restart, cluster.freeze, cluster.thaw, cluster.lose_disk, cluster.isolate):
-        with pytest.raises(ValueError, match="there is no broker 4; there are 1, 2, 3"):
+        with pytest.raises(ValueError, match="there is no broker 4; the brokers are 1, 2, 3"):
             act(4)
 
 

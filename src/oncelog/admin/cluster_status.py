@@ -18,6 +18,7 @@ from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
+from oncelog.base.text import counted
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
@@ -192,7 +193,7 @@ def assess(
         (under_min_isr, "under min ISR"),
     ):
         if rows:
-            problems.append(f"{len(rows)} partition(s) {phrase}")
+            problems.append(f"{counted(len(rows), 'partition')} {phrase}")
     problems += [f"{one.directory} of broker {one.broker_id} is offline" for one in offline]
     return ClusterStatus(
         healthy=not problems,

@@ -73,7 +73,7 @@ def client_settings(properties: list[str] | None, command_config: Path | None) -
         try:
             settings.update(parse_properties(command_config.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not text"
             raise typer.BadParameter(f"cannot read {command_config}: {reason}", param_hint="--command-config") from None
     return settings | key_values(properties, "--property")
 

@@ -80,14 +80,14 @@ def sim(
             print_json_line({"name": name, "what": known.what}) if as_json else print(name)
         return
     if plant is not None and plant not in MUTANTS:
-        raise typer.BadParameter(f"no plant {plant!r}; there are {', '.join(MUTANTS)}")
+        raise typer.BadParameter(f"no bug is called {plant!r}; the bugs are {', '.join(MUTANTS)}")
     faults = None if plan is None else _read_plan(plan)
     count = None if cluster else brokers
     kinds = _kinds(fault, count, plan)
     again = _options(count, plan, kinds)
     if replay is not None:
         if seed is not None or seeds is not None or plant is not None or plan is not None:
-            raise typer.BadParameter("it says which seed, plant and plan; give none beside it", param_hint="--replay")
+            raise typer.BadParameter("the file says --seed, --plant and --plan; leave them out", param_hint="--replay")
         if _is_recording(replay):
             _replay_recording(replay, trace=trace, as_json=as_json)
             return
@@ -123,10 +123,12 @@ def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tup
     if not fault:
         return ()
     if count == 1 or plan is not None:
-        raise typer.BadParameter("kinds are for clusters, and without --plan", param_hint="--fault")
+        raise typer.BadParameter(
+            "it is for clusters (--cluster, --brokers N), and without --plan", param_hint="--fault"
+        )
     for kind in fault:
         if kind not in ALL_KINDS:
-            raise typer.BadParameter(f"no fault is called {kind}; there are {', '.join(sorted(ALL_KINDS))}")
+            raise typer.BadParameter(f"no fault is called {kind}; the faults are {', '.join(sorted(ALL_KINDS))}")
     return tuple(fault)
 
 

@@ -142,7 +142,7 @@ def parse_security(properties: Mapping[str, str], token: TokenCallback | None = 
     given = {name: value for name, value in properties.items() if name.startswith(("ssl.", "sasl.", "enable.s"))}
     name = properties.get("security.protocol", "PLAINTEXT").upper()
     if name not in PROTOCOLS:
-        raise ConfigError(f"security.protocol={name} is not one; {', '.join(PROTOCOLS)} are")
+        raise ConfigError(f"security.protocol={name} is not known; use one of {', '.join(PROTOCOLS)}")
     with_tls, with_sasl = PROTOCOLS[name]
     if not with_tls and not with_sasl:
         if "sasl.password" in given or "sasl.jaas.config" in given:

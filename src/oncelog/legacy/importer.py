@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition, uuid_text
+from oncelog.base.text import counted
 from oncelog.base.units import KIB, MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.producer import ProducerSettings
@@ -192,8 +193,8 @@ class Importer:
         count = len(self._client.topic(self._key.topic).partitions)
         if number >= count:
             raise OldLogError(
-                f"{directory} is partition {number}, and topic {self._key.topic} has {count} partition(s): add some "
-                f"with `oncelog topic alter {self._key.topic} --partitions {number + 1}`"
+                f"{directory} is partition {number}, and topic {self._key.topic} has {counted(count, 'partition')}: "
+                f"add some with `oncelog topic alter {self._key.topic} --partitions {number + 1}`"
             )
         known = self._known.get(number)
         if known is not None and known.topic_id != self._topic_id and known.topic_id and self._topic_id:

@@ -77,7 +77,7 @@ class Authority:
             found = x509.load_pem_x509_certificate(certificate.encode())
             loaded = load_pem_private_key(key.encode(), None)
         except (ValueError, TypeError):
-            raise NotAnAuthority("it is no certificate with a key of its own in PEM") from None
+            raise NotAnAuthority("it is not a certificate with a key of its own in PEM") from None
         if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != found.public_key():
             raise NotAnAuthority("the key is not that of the certificate")
         return cls(found, loaded)

@@ -151,7 +151,7 @@ def renew(directory: Path, hosts: tuple[str, ...], lifetime: datetime.timedelta)
     try:
         old = facts_of(path.read_text("utf-8"))
     except ValueError:
-        raise SetupRefused(f"{path} is no certificate in PEM") from None
+        raise SetupRefused(f"{path} is not a certificate in PEM") from None
     identity = authority.broker(hosts or old.hosts, old.common_name, lifetime=lifetime)
     replace(path, identity.pem)
     return facts_of(identity.certificate)

@@ -78,7 +78,7 @@ class Simulation:
         """Let time pass with faults of these kinds (all there are, if none is named), about one in ``every_s``."""
         unknown = set(kinds) - set(KINDS)
         if unknown:
-            raise ValueError(f"no fault is called {sorted(unknown)[0]!r}; there are {', '.join(KINDS)}")
+            raise ValueError(f"no fault is called {sorted(unknown)[0]!r}; the faults are {', '.join(KINDS)}")
         begun_ms = self.world.kernel.now_us // 1000
         entropy = self.world.kernel.entropy("trouble")
         drawn = _draw(entropy, kinds or tuple(KINDS), begun_ms, int(seconds * 1000), every_s)

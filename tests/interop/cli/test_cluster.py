@@ -59,7 +59,7 @@ def test_a_plan_that_changes_nothing_is_carried_out(run: Run, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-t", "t", "--brokers", "1,2"], "broker 2 is not in the cluster, or fenced; there are 1"),
+        (["-t", "t", "--brokers", "1,2"], "broker 2 is not in the cluster, or is fenced; the brokers are 1"),
         (["-t", "t", "--brokers", "1", "-r", "2"], "2 replicas need as many brokers, and there are 1 to spread over"),
         (["-t", "t:7", "--brokers", "1"], "partition 7 of topic 't' (1 partitions)"),
         (["-t", "missing", "--brokers", "1"], "missing"),
@@ -115,13 +115,13 @@ def test_a_move_that_is_throttled_and_let_go(run_at: Callable[[str], Run]) -> No
         assert "t" in run("topic", "reassign", "--list").out, "60 kB take long at 100 bytes a second"
         assert (
             run("topic", "reassign", "--throttle", "200").out
-            == "1 partition(s) under way have 200 bytes a second at most\n"
+            == "1 partition being moved, at 200 bytes a second at most\n"
         )
         assert [each.limit for each in throttle] == [200, 200]
-        assert run("topic", "reassign", "--unthrottle").out == "no throttle any more: 1 topic(s), 2 broker(s)\n"
+        assert run("topic", "reassign", "--unthrottle").out == "throttles removed from 1 topic and 2 brokers\n"
         wait_until(lambda: run("topic", "reassign", "--list").out.startswith("no reassignment"), "the end of the move")
         assert run("topic", "reassign", "--unthrottle").out == "nothing is throttled\n"
-        assert run("topic", "reassign", "--throttle", "5").out == "nothing is under way\n"
+        assert run("topic", "reassign", "--throttle", "5").out == "nothing is being moved\n"
         assert (
             run("topic", "reassign", "-t", "t", "--brokers", "2", "-r", "1", "--throttle", "9000000", "--wait").code
             == 0
@@ -151,7 +151,7 @@ def test_no_election_is_needed_where_all_lead_that_should(run: Run) -> None:
 def test_the_only_broker_cannot_be_taken_out(run: Run) -> None:
     assert (
         run("cluster", "decommission", "1").out
-        == "broker 1 has no replicas any more (0 partition(s) moved); it can be stopped\n"
+        == "broker 1 has no replicas any more (0 partitions moved); it can be stopped\n"
     )
     run("topic", "create", "t", "-p", "1")
     ran = run("cluster", "decommission", "1")

@@ -59,7 +59,7 @@ def test_a_cluster_serves_and_stops_cleanly(start: Start, run_at: Callable[[str]
     process = start(1, "--set", "num.partitions=3")
     found = when_up(process)
     run = run_at(found["bootstrap_servers"])
-    assert run("topic", "create", "t").out == "topic t created: 3 partition(s), replication factor 1\n"
+    assert run("topic", "create", "t").out == "topic t created: 3 partitions, replication factor 1\n"
     assert run("cluster", "status").code == 0
     process.send_signal(signal.SIGTERM)
     assert process.wait(HANG_S) == 0
@@ -141,7 +141,7 @@ def test_three_brokers_go_on_without_one_and_take_it_back(start: Start, run_at: 
     process = start(3)
     found = when_up(process)
     run = run_at(found["bootstrap_servers"])
-    assert run("topic", "create", "t", "-p", "3").out == "topic t created: 3 partition(s), replication factor 3\n"
+    assert run("topic", "create", "t", "-p", "3").out == "topic t created: 3 partitions, replication factor 3\n"
     assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
     os.kill(found["brokers"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: run("cluster", "status").code == 1, "the death to be known")
@@ -192,7 +192,7 @@ def test_a_secured_cluster(start: Start, run_at: Callable[[str], Run], tmp_path:
         "-X",
         f"bootstrap.servers={found['bootstrap_servers']}",
     )
-    assert run("topic", "create", "t", *config).out == "topic t created: 1 partition(s), replication factor 2\n"
+    assert run("topic", "create", "t", *config).out == "topic t created: 1 partition, replication factor 2\n"
     assert run("produce", "t", *config, stdin=b"one\n").code == 0
     assert run("cluster", "status", *config).code == 0
     assert run("topic", "list", "-X", "request.timeout.ms=500", "-X", "default.api.timeout.ms=500").code == 1

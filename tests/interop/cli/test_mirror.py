@@ -52,7 +52,7 @@ def test_a_mirror_its_offsets_and_its_verification(run: Run, clusters: list[str]
 
     verified = run("mirror", "verify", *clusters)
     assert verified.code == 0
-    assert "3 records compared, 0 of 1 ranges differ" in verified.out
+    assert "3 records compared, 0 of 1 range differ" in verified.out
 
 
 def test_a_configuration_file_has_what_options_have(
@@ -83,7 +83,7 @@ def test_a_configuration_file_has_what_options_have(
         (["--source", "a=h:1", "--target", "a=h:2", "--topics", "t"], 2, "are both named 'a'"),
         (["--source", "a=h:1", "--target", "h:2", "--topics", "("], 2, "--topics '(' is not a regular expression"),
         (["--source", "a=h:1", "--target", "h:2", "--topics", "t", "--naming", "x"], 2, "not one of prefix, identity"),
-        (["--source", "a=h:1", "--target", "h:2", "--topics", "t", "-X", "typo=1"], 2, "'typo' is no setting"),
+        (["--source", "a=h:1", "--target", "h:2", "--topics", "t", "-X", "typo=1"], 2, "'typo' is not a setting"),
     ],
 )
 def test_what_is_wrong_is_said(run: Run, arguments: list[str], code: int, text: str) -> None:

@@ -81,7 +81,7 @@ def test_a_password_from_stdin(run: Run, broker: Broker) -> None:
     ("arguments", "sentence"),
     [
         ((), "no terminal to ask at"),
-        (("--password-env", "NOT_SET_ANYWHERE"), "there is no password in it"),
+        (("--password-env", "NOT_SET_ANYWHERE"), "it holds no password"),
         (("--password-file", "/nowhere"), "cannot read /nowhere"),
         (("--password-file", "-", "--password-env", "HOME"), "in a file or in the environment"),
         (("--password-env", "HOME", "--iterations", "100"), "4096"),

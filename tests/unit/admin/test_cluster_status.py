@@ -41,19 +41,19 @@ def test_a_full_partition_lacks_nothing() -> None:
 
 def test_one_replica_out_of_sync_leaves_none_to_spare() -> None:
     found = assessed(replace(FULL, isr=(1, 3)))
-    assert found.problems == ["1 partition(s) under-replicated"]
+    assert found.problems == ["1 partition under-replicated"]
     assert (len(found.under_replicated), len(found.at_min_isr), len(found.under_min_isr)) == (1, 1, 0)
 
 
 def test_below_min_isr() -> None:
     found = assessed(replace(FULL, isr=(1,)))
-    assert found.problems == ["1 partition(s) under-replicated", "1 partition(s) under min ISR"]
+    assert found.problems == ["1 partition under-replicated", "1 partition under min ISR"]
     assert found.at_min_isr == []
 
 
 def test_without_a_leader() -> None:
     found = assessed(replace(FULL, leader=None, isr=()), FULL)
-    assert found.problems[0] == "1 partition(s) without leader"
+    assert found.problems[0] == "1 partition without leader"
     assert found.partitions == 2
 
 

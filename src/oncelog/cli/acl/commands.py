@@ -171,9 +171,9 @@ def remove(
 
     resources = Resources(topic, group, transactional_id, cluster, user, prefix)
     if not resources.named() and principal is None:
-        raise typer.BadParameter("name a resource or a --principal: everything is not removed at once")
+        raise typer.BadParameter("name a resource or a --principal; access control lists are not all removed at once")
     if allow and deny:
-        raise typer.BadParameter("--allow and --deny exclude each other; without either both are meant")
+        raise typer.BadParameter("give --allow or --deny, not both; without either both are meant")
     kept = operation_of(operation) if operation is not None else None
     with open_client(bootstrap, properties, command_config) as client:
         found = [

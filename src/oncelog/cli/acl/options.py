@@ -93,7 +93,7 @@ def operation_of(text: str) -> Operation:
         if operation >= Operation.ALL and operation.name.replace("_", "").lower() == wanted:
             return operation
     words = ", ".join(word(each) for each in Operation if each >= Operation.ALL)
-    raise typer.BadParameter(f"there is no operation {text!r}; there are {words}")
+    raise typer.BadParameter(f"no operation {text!r}; choose one of {words}")
 
 
 def word(code: Operation | ResourceType | PatternType | Permission) -> str:
@@ -108,7 +108,7 @@ def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[O
         for operation in operations:
             if operation not in (Operation.ALL, *known):
                 raise typer.BadParameter(
-                    f"nothing asks for {word(operation)} on a {word(pattern.resource_type)}; it has all, "
+                    f"no request needs {word(operation)} on a {word(pattern.resource_type)}; choose one of all, "
                     + ", ".join(map(word, known))
                 )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY
 
@@ -63,16 +64,18 @@ def adopt(
     """
     if zookeeper is not None:
         if data_dir is not None:
-            raise typer.BadParameter("the cluster is either on this machine or in ZooKeeper", param_hint="--data-dir")
+            raise typer.BadParameter(
+                "give --data-dir for a cluster on this machine or --zookeeper, not both", param_hint="--data-dir"
+            )
         count = move_to_zookeeper(directory.absolute(), zookeeper, config)
         more = "" if config is None else f" --config {config}"
         typer.echo(
-            f"{count:,} nodes are in ZooKeeper, and the topics of {directory} are those of the cluster in ZooKeeper: "
+            f"{counted(count, 'node')} copied to ZooKeeper, where the topics of {directory} are kept from now on: "
             f"oncelog serve --data-dir {directory}{more} -o zookeeper.connect={zookeeper}"
         )
         return
     if config is not None:
-        raise typer.BadParameter("it is for a cluster in ZooKeeper", param_hint="--config")
+        raise typer.BadParameter("it is for a cluster in ZooKeeper: give --zookeeper too", param_hint="--config")
     place_of_all = data_dir or DEFAULT_DIRECTORY
     try:
         place = move_in(directory.absolute(), place_of_all.absolute())

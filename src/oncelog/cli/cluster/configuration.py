@@ -89,7 +89,7 @@ def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]
             set_up(directory, Wanted(port=port))
         values = parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise typer.BadParameter(
             f"cannot read {path}: {reason}; oncelog security init makes such a directory", param_hint="--security"
         ) from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.moving import Timeout, wait_until_moved
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json, print_table
@@ -59,9 +60,11 @@ def decommission(
     if as_json:
         print_json({"broker_id": broker, "moved": found.left - left, "left": left})
     elif done:
-        print(f"broker {broker} has no replicas any more ({found.left} partition(s) moved); it can be stopped")
+        print(f"broker {broker} has no replicas any more ({counted(found.left, 'partition')} moved); it can be stopped")
     if not done:
-        complain(f"broker {broker} still has {left} of {found.left} partition(s); run the command again to go on")
+        complain(
+            f"broker {broker} still has {left} of {counted(found.left, 'partition')}; run the command again to go on"
+        )
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -83,7 +86,7 @@ def _show(broker: int, found: Departure) -> None:
     if not found.left:
         print(f"broker {broker} has no replicas")
         return
-    print(f"broker {broker} has {found.left} partition(s), {found.moving} of them on their way")
+    print(f"broker {broker} has {counted(found.left, 'partition')}, {found.moving} of them being moved")
     if found.plan:
         print_table(
             ("topic", "partition", "moves to"),

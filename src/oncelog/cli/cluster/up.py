@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import key_values
 from oncelog.cli.output import print_json_line
 
@@ -93,7 +94,7 @@ def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict
         try:
             given = parse_properties(config.read_text(encoding="utf-8"))
         except UnicodeDecodeError:
-            raise typer.BadParameter(f"{config} is no text", param_hint="--config") from None
+            raise typer.BadParameter(f"{config} is not text", param_hint="--config") from None
     for key, value in key_values(set_, "--set").items():
         given[key.strip()] = value.strip()
         if len(f"{key}{value}".splitlines()) > 1:
@@ -163,7 +164,7 @@ def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[i
     else:
         print(bootstrap)
     sys.stdout.flush()
-    _say(f"{len(plans)} broker(s) up, data in {plans[0].properties.parent}; Ctrl-C ends them")
+    _say(f"{counted(len(plans), 'broker')} up, data in {plans[0].properties.parent}; Ctrl-C ends them")
 
 
 def _watch(processes: BrokerProcesses, plans: list[BrokerPlan]) -> None:
@@ -183,7 +184,7 @@ def _end(processes: BrokerProcesses) -> int:
     """End all brokers; the exit code. Another Ctrl-C kills them."""
     running = processes.running()
     if running:
-        _say(f"stopping {len(running)} broker(s)")
+        _say(f"stopping {counted(len(running), 'broker')}")
     try:
         codes = processes.stop()
     except KeyboardInterrupt:

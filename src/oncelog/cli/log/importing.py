@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json_line, progress
 from oncelog.cli.records.produce import Compression
@@ -137,7 +138,9 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
     if known is None or not known.exists:
         ensure_topic(client, topic, partitions, {"retention.ms": "-1"} if keeps_times else {})
         unlimited = ", which keeps its records for ever (retention.ms=-1): their times are of long ago"
-        print(f"topic {topic} created with {partitions} partition(s){unlimited * keeps_times}", file=sys.stderr)
+        print(
+            f"topic {topic} created with {counted(partitions, 'partition')}{unlimited * keeps_times}", file=sys.stderr
+        )
         return settings
     with suppress(BrokerRefused):  # whoever may not look at configurations imports with the defaults
         rows = describe_configs(client, ResourceType.TOPIC, topic, ["max.message.bytes", "retention.ms"])
@@ -194,8 +197,8 @@ def _print_totals(totals: Totals, topic: str, as_json: bool) -> None:
         print_json_line({"type": "done", "topic": topic} | _row(totals))
         sys.stdout.flush()
         return
-    bad = f", {totals.bad} place(s) that cannot be read" if totals.bad else ""
+    bad = f", {counted(totals.bad, 'place')} that cannot be read" if totals.bad else ""
     if not totals.messages and not totals.bad:
         print(f"nothing new; {topic} has everything up to now")
     else:
-        print(f"{totals.messages:,} messages of {totals.bytes:,} bytes imported into {topic}{bad}")
+        print(f"{counted(totals.messages, 'message')} of {totals.bytes:,} bytes imported into {topic}{bad}")

@@ -186,7 +186,7 @@ def _sort(
             options[name] = value
         else:
             raise ConfigError(
-                f"{key!r} is no setting of a mirror; there are source.ALIAS.KEY, target.KEY, "
+                f"{key!r} is not a setting of a mirror; the settings are source.ALIAS.KEY, target.KEY, "
                 f"{', '.join(sorted(_OPTIONS))}"
             )
 

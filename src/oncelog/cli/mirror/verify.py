@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.mirror.settings import (
     Config,
     MirrorProperties,
@@ -71,7 +72,8 @@ def verify(
     if not as_json:
         columns = ("source", "topic", "partition", "from", "to", "target", "from", "to", "records", "there", "checksum")
         print_table(columns, [_cells(row) for row in rows])
-        print(f"{sum(r.source_records for r in rows):,} records compared, {len(wrong)} of {len(rows)} ranges differ")
+        compared = counted(sum(row.source_records for row in rows), "record")
+        print(f"{compared} compared, {len(wrong)} of {counted(len(rows), 'range')} differ")
     if wrong:
         raise typer.Exit(1)
 

@@ -130,7 +130,7 @@ def _where(start: str, to: str | None, group: str | None, partition: list[int] |
     except MomentError as error:
         raise typer.BadParameter(str(error)) from None
     if group is not None and partition:
-        raise typer.BadParameter("--partition and --group exclude each other; the group assigns partitions")
+        raise typer.BadParameter("give --partition or --group, not both: the group assigns partitions")
     if where.keyword == "stored" and group is None:
         raise typer.BadParameter("stored offsets belong to a group; name it with --group", param_hint="--from")
     if group is not None and (

@@ -82,7 +82,7 @@ def compile_format(text: str, *, null: bytes = b"", encode_base64: bool = False)
             parts += [unescape(literal), fields[name]]
             literal = ""
         else:
-            raise FormatError(f"unknown field %{name} in {text!r}; there are %{' %'.join(fields)} %%")
+            raise FormatError(f"unknown field %{name} in {text!r}; the fields are %{' %'.join(fields)} %%")
         at += 2
     parts.append(unescape(literal))
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)

@@ -140,7 +140,7 @@ def delete(
 def _password(name: str, file: Path | None, variable: str | None) -> str:
     """The password. Raises BadParameter."""
     if file is not None and variable is not None:
-        raise typer.BadParameter("the password is in a file or in the environment", param_hint="--password-env")
+        raise typer.BadParameter("give --password-file or --password-env, not both", param_hint="--password-env")
     if variable is not None:
         hint, password = "--password-env", os.environ.get(variable, "")
     elif file is not None:
@@ -153,7 +153,7 @@ def _password(name: str, file: Path | None, variable: str | None) -> str:
             "there is no terminal to ask at; give the password by --password-file or --password-env"
         )
     if not password:
-        raise typer.BadParameter("there is no password in it", param_hint=hint)
+        raise typer.BadParameter("it holds no password", param_hint=hint)
     return str(password)
 
 
@@ -165,7 +165,7 @@ def _first_line(file: Path) -> str:
             with file.open(encoding="utf-8") as opened:
                 data = opened.readline(_MAX_PASSWORD_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise typer.BadParameter(f"cannot read {file}: {reason}", param_hint="--password-file") from None
     if len(data) > _MAX_PASSWORD_BYTES:
         raise typer.BadParameter(f"more than {_MAX_PASSWORD_BYTES} characters", param_hint="--password-file")

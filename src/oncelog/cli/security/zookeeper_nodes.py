@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json
 
@@ -59,7 +60,7 @@ def zookeeper_acl(
         print_json({"connect": connect, "nodes": count, "acl": "open" if open_ else "owner"})
         return
     state = "open to everybody" if open_ else "changed by their owner only"
-    print(f"{count:,} nodes at {connect} are {state} now")
+    print(f"{counted(count, 'node')} at {connect} now {state}")
 
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json
 from oncelog.cli.table.options import Catalog, StorageOptions, storage_options_of
@@ -39,10 +40,9 @@ def compact(
         print_json(report)
     elif not report.files_before:
         print(f"nothing to do; no two neighbours in {table} fit into {target_mib} MiB")
-    elif not report.rows:  # the format's own compaction does not say more
-        print(f"{report.files_before} files → {report.files_after}, {report.seconds:.1f} s")
     else:
+        files = f"{counted(report.files_before, 'file')} → {report.files_after}"
         sizes = f"{report.bytes_before / 1e6:,.1f} MB → {report.bytes_after / 1e6:,.1f} MB"
-        print(
-            f"{report.files_before} files → {report.files_after}, {report.rows:,} rows, {sizes}, {report.seconds:.1f} s"
-        )
+        # A format's own compaction does not say more than the number of files.
+        more = f", {counted(report.rows, 'row')}, {sizes}" if report.rows else ""
+        print(f"{files}{more}, {report.seconds:.1f} s")

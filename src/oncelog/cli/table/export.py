@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json
 from oncelog.cli.table.options import Remote, spark_at
@@ -46,4 +47,5 @@ def export(
         print(f"nothing new; {topic} has every row of {report.directory}")
     else:
         again = " (an earlier run had begun it; what that had committed was not sent again)" if report.resumed else ""
-        print(f"{report.rows:,} rows in {report.seconds:.1f} s, {report.rows_per_second:,.0f} rows/s: {topic}{again}")
+        speed = f", {report.rows_per_second:,.0f} rows/s" if report.rows else ""
+        print(f"{counted(report.rows, 'row')} in {report.seconds:.1f} s{speed}: {topic}{again}")

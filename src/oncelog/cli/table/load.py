@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json, print_table, progress
 from oncelog.cli.table.options import (
@@ -139,9 +140,9 @@ def _load_old_logs(
     from oncelog.spark.old_logs.load import load_old_logs
 
     if refused:
-        raise typer.BadParameter(f"{', '.join(refused)} is not for old logs", param_hint="--from-logs")
+        raise typer.BadParameter(f"it cannot be combined with {', '.join(refused)}", param_hint="--from-logs")
     if to.partition(":")[0] in ("delta", "iceberg"):
-        raise typer.BadParameter("old logs are loaded into a directory of Parquet files", param_hint="--to")
+        raise typer.BadParameter("old logs are loaded into a directory of Parquet files only", param_hint="--to")
     with load_progress(quiet=as_json) as on_event:
         report = load_old_logs(directory, to, logs or [], shape=shape, on_event=on_event)
     _print(report, as_json)
@@ -167,10 +168,10 @@ def load_progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
             if on_terminal:
                 tell(event.offsets_done, event.offsets_total)
             elif event.kind == "planned" and event.offsets_total:
-                print(f"{event.offsets_total:,} offsets to load; starting Spark", file=sys.stderr, flush=True)
+                print(f"{counted(event.offsets_total, 'offset')} to load; starting Spark", file=sys.stderr, flush=True)
             elif event.kind == "committed":
                 done = f"{event.offsets_done:,} of {event.offsets_total:,} offsets"
-                print(f"step {event.step}: {done}, {event.rows:,} rows", file=sys.stderr, flush=True)
+                print(f"step {event.step}: {done}, {counted(event.rows, 'row')}", file=sys.stderr, flush=True)
 
         yield on_event
 
@@ -182,7 +183,7 @@ def print_report(report: LoadReport) -> None:
         if one.rows or one.replaced_files or one.quarantined or one.end > one.start
     ]
     if report.compacted_files:
-        print(f"{report.compacted_files} small files became larger ones")
+        print(f"{counted(report.compacted_files, 'small file')} merged into larger ones")
     if not rows:
         print(f"nothing new; {report.directory} has everything up to now")
         return
@@ -190,6 +191,9 @@ def print_report(report: LoadReport) -> None:
     if report.new_columns:
         print(f"new columns, null in what was there: {', '.join(report.new_columns)}")
     if report.quarantined:
-        print(f"{report.quarantined:,} bad rows, with topic, partition, offset and reason: {report.quarantine}")
+        print(
+            f"{counted(report.quarantined, 'bad row')}, with topic, partition, offset and reason: {report.quarantine}"
+        )
     speed = f", {report.rows_per_second:,.0f} rows/s, {report.megabytes_per_second:,.1f} MB/s written"
-    print(f"{report.rows:,} rows in {report.steps} step(s), {report.seconds:.1f} s{speed}: {report.directory}")
+    done = f"{counted(report.rows, 'row')} in {counted(report.steps, 'step')}, {report.seconds:.1f} s"
+    print(f"{done}{speed if report.rows else ''}: {report.directory}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
 from oncelog.cli.output import print_json
 from oncelog.cli.table.load import print_report
@@ -111,7 +112,7 @@ def stream(
 
 def _say(report: LoadReport) -> None:
     print(
-        f"batch {report.steps}: {report.rows:,} rows so far, {report.quarantined:,} bad",
+        f"batch {report.steps}: {counted(report.rows, 'row')} so far, {report.quarantined:,} bad",
         file=sys.stderr,
         flush=True,
     )

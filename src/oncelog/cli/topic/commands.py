@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -73,7 +74,10 @@ def create(
         _assignment(replica_assignment),
     )
     if new.assignment and (partitions or replication_factor):
-        raise typer.BadParameter("it replaces --partitions and --replication-factor", param_hint="--replica-assignment")
+        raise typer.BadParameter(
+            "it cannot be combined with --partitions or --replication-factor, which it implies",
+            param_hint="--replica-assignment",
+        )
     with open_client(bootstrap, properties, command_config) as client:
         try:
             row = create_topic(client, new, validate_only=dry_run)
@@ -86,7 +90,8 @@ def create(
         print_json(row)
     else:
         verb = "could be created" if dry_run else "created"
-        print(f"topic {row.name} {verb}: {row.partitions} partition(s), replication factor {row.replication_factor}")
+        size = counted(row.partitions, "partition")
+        print(f"topic {row.name} {verb}: {size}, replication factor {row.replication_factor}")
 
 
 @app.command("list")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.text import counted
 from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
 from oncelog.cli.output import print_json, print_table
@@ -109,14 +110,15 @@ def _check(
     """Raises BadParameter for options that do not go together."""
     if list_ and (cancel or file or topic or brokers or throttle):
         raise typer.BadParameter(
-            "goes with none of --file, --topic, --brokers, --throttle and --cancel", param_hint="--list, --unthrottle"
+            "cannot be combined with --file, --topic, --brokers, --throttle or --cancel",
+            param_hint="--list, --unthrottle",
         )
     if throttle and cancel:
-        raise typer.BadParameter("goes without --cancel", param_hint="--throttle")
+        raise typer.BadParameter("cannot be combined with --cancel", param_hint="--throttle")
     if file and (topic or brokers):
-        raise typer.BadParameter("goes without --topic and --brokers", param_hint="--file")
+        raise typer.BadParameter("cannot be combined with --topic and --brokers", param_hint="--file")
     if cancel and brokers:
-        raise typer.BadParameter("goes without --brokers", param_hint="--cancel")
+        raise typer.BadParameter("cannot be combined with --brokers", param_hint="--cancel")
     if replication_factor is not None and not brokers:
         raise typer.BadParameter("needs --topic and --brokers", param_hint="--replication-factor")
     if not (list_ or cancel or file or (topic and brokers) or (throttle and not topic and not brokers)):
@@ -145,7 +147,7 @@ def _spread(client: Client, topics: list[str] | None, brokers: str, replication_
     missing = sorted(wanted - set(racks))
     if missing:
         there = ", ".join(map(str, sorted(racks)))
-        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or fenced; there are {there}")
+        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or is fenced; the brokers are {there}")
     assignment = {
         at: client.topic(at.topic).partitions[at.partition].replicas
         for at in partitions_named(client, topics, led=False) or ()
@@ -175,7 +177,9 @@ def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
         told = unthrottle_all(client)
     else:
         count = throttle_under_way(client, rate)
-        told = f"{count} partition(s) under way have {rate} bytes a second at most" if count else "nothing is under way"
+        told = "nothing is being moved"
+        if count:
+            told = f"{counted(count, 'partition')} being moved, at {rate:,} bytes a second at most"
     if as_json:
         print_json({"outcome": told})
     else:
@@ -212,7 +216,7 @@ def _carry_out(
             )
     _print_outcomes(outcomes, "moved" if wait and done else "is being moved", as_json)
     if unfinished:
-        complain(f"{unfinished} of {len(accepted)} partition(s) are still being moved; it goes on in the cluster")
+        complain(f"{unfinished} of {counted(len(accepted), 'partition')} still being moved; it goes on in the cluster")
     if unfinished or len(accepted) < len(outcomes):
         raise typer.Exit(EXIT_FAILED)
 
@@ -275,7 +279,7 @@ def elect(
     from oncelog.cli.topic.partition_arguments import partitions_named
 
     if topics and everything:
-        raise typer.BadParameter("goes without topics", param_hint="--all")
+        raise typer.BadParameter("cannot be combined with topics", param_hint="--all")
     if unclean and not (topics or everything):
         raise typer.BadParameter("name the topics that may lose records, or give --all", param_hint="--unclean")
     with open_client(bootstrap, properties, command_config) as client:

@@ -82,4 +82,6 @@ def unthrottle_all(client: Client) -> str:
     topics, brokers = unthrottle(client, sorted(throttled), [one.broker_id for one in registered_brokers(client)])
     if not topics and not brokers:
         return "nothing is throttled"
-    return f"no throttle any more: {len(topics)} topic(s), {len(brokers)} broker(s)"
+    from oncelog.base.text import counted
+
+    return f"throttles removed from {counted(len(topics), 'topic')} and {counted(len(brokers), 'broker')}"

@@ -98,7 +98,7 @@ def abort(
 
 def _check_arguments(topic: str | None, partition: int | None, start_offset: int | None, all_hanging: bool) -> None:
     if all_hanging and start_offset is not None:
-        raise typer.BadParameter("it is one of --start-offset and --all-hanging")
+        raise typer.BadParameter("give --start-offset or --all-hanging, not both")
     if not all_hanging and (topic is None or partition is None or start_offset is None):
         raise typer.BadParameter("give --topic, --partition and --start-offset, or --all-hanging")
 

@@ -55,7 +55,7 @@ def list_(
     from oncelog.admin.transactions.transactional_ids import ListFilter
 
     if sort not in SORTS:
-        raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORTS)}", param_hint="--sort")
+        raise typer.BadParameter(f"{sort!r} is not one of {', '.join(SORTS)}", param_hint="--sort")
     wanted = ListFilter(tuple(state or ()), tuple(producer_id or ()), longer_than_ms, pattern)
     name = {"producer": "producer_id"}.get(sort, sort)
     key = by_id if sort == "id" else lambda row: (getattr(row, name), row.transactional_id)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import counted
 from oncelog.base.units import MIB
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
@@ -53,9 +54,11 @@ class DeliveryFailed(BrokerRefused):
     def __init__(self, failed: Failed) -> None:
         self.records = failed.records
         self.maybe_appended = failed.maybe_appended
-        many = f"{len(failed.records)} record(s) for {failed.partition}"
+        many = f"{counted(len(failed.records), 'record')} for {failed.partition}"
         super().__init__(
-            failed.error_code, f"{many} {'may not be' if failed.maybe_appended else 'are not'} written", failed.message
+            failed.error_code,
+            f"{many} {'may not have been' if failed.maybe_appended else 'not'} written",
+            failed.message,
         )
 
 

@@ -198,7 +198,7 @@ class Connection:
         except (ValueError, struct.error) as error:
             name = type(message).__name__
             raise UnsupportedRequest(
-                f"{name}: version {version}, which the broker has, cannot say it: {error}"
+                f"{name}: version {version}, which the broker has, cannot express the request: {error}"
             ) from None
         self._next_correlation_id = 0 if correlation_id == INT32_MAX else correlation_id + 1
         if answered:
@@ -210,11 +210,11 @@ class Connection:
         if frame is None:
             return None
         if not self._expected:
-            raise PeerError("a response came that nothing was asked for")
+            raise PeerError("a response came although no request was waiting")
         expected = self._expected.popleft()
         correlation_id, position = decode_response_header(frame, expected.api_key, expected.version)
         if correlation_id != expected.correlation_id:
-            raise PeerError(f"response {correlation_id} came where {expected.correlation_id} was due")
+            raise PeerError(f"response {correlation_id} came where {expected.correlation_id} was expected")
         return Response(expected, frame[position:])
 
     def _negotiate(self) -> list[Chunk]:

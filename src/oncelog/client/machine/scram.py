@@ -70,11 +70,11 @@ class Scram:
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationFailed("the server's SCRAM nonce does not continue ours")
         if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(MAX_ITERATIONS))):
-            raise AuthenticationFailed("the server's SCRAM iteration count is no number")
+            raise AuthenticationFailed("the server's SCRAM iteration count is not a number")
         count = int(iterations)
         if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
             raise AuthenticationFailed(
-                f"the server asks for {count} SCRAM iterations; {MIN_ITERATIONS} or more are due"
+                f"the server asks for {count} SCRAM iterations; at least {MIN_ITERATIONS} are required"
             )
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, count)
         client_key = self._hmac(salted, b"Client Key")
@@ -100,7 +100,7 @@ def _fields(message: bytes) -> dict[str, str]:
     try:
         text = message.decode()
     except UnicodeDecodeError:
-        raise AuthenticationFailed("the server's SCRAM message is no text") from None
+        raise AuthenticationFailed("the server's SCRAM message is not text") from None
     fields: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")

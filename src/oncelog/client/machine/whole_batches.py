@@ -48,7 +48,7 @@ def whole_batches(records: memoryview, position: int, *, old_formats: bool = Fal
         if following > end:
             break
         if last_offset < next_offset:
-            raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was due")
+            raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was expected")
         next_offset = last_offset + 1
         at = following
     return at, next_offset

@@ -121,7 +121,7 @@ def limits_by_host(key: str, value: Value) -> None:
     """Pairs of host:number, separated by commas."""
     for pair in filter(None, (part.strip() for part in str(value or "").split(","))):
         if not _HOST_AND_LIMIT.fullmatch(pair):
-            raise ConfigError.of_value(key, value, f"{pair} is no pair of host:limit")
+            raise ConfigError.of_value(key, value, f"{pair} is not a pair of host:limit")
 
 
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")

@@ -42,7 +42,7 @@ def parse_jaas(text: str) -> JaasModule:
     tokens = _Tokens(text)
     name = tokens.word("a login module")
     if tokens.word("a control flag").lower() not in _FLAGS:
-        raise JaasError(f"the control flag is none of {', '.join(_FLAGS)}")
+        raise JaasError(f"the control flag is not one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     while not tokens.takes(";"):
         key = tokens.word("an option, or a semicolon at the end,")

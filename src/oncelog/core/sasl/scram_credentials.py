@@ -74,7 +74,7 @@ def read_credential(mechanism: str, text: str) -> ScramCredential:
         raise DamagedCredential(f"a key of a SCRAM credential is not one of {mechanism}")
     digits = fields["iterations"]
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(MAX_ITERATIONS))):
-        raise DamagedCredential("the iterations of a SCRAM credential are no number")
+        raise DamagedCredential("the iterations of a SCRAM credential are not a number")
     iterations = int(digits)
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise DamagedCredential(f"{iterations} iterations, where {MIN_ITERATIONS} to {MAX_ITERATIONS} are allowed")

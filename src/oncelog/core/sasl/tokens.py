@@ -112,7 +112,7 @@ class SignedTokens:
         if scope is None or isinstance(scope, str):
             return
         if not isinstance(scope, list) or not all(isinstance(one, str) and one.strip() for one in scope):
-            raise InvalidToken(f"its claim {self._rules.scope_claim} is no list of scopes")
+            raise InvalidToken(f"its claim {self._rules.scope_claim} is not a list of scopes")
         if len({one.strip() for one in scope}) != len(scope):
             raise InvalidToken(f"its claim {self._rules.scope_claim} has a scope twice")
 
@@ -127,7 +127,7 @@ def _header(part: str) -> tuple[str, str | None]:
     if not isinstance(kind, str) or kind.lower() not in _UNDERSTOOD_TYPES:
         raise InvalidToken("its type is not that of a token")
     if key_id is not None and not isinstance(key_id, str):
-        raise InvalidToken("its key id is no text")
+        raise InvalidToken("its key id is not text")
     return str(algorithm), key_id
 
 
@@ -157,7 +157,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _decoded(part: str) -> bytes:

@@ -126,7 +126,7 @@ def _endpoints(
         if name not in known:
             raise refuse(f"No security protocol defined for listener {name}")
         if not 0 <= port <= _HIGHEST_PORT:
-            raise refuse(f"{port} is no port: write one from 0 to {_HIGHEST_PORT}")
+            raise refuse(f"{port} is not a port: write one from 0 to {_HIGHEST_PORT}")
         found.append(Endpoint(name, known[name], parsed[2], port))
     return found
 

@@ -74,7 +74,7 @@ def _compiled(pattern: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(re.sub(_NAMED_GROUP, "(?P<", pattern), re.ASCII)
     except re.error as error:
-        raise ConfigError.of_value(KEY, text, f"{pattern} is no pattern: {error}") from None
+        raise ConfigError.of_value(KEY, text, f"{pattern} is not a regular expression: {error}") from None
 
 
 def _replaced(replacement: str, match: re.Match[str]) -> str:

@@ -165,7 +165,7 @@ def tls_versions(key: str, enabled: tuple[str, ...]) -> tuple[str, ...]:
     Raises ConfigError."""
     unknown = [each for each in enabled if each not in (*VERSIONS, *_OLD_VERSIONS)]
     if unknown:
-        raise ConfigError.of_value(key, enabled, f"{unknown[0]} is no version of TLS, {' and '.join(VERSIONS)} are")
+        raise ConfigError.of_value(key, enabled, f"{unknown[0]} is not a version of TLS, {' and '.join(VERSIONS)} are")
     found = tuple(each for each in VERSIONS if each in enabled)
     if not found:
         raise ConfigError.of_value(key, enabled, f"{' or '.join(VERSIONS)} has to be among them")

@@ -28,7 +28,7 @@ def look_up(provider: Provider, path: str, key: str) -> str:
         raise ConfigError(f"${{{provider.name}:…}} is written ${{{provider.name}:PATH:KEY}}")
     if provider.kind is Kind.DIRECTORY:
         if key in (".", "..") or "/" in key:
-            raise ConfigError(f"{key} is no name of a file in {path}")
+            raise ConfigError(f"{key} is not the name of a file in {path}")
         return _read(provider, f"{path}/{key}")
     found = parse_properties(_read(provider, path)).get(key)
     if found is None:
@@ -41,7 +41,9 @@ def _variable(provider: Provider, name: str) -> str:
     try:
         allowed = re.fullmatch(pattern, name) is not None
     except re.error:
-        raise ConfigError(f"config.providers.{provider.name}.param.{_ALLOWED_NAMES} is no pattern") from None
+        raise ConfigError(
+            f"config.providers.{provider.name}.param.{_ALLOWED_NAMES} is not a regular expression"
+        ) from None
     if not allowed:
         raise ConfigError(f"config.providers.{provider.name}.param.{_ALLOWED_NAMES} does not allow {name}")
     value = os.environ.get(name)

@@ -78,9 +78,9 @@ def read_key_set(document: bytes, unknown_key: Callable[[], None] = lambda: None
     try:
         listed = json.loads(document)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise UnusableKeySet("the document is no JSON web key set") from None
+        raise UnusableKeySet("the document is not a JSON web key set") from None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
-        raise UnusableKeySet(f"the key set is no list of at most {MAX_KEYS} keys")
+        raise UnusableKeySet(f"the key set is not a list of at most {MAX_KEYS} keys")
     algorithms = signature_algorithms()
     keys = [key for each in listed if (key := _read_key(each, algorithms)) is not None]
     if not keys:

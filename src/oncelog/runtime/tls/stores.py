@@ -67,7 +67,7 @@ def _read(location: str) -> bytes:
     except OSError as error:
         raise StoreUnusable(f"cannot read {location}: {error.strerror or error}") from None
     if len(data) > _MAX_STORE_BYTES:
-        raise StoreUnusable(f"{location} has more than {_MAX_STORE_BYTES} bytes: it is no key or trust store")
+        raise StoreUnusable(f"{location} has more than {_MAX_STORE_BYTES} bytes: it is not a key or trust store")
     return data
 
 

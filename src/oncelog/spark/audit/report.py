@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from oncelog.base.text import counted
 from oncelog.spark.audit.model import KINDS, NONE, Finding
 from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
 
@@ -122,6 +123,7 @@ def headline(result: AuditResult) -> str:
         f", {read['size_bytes'] / busy / 1e6:,.0f} MB/s a core" if read["size_bytes"] > _WORTH_A_SPEED and busy else ""
     )
     return (
-        f"{read['partitions']:,} partitions, {read['segments']:,} segments, {size_text(read['size_bytes'])}, "
-        f"{read['batches']:,} batches, {read['records']:,} records in {result.seconds:.1f} s{speed}"
+        f"{counted(read['partitions'], 'partition')}, {counted(read['segments'], 'segment')}, "
+        f"{size_text(read['size_bytes'])}, {counted(read['batches'], 'batch', 'batches')}, "
+        f"{counted(read['records'], 'record')} in {result.seconds:.1f} s{speed}"
     )

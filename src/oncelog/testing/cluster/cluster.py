@@ -50,7 +50,7 @@ class Cluster(Secured):
         security: str | None = None,
     ) -> None:
         if brokers < 1:
-            raise ValueError(f"{brokers} brokers are no cluster")
+            raise ValueError(f"brokers={brokers}: a cluster has at least one")
         self._count = brokers
         self._config = {**_defaults(brokers), **(config or {})}
         self._has_virtual_time = virtual_time
@@ -246,7 +246,7 @@ class Cluster(Secured):
         member = self._members.get(broker_id)
         if member is None:
             there = ", ".join(map(str, self._members)) or "none: the cluster is not running"
-            raise ValueError(f"there is no broker {broker_id}; there are {there}")
+            raise ValueError(f"there is no broker {broker_id}; the brokers are {there}")
         return member
 
     def _all_know_all(self) -> bool:

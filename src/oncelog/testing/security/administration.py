@@ -60,7 +60,7 @@ def _operation(name: str) -> Operation:
     known = {each.name.lower(): each for each in Operation if each > Operation.ANY}
     found = known.get(name.lower())
     if found is None:
-        raise ValueError(f"{name!r} is no operation; {', '.join(known)} are")
+        raise ValueError(f"{name!r} is not an operation; use one of {', '.join(known)}")
     return found
 
 

@@ -48,7 +48,9 @@ class Kind(Enum):
         try:
             return cls(name)
         except ValueError:
-            raise ValueError(f"security={name!r} is not one; {', '.join(each.value for each in cls)} are") from None
+            raise ValueError(
+                f"security={name!r} is not known; use one of {', '.join(each.value for each in cls)}"
+            ) from None
 
     @property
     def has_sasl(self) -> bool:

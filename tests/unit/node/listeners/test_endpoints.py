@@ -74,7 +74,7 @@ REFUSED = [
         {"listeners": "X://:1"},
         "Error creating broker listeners from 'X://:1': No security protocol defined for listener X",
     ),
-    ({"listeners": "PLAINTEXT://:70000"}, "70000 is no port"),
+    ({"listeners": "PLAINTEXT://:70000"}, "70000 is not a port"),
     ({"listeners": "://:1"}, "The provided listener name is null or empty string"),
     (
         {"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"},

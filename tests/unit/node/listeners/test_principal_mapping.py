@@ -117,5 +117,5 @@ def test_what_is_no_rule_is_refused_in_apache_kafkas_words(rules: str, unmatched
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no pattern"):
+    with pytest.raises(ConfigError, match="is not a regular expression"):
         PrincipalMapping("RULE:(/x/")

@@ -114,7 +114,7 @@ def test_a_set_that_could_not_be_read_is_tried_again_and_refreshed(tmp_path, cap
             path.write_bytes(document(jwk(ec_key(), "k")))
             await until(lambda: is_known(keys))
             path.write_bytes(b"damaged")
-            await until(lambda: "no JSON web key set" in caplog.text)
+            await until(lambda: "not a JSON web key set" in caplog.text)
             assert is_known(keys)
             path.write_bytes(document(jwk(ec_key(), "another")))
             await until(lambda: not is_known(keys))

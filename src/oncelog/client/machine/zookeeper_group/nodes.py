@@ -73,7 +73,7 @@ def read_offset(path: str, value: bytes) -> int:
     """The offset that a node holds. Raises ClientError for anything else: no position may be guessed."""
     if not _DECIMAL.fullmatch(value):
         raise ClientError(
-            f"node {path} holds {value[:100]!r}, which is no offset; delete it or write a decimal number there"
+            f"node {path} holds {value[:100]!r}, which is not an offset; delete it or write a decimal number there"
         )
     return int(value)
 

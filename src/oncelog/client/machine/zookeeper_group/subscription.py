@@ -39,12 +39,12 @@ class Subscription:
 
     @classmethod
     def to_filter(cls, expression: str, streams: int = 1, *, black_list: bool = False) -> Subscription:
-        """A filter. Raises ConfigError for what is no regular expression."""
+        """A filter. Raises ConfigError for what is not a regular expression."""
         cleaned = expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             re.compile(cleaned)
         except re.error as error:
-            raise ConfigError(f"topic filter {expression!r} is no regular expression: {error}") from None
+            raise ConfigError(f"topic filter {expression!r} is not a regular expression: {error}") from None
         return cls(BLACK_LIST if black_list else WHITE_LIST, {cleaned: _checked(streams)})
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
+from oncelog.base.text import counted
 from oncelog.spark.audit.html.timeline import density, lanes
 from oncelog.spark.audit.model import Finding
 from oncelog.spark.audit.pipeline import AuditResult
@@ -77,7 +78,7 @@ def _head(result: AuditResult) -> str:
     )
     if result.found:
         kinds = ", ".join(f"{number:,} {escape(kind)}" for kind, number in result.kinds.items())
-        verdict = f'<div class="panel verdict"><b>{result.found:,} things cannot be right:</b> {kinds}</div>'
+        verdict = f'<div class="panel verdict"><b>{counted(result.found, "thing")} cannot be right:</b> {kinds}</div>'
     else:
         verdict = '<div class="panel verdict clean"><b>Nothing found that cannot be right.</b></div>'
     where = ", ".join(result.directories)
