@@ -6,7 +6,7 @@ others when the records are durable. Deciding, appending and applying happen wit
 append fails: ``append_failed``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
 ``apply`` for every record of the log in order, then ``loaded``; decide nothing before.
 
-The rule (design.md): only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same
+The rule: only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same
 ``apply`` rebuilds it from the log. Decide methods may change soft state: parked requests, pending members, timers, and
 the generation of a rebalance that is not in the log yet. The shard reads no clock and makes no id up.
 """

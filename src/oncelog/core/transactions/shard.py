@@ -7,7 +7,7 @@ that has its marker with ``markers_written``, and deleted ones with ``partitions
 ``deadline_ms()`` (0: at once) and treat what it returns alike. Load: call ``apply`` for every record of the log in
 order, then ``loaded``; decide nothing before.
 
-The rule (design.md): only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide
+The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide
 methods may change soft state: transitions that are decided and not applied yet, parked requests, outstanding markers,
 timers. Between decide and apply a transaction is *pending*: requests for it wait then, so that ``apply`` may also
 follow later. The shard reads no clock and makes no producer id up.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, LeaderEpoch, ProducerId
+from oncelog.base.ids import CONSUMER_OFFSETS, LeaderEpoch, Offset, ProducerId
 from oncelog.core.groups.model import Decision, GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.node.coordinators.hosted_shard import HostedShard
@@ -24,7 +24,7 @@ _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.IN
 """Errors of the log about a producer that its client is answered unchanged."""
 
 
-class GroupCoordinators(Coordinators[GroupShard]):
+class GroupCoordinators(Coordinators[GroupShard, Decision]):
     """Implements ``handlers.support.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
@@ -62,6 +62,9 @@ class GroupCoordinators(Coordinators[GroupShard]):
         )
         for key, value in decision.records:
             hosted.shard.apply(key, value, producer_id=producer.producer_id)
+
+    def _shown_upto(self, hosted: HostedShard[GroupShard], decision: Decision) -> Offset | None:
+        return self._log(hosted).log_end_offset if decision.waits_for_pending else None
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
         return error_code if error_code in _OF_PRODUCERS else super()._error_for_client(error_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode
@@ -13,8 +14,24 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 
+class ShardDecision(Protocol):
+    """The common part of both kinds of decisions."""
+
+    @property
+    def records(self) -> Sequence[tuple[bytes, bytes | None]]:
+        """Keys and values to append as one batch and to apply."""
+
+    @property
+    def reply(self) -> object | None:
+        """The reply to the request decided; None: it is parked, or nobody asked."""
+
+    @property
+    def released(self) -> Sequence[tuple[int, object]]:
+        """Replies to requests that were parked, by token."""
+
+
 class Shard(Protocol):
-    """The common part of both kinds of shards; a decision has ``records, reply, released``."""
+    """The common part of both kinds of shards; each has its own kind of ``ShardDecision``."""
 
     is_loaded: bool
 
@@ -41,6 +58,8 @@ class Shard(Protocol):
 
 
 S = TypeVar("S", bound=Shard)
+D = TypeVar("D", bound=ShardDecision)
+"""The decisions of the shards."""
 
 
 class HostedShard(Generic[S]):

@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
-from oncelog.node.coordinators.hosted_shard import HostedShard, S
+from oncelog.node.coordinators.hosted_shard import D, HostedShard, S
 from oncelog.node.coordinators.loading import ApplyBatch, apply_slice
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.deadlines import Deadlines
@@ -63,7 +63,7 @@ class CoordinatorServices:
     metadata: Metadata
 
 
-class Coordinators(Generic[S]):
+class Coordinators(Generic[S, D]):
     """The shards of this broker for one internal topic."""
 
     topic: TopicName
@@ -93,7 +93,7 @@ class Coordinators(Generic[S]):
         """Applies a batch of the log to a shard that is being loaded."""
         raise NotImplementedError
 
-    def _write(self, hosted: HostedShard[S], decision: Any, now_ms: int) -> None:
+    def _write(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
         records = [Record(index, now_ms, key, value, ()) for index, (key, value) in enumerate(decision.records)]
         batch = memoryview(build_batch(records))
@@ -101,12 +101,12 @@ class Coordinators(Generic[S]):
         for key, value in decision.records:
             hosted.shard.apply(key, value)
 
-    def _shown_upto(self, hosted: HostedShard[S], decision: Any) -> Offset | None:
+    def _shown_upto(self, hosted: HostedShard[S], decision: D) -> Offset | None:
         """The offset after the last record that a decision without records shows in its reply; None: it shows none
         that could be pending."""
-        return self._log(hosted).log_end_offset if decision.waits_for_pending else None
+        raise NotImplementedError
 
-    def _follow_up(self, hosted: HostedShard[S], decision: Any, now_ms: int) -> None:
+    def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Do what else a decision calls for, once its records are appended."""
 
     # Leading and resigning
@@ -290,7 +290,7 @@ class Coordinators(Generic[S]):
             if hosted.shard.is_loaded:
                 self._carry_out(hosted, hosted.shard.partitions_deleted(gone, now_ms), None, now_ms)
 
-    def _carry_out(self, hosted: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
+    def _carry_out(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         """Append, apply, see to replies and deadlines; then what the shard has to do at once."""
         self._carry_out_one(hosted, decision, token, now_ms)
         shard = hosted.shard
@@ -298,7 +298,7 @@ class Coordinators(Generic[S]):
             self._carry_out_one(hosted, shard.tick(now_ms), None, now_ms)
         self._set_alarm(hosted)
 
-    def _carry_out_one(self, hosted: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
+    def _carry_out_one(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         if decision.records:
             refusal = self._append(hosted, decision, now_ms)
             if refusal is not ErrorCode.NONE:
@@ -307,7 +307,7 @@ class Coordinators(Generic[S]):
         self._deliver_when_durable(hosted, decision, token, now_ms)
         self._follow_up(hosted, decision, now_ms)
 
-    def _append(self, hosted: HostedShard[S], decision: Any, now_ms: int) -> ErrorCode:
+    def _append(self, hosted: HostedShard[S], decision: D, now_ms: int) -> ErrorCode:
         try:
             self._write(hosted, decision, now_ms)
         except AppendRefused as refused:
@@ -322,7 +322,7 @@ class Coordinators(Generic[S]):
         return _REFUSALS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append_refused(
-        self, hosted: HostedShard[S], decision: Any, token: int | None, refusal: ErrorCode, now_ms: int
+        self, hosted: HostedShard[S], decision: D, token: int | None, refusal: ErrorCode, now_ms: int
     ) -> None:
         if token is not None:
             pending = hosted.pending.pop(token, None)
@@ -332,7 +332,7 @@ class Coordinators(Generic[S]):
 
     # Replying
 
-    def _deliver_when_durable(self, hosted: HostedShard[S], decision: Any, token: int | None, now_ms: int) -> None:
+    def _deliver_when_durable(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         replies = list(decision.released)
         if token is not None and decision.reply is not None:
             replies.append((token, decision.reply))

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from oncelog.node.requests.tasks import Task
 
 
-class TransactionCoordinators(Coordinators[TransactionShard]):
+class TransactionCoordinators(Coordinators[TransactionShard, Decision]):
     """Implements ``handlers.support.ports.Transactions``; see the module and ``runner``."""
 
     topic = TRANSACTION_STATE

@@ -56,7 +56,7 @@ def _complete_before_markers(right: Any) -> Any:
 
 def _answered_early(kind: type[Any]) -> Any:
     def replace(right: Any) -> Any:
-        def deliver(self: Coordinators[Any], led: Any, decision: Any, token: int | None, now_ms: int) -> None:
+        def deliver(self: Coordinators[Any, Any], led: Any, decision: Any, token: int | None, now_ms: int) -> None:
             if not isinstance(self, kind):
                 right(self, led, decision, token, now_ms)
                 return
