@@ -65,7 +65,7 @@ TransactionPartitions = Annotated[
         help="Partitions of __transaction_state, where no directory says (default 50).",
     ),
 ]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; local[*] if not said.")]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")]
 SparkConfig = Annotated[
     list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 ]
@@ -74,7 +74,7 @@ OnSpark = Annotated[
     typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
 ]
 TellProgress = Annotated[
-    bool, typer.Option("--progress", help="Tell on stderr how far it is: a JSON object a line, for programs.")
+    bool, typer.Option("--progress", help="Print progress on stderr: a JSON object a line, for programs.")
 ]
 
 

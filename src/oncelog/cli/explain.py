@@ -1,4 +1,4 @@
-"""``oncelog explain``: why a group, a topic, a partition, a producer or a transactional id does not get on."""
+"""``oncelog explain``: why a group, a topic, a partition, a producer or a transactional id is stuck."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXIT_STUCK: Final = 2
 """With --fail-on-stuck."""
 
-app = new_app("Explain why a group, topic, partition, producer or transactional id does not get on.")
+app = new_app("Explain why a group, topic, partition, producer or transactional id is stuck.")
 
 FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {EXIT_STUCK} if something is stuck.")]
 
@@ -25,11 +25,13 @@ FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {
 def group(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     window: Annotated[
-        float, typer.Option("--window", metavar="MINUTES", min=0.1, help="So far back its commits are read.")
+        float, typer.Option("--window", metavar="MINUTES", min=0.1, help="How far back its commits are read.")
     ] = 15,
     principal: Annotated[
         str | None,
-        typer.Option("--principal", metavar="USER", help="Its members log in so: check that they may read."),
+        typer.Option(
+            "--principal", metavar="USER", help="The principal as which its members log in: check that it may read."
+        ),
     ] = None,
     fail_on_stuck: FailOnStuck = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

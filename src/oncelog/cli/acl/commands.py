@@ -90,7 +90,7 @@ def allow(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Allow a principal something.
+    """Allow a principal to do something.
 
     \b
     Examples:
@@ -151,7 +151,9 @@ def remove(
     prefix: Prefix = False,
     principal: Principal = None,
     host: Host = None,
-    operation: Annotated[str | None, typer.Option("--operation", metavar="NAME", help="Only this one.")] = None,
+    operation: Annotated[
+        str | None, typer.Option("--operation", metavar="NAME", help="Remove entries for this operation only.")
+    ] = None,
     allow: Annotated[bool, typer.Option("--allow", help="Only entries that allow.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only entries that deny.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only shown.")] = False,

@@ -28,7 +28,7 @@ TransactionalId = Annotated[
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 User = Annotated[str | None, typer.Option("--user", metavar="PRINCIPAL", help="A user, as the owner of tokens.")]
-Prefix = Annotated[bool, typer.Option("--prefix", help="All whose names begin so.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="All resources whose names begin with this.")]
 Principal = Annotated[
     str | None, typer.Option("--principal", metavar="NAME", help="User:alice, or alice for short; '*': everybody.")
 ]

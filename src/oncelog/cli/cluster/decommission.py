@@ -24,7 +24,7 @@ def decommission(
         bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
     ] = False,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="COUNT", min=1, help="Partitions on their way at a time.")
+        int, typer.Option("--at-once", metavar="COUNT", min=1, help="Partitions that are moved at a time.")
     ] = _AT_ONCE,
     timeout: Timeout = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

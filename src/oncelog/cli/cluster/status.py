@@ -29,7 +29,7 @@ def status(
     Exits with 0 when the cluster is healthy, and with 1 when it is not: a broker is not up, there is no controller, a
     partition has no leader or fewer replicas in sync than it has, or fewer than min.insync.replicas, or a log
     directory is offline. Partitions at min ISR (one replica fewer, and acks=all is refused) and reassignments under way
-    are shown, but are no fault. With 1 and a line on stderr, too, when no broker can be reached.
+    are shown, but are no fault. Exits with 1, too, and says so on stderr, when no broker can be reached.
 
     \b
     Examples:

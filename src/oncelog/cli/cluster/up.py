@@ -24,19 +24,26 @@ _POLL_S: Final = 0.02
 
 
 def up(
-    brokers: Annotated[int, typer.Option("--brokers", "-n", metavar="COUNT", min=1, max=_MOST, help="How many.")] = 3,
+    brokers: Annotated[
+        int, typer.Option("--brokers", "-n", metavar="COUNT", min=1, max=_MOST, help="Number of brokers.")
+    ] = 3,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="Where they keep everything; created if missing.")
+        Path,
+        typer.Option("--data-dir", metavar="DIR", help="Directory for the data of all brokers; created if missing."),
     ] = DEFAULT_DIRECTORY,
     base_port: Annotated[
         int,
-        typer.Option("--base-port", metavar="PORT", min=0, max=65535 - _MOST, help="Of the first; 0 takes free ones."),
+        typer.Option(
+            "--base-port", metavar="PORT", min=0, max=65535 - _MOST, help="Port of the first broker; 0 takes free ones."
+        ),
     ] = DEFAULT_PORT,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings of all of them, as server.properties.")
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A properties file for all brokers, as server.properties."),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting of all; wins over --config.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="One setting of all brokers; wins over --config."),
     ] = None,
     security: Annotated[
         Path | None,
@@ -50,7 +57,7 @@ def up(
 
     Prints their addresses on one line when all have joined. Topics get three replicas (with fewer brokers: as many),
     and with three brokers acks=all needs two of them; --set default.replication.factor and min.insync.replicas change
-    it. A broker that ends is told of and not started again: `oncelog serve --config DIR/broker-2.properties`
+    it. A broker that ends is reported, and not started again: `oncelog serve --config DIR/broker-2.properties`
     brings it back. With --security clients log in as DIR/client.properties says, and brokers reach each other by
     certificates, on ports behind those for clients. What the brokers say is in DIR/broker-1.log and so on.
 

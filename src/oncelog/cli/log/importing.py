@@ -44,10 +44,10 @@ def import_(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--as", metavar="NAME", help="The import's name, by which it goes on. Default: the log's."),
+        typer.Option("--as", metavar="NAME", help="A name by which the import is continued. Default: the log's."),
     ] = None,
     on_corruption: Annotated[
-        OnCorruption, typer.Option("--on-corruption", help="What a place does that cannot be read.")
+        OnCorruption, typer.Option("--on-corruption", help="What to do at a place that cannot be read.")
     ] = OnCorruption.fail,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while an old broker still writes.")] = False,
     timestamps: Annotated[
@@ -55,7 +55,7 @@ def import_(
     ] = Timestamps.file,
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none,
     transaction_bytes: Annotated[
-        int, typer.Option(metavar="BYTES", min=1, help="Written, and becoming visible, at once; about.")
+        int, typer.Option(metavar="BYTES", min=1, help="Size of a transaction, about; it becomes visible at once.")
     ] = 32 << 20,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,

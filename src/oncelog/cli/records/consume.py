@@ -38,7 +38,7 @@ Group = Annotated[
 Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read.")]
 Partition = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Only this one; may be repeated."),
+    typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Read this partition only; may be repeated."),
 ]
 From = Annotated[
     str,
@@ -61,19 +61,19 @@ def consume(
     instance_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
     ] = None,
-    no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: leave its offsets alone.")] = False,
+    no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: commit no offsets.")] = False,
     form: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a record, with kcat's names.")] = False,
     encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values as base64.")] = False,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="After each record.")] = "\\n",
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Print after a record.")] = "\\n",
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this after it.")
     ] = None,
     null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = "",
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Records of open and aborted transactions too.")
+        bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions too.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
     zookeeper: ZooKeeper = None,

@@ -77,18 +77,21 @@ def produce(
         list[Path] | None, typer.Argument(metavar="[FILE]…", help="Files to read instead of stdin.")
     ] = None,
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Input is key, this, value.")
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value.")
     ] = None,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Between records.")] = "\\n",
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Separates records.")] = "\\n",
     whole: Annotated[bool, typer.Option("--whole", help="Each file (or all of stdin) is one record.")] = False,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The same key for all.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="A key for all records.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Default: by key.")
+        int | None,
+        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Write to this partition. Default: by key."),
     ] = None,
-    timestamp: Annotated[str | None, typer.Option("--timestamp", "-T", metavar="TIME", help="Default: now.")] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", "-T", metavar="TIME", help="Time of the records. Default: now.")
+    ] = None,
     null: Annotated[
         str | None, typer.Option("--null", "-Z", metavar="TEXT", help="Input that stands for null (a tombstone).")
     ] = None,
@@ -98,7 +101,7 @@ def produce(
         bool, typer.Option("--json", "-J", help="Input is JSON lines, as `consume --json` prints them.")
     ] = False,
     encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values in the input are base64.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No count on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no count on stderr.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,

@@ -122,7 +122,7 @@ Examples:
 )
 def client(
     directory: Directory,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who the client is: User:NAME.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The client's name; its principal is User:NAME.")],
     days: Days = _DAYS,
     as_json: AsJson = False,
 ) -> None:

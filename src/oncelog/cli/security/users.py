@@ -36,23 +36,29 @@ def add(
     name: User,
     mechanisms: Annotated[
         list[Mechanism] | None,
-        typer.Option("--mechanism", help="By which it may log in; may be repeated. [default: both]"),
+        typer.Option("--mechanism", help="A mechanism it may log in by; may be repeated. [default: both]"),
     ] = None,
     iterations: Annotated[
-        int, typer.Option(min=4096, max=16384, metavar="N", help="More make a stolen credential harder to use.")
+        int,
+        typer.Option(
+            min=4096,
+            max=16384,
+            metavar="N",
+            help="Iterations of the hash; more make a stolen credential harder to use.",
+        ),
     ] = 8192,
     password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The password is the first line of it; '-': of stdin.")
+        Path | None, typer.Option(metavar="FILE", help="A file whose first line is the password; '-': stdin.")
     ] = None,
     password_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The password is this variable of the environment.")
+        str | None, typer.Option(metavar="NAME", help="An environment variable that holds the password.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a user, or give one another password; it is asked for, unless a file or the environment has it.
+    """Add a user, or change a user's password; asks for it, unless a file or the environment has it.
 
     The user may do nothing until access control lists allow it something: oncelog acl allow.
 
@@ -77,7 +83,7 @@ def add(
 
 @app.command("list")
 def list_(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Only these.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="List these users only.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -105,7 +111,9 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The users.")],
     mechanisms: Annotated[
         list[Mechanism] | None,
-        typer.Option("--mechanism", help="Only this one of theirs; may be repeated. [default: all]"),
+        typer.Option(
+            "--mechanism", help="Delete the credential of this mechanism only; may be repeated. [default: all]"
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,

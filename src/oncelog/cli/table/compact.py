@@ -15,7 +15,7 @@ from oncelog.cli.table.options import Catalog, StorageOptions, storage_options_o
 def compact(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A table that 'oncelog load' made, as its --to.")],
     target_mib: Annotated[
-        int, typer.Option("--target-mib", min=1, metavar="N", help="Merge neighbours up to this size.")
+        int, typer.Option("--target-mib", min=1, metavar="N", help="Merge neighbouring files up to this size.")
     ] = 128,
     catalog: Catalog = None,
     storage_option: StorageOptions = None,

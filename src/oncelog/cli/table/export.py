@@ -15,9 +15,10 @@ from oncelog.cli.table.options import Remote, spark_at
 
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A table that 'oncelog load' or 'stream' made.")],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where its rows go; made if need be.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to; created if missing.")],
     keep_partitions: Annotated[
-        bool, typer.Option("--keep-partitions", help="To the partition of the same number, instead of the key's.")
+        bool,
+        typer.Option("--keep-partitions", help="Write each row to the partition it came from, instead of its key's."),
     ] = False,
     remote: Remote = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

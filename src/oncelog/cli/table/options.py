@@ -80,19 +80,23 @@ SchemaText = Annotated[
 SkipBytes = Annotated[
     int,
     typer.Option(
-        "--skip-bytes", min=0, metavar="N", help="Leave out what stands before each value: 5 for Confluent's header."
+        "--skip-bytes", min=0, metavar="N", help="Skip this many bytes before each value: 5 for Confluent's header."
     ),
 ]
 QuarantineTopic = Annotated[
     str | None,
-    typer.Option("--quarantine-topic", metavar="TOPIC", help="Bad rows go there, once, instead of beside the table."),
+    typer.Option(
+        "--quarantine-topic",
+        metavar="TOPIC",
+        help="Write bad rows to this topic, each once, instead of beside the table.",
+    ),
 ]
 FromTime = Annotated[
     str | None,
     typer.Option(
         "--from",
         metavar="TIME",
-        help="Load rows from then on anew, in place of those that are there: 2013-06-01, "
+        help="Load rows from this time on again, replacing those in the table: 2013-06-01, "
         "2013-06-01T12:00Z or @MILLISECONDS.",
     ),
 ]
@@ -102,7 +106,7 @@ Backfill = Annotated[
     typer.Option("--backfill", help="Load only what is before the table's first rows, while a stream appends to it."),
 ]
 Compact = Annotated[
-    bool, typer.Option("--compact", help="Afterwards, make larger files of small ones, in one step for readers.")
+    bool, typer.Option("--compact", help="Afterwards merge small files into larger ones, in one step for readers.")
 ]
 Headers = Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")]
 ReadUncommitted = Annotated[

@@ -47,10 +47,10 @@ def stream(
     ] = "10 seconds",
     starting: Annotated[
         str,
-        typer.Option(metavar="earliest|latest", help="Where partitions begin of which the table has nothing."),
+        typer.Option(metavar="earliest|latest", help="Where to begin with partitions that the table has no rows of."),
     ] = "earliest",
     compact_every: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="After every N batches, make larger files of small ones.")
+        int | None, typer.Option(min=1, metavar="N", help="After every N batches merge small files into larger ones.")
     ] = None,
     partition_by: PartitionBy = None,
     event_time: EventTime = "timestamp",

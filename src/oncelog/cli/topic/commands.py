@@ -46,9 +46,13 @@ def create(
     config: Configs = None,
     replica_assignment: Annotated[
         str | None,
-        typer.Option(metavar="1:2,2:3,…", help="Brokers of each partition, instead of the two numbers."),
+        typer.Option(
+            metavar="1:2,2:3,…", help="Brokers of each partition, instead of a number of partitions and replicas."
+        ),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
+    ] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
@@ -96,7 +100,7 @@ def create(
 
 @app.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -125,7 +129,9 @@ def list_(
 def describe(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]…", help="Default: all of them.")] = None,
     sizes: Annotated[bool, typer.Option("--sizes", help="Bytes on disk, from the brokers' log directories.")] = False,
-    all_configs: Annotated[bool, typer.Option("--all-configs", help="Settings that are defaults too.")] = False,
+    all_configs: Annotated[
+        bool, typer.Option("--all-configs", help="Show settings that have their defaults, too.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,
@@ -202,7 +208,8 @@ def alter(
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; may be repeated.")
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Set this setting back to its default; may be repeated."),
     ] = None,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -240,7 +247,7 @@ def alter(
 @app.command()
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics' names.")],
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: Properties = None,
     command_config: CommandConfig = None,

@@ -36,11 +36,17 @@ def reassign(
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", metavar="COUNT", min=1, help="With --brokers. Default: as it is."),
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            metavar="COUNT",
+            min=1,
+            help="With --brokers: the new number of replicas. Default: as it is.",
+        ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what is under way; nothing else.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the moves under way, nothing else.")] = False,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Take back what is under way: all of it, or that of --topic or --file.")
+        bool, typer.Option("--cancel", help="Cancel the moves under way: all, or those of --topic or --file.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the replicas have moved.")] = False,
     throttle: Rate = None,
@@ -57,8 +63,8 @@ def reassign(
     """Move the replicas of topics to other brokers, or give a topic more replicas or fewer.
 
     Goes on in the cluster once begun, whether it is waited for or not. Exits with 0 when all of it was accepted, with
-    --wait when all of it is done. A throttle holds for the replicas that come, not for those in sync; with --wait it is
-    taken away at the end.
+    --wait when all of it is done. A throttle applies to new replicas, not to those in sync; with --wait it is removed
+    at the end.
 
     \b
     Examples:

@@ -18,10 +18,10 @@ Rate = Annotated[
         "--throttle",
         metavar="BYTES",
         min=1,
-        help="Bytes a second that each broker copies or gives at most for it; alone: for what is under way.",
+        help="Most bytes a second that each broker sends or copies for the move; alone: for the moves under way.",
     ),
 ]
-Unthrottle = Annotated[bool, typer.Option("--unthrottle", help="Take the throttles away; nothing else.")]
+Unthrottle = Annotated[bool, typer.Option("--unthrottle", help="Remove the throttles, nothing else.")]
 
 
 def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate: int) -> None:

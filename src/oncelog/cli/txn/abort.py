@@ -35,10 +35,10 @@ EXIT_REFUSED = 1
 
 
 def abort(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Where it is.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic it is in.")] = None,
     partition: Partition = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", metavar="OFFSET", min=0, help="Where it begins.")
+        int | None, typer.Option("--start-offset", metavar="OFFSET", min=0, help="The offset at which it begins.")
     ] = None,
     all_hanging: Annotated[
         bool, typer.Option("--all-hanging", help="All that find-hanging finds; --topic, --broker narrow it.")

@@ -27,14 +27,16 @@ def list_(
         int, typer.Option("--longer-than-ms", metavar="MS", help="Only those open for longer, by their coordinator.")
     ] = -1,
     pattern: Annotated[
-        str | None, typer.Option("--id-pattern", metavar="RE2", help="Only ids that match this as a whole.")
+        str | None,
+        typer.Option("--id-pattern", metavar="RE2", help="Only ids that this regular expression matches as a whole."),
     ] = None,
     producer_id: Annotated[
         list[int] | None,
         typer.Option("--producer-id", metavar="NUMBER", help="Only of this producer id; may be repeated."),
     ] = None,
     coordinator: Annotated[
-        list[int] | None, typer.Option("--coordinator", metavar="BROKER", help="Ask this one only; may be repeated.")
+        list[int] | None,
+        typer.Option("--coordinator", metavar="BROKER", help="Ask this coordinator only; may be repeated."),
     ] = None,
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="By id, producer, state or coordinator.")] = "id",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

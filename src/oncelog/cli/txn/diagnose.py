@@ -115,7 +115,7 @@ def explain(
     ] = None,
     partition: Partition = None,
     transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="An id whose doing is in question.")
+        str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="A transactional id.")
     ] = None,
     fail_on_hanging: FailOnHanging = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

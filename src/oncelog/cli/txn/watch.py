@@ -43,7 +43,9 @@ def watch(
     interval_s: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Pause between looks.")
     ] = 10,
-    count: Annotated[int, typer.Option("--count", metavar="N", min=0, help="Look N times, then end. 0: go on.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=0, help="Look N times, then end; 0: go on for ever.")
+    ] = 0,
     fail_on_hanging: FailOnHanging = False,
     prometheus: Annotated[
         int | None,
@@ -57,7 +59,7 @@ def watch(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look again and again, for eyes, scripts or Prometheus.
+    """Look for hanging transactions again and again, for people, scripts or Prometheus.
 
     A table that refreshes; with --json a line each time; with --prometheus metrics of clusters that are not ours.
     With --fail-on-hanging it ends with exit code 2 as soon as a transaction hangs; with --count it ends with 1 if the
