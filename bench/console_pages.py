@@ -27,7 +27,7 @@ from typing import Final
 from bench.options import Options, progress
 from bench.report import Comparison, Figures, paired
 from oncelog.client.blocking import Client
-from oncelog.console.recent import MAX_AGE_S
+from oncelog.console.cluster.recent import MAX_AGE_S
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 TOPICS: Final = 10_000

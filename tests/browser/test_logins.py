@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from oncelog.console import sessions
-from oncelog.console.logins import Login, login_of
+from oncelog.console.admission import sessions
+from oncelog.console.admission.logins import Login, login_of
 from oncelog.testing import Broker
 from tests.browser import scene
 from tests.browser.served import Served

@@ -12,8 +12,8 @@ from typing import Final
 MODULE_LINES: Final = 800
 FUNCTION_LINES: Final = 70
 ROOM_MODULES: Final = 24
-FLAT: Final = ("src/oncelog/console", "src/oncelog/handlers", "src/oncelog/wire/messages")
-"""Rooms that may be larger: two have a module for each API of the protocol, one waits for rooms of its own."""
+FLAT: Final = ("src/oncelog/handlers", "src/oncelog/wire/messages")
+"""Rooms that may be larger: they have a module for each API of the protocol."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("src", "tests", "codegen", "bench", "demo")
 

@@ -16,28 +16,28 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from oncelog.client.blocking.client import Client
+from oncelog.console.admission.gate import Gate
 from oncelog.console.downloads import PATH as DOWNLOAD_PATH
 from oncelog.console.endpoints import Endpoints
 from oncelog.console.formats.process import DecodingProcess
-from oncelog.console.gate import Gate
 from oncelog.console.page import Asked
 from oncelog.console.pages import ACTIONS, PAGES, WORKS
 from oncelog.console.parts import Parts
-from oncelog.console.pump import Stopped
 from oncelog.console.settings import Settings
-from oncelog.console.streams import Event
+from oncelog.console.streaming.event_streams import Event
+from oncelog.console.streaming.pump import Stopped
 
 _STATIC: Final = Path(__file__).parent / "static"
 
 
 def _searching(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
-    from oncelog.console.stream_sources import searching
+    from oncelog.console.streaming.sources import searching
 
     return searching(client, asked, stopped)
 
 
 def _tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
-    from oncelog.console.stream_sources import tailing
+    from oncelog.console.streaming.sources import tailing
 
     return tailing(client, asked, stopped)
 

@@ -15,15 +15,15 @@ from oncelog.admin.transactions.audit_trail import no_audit
 from oncelog.base.json_values import to_json
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
-from oncelog.console.audit_lines import naming
-from oncelog.console.cluster_access import ClusterSlow
-from oncelog.console.gate import Permit, Sender, Visitor, address_of
-from oncelog.console.large_json import LargeBytes, json_pieces
+from oncelog.console.admission.audit_lines import naming
+from oncelog.console.admission.gate import Permit, Sender, Visitor, address_of
+from oncelog.console.admission.refusals import own_address
+from oncelog.console.cluster.access import ClusterSlow
+from oncelog.console.cluster.statuses import status_of
 from oncelog.console.page import Action, Asked, LocalPage, Page, Work
 from oncelog.console.parts import Parts
 from oncelog.console.query import BadQuery, Query
-from oncelog.console.refusals import own_address
-from oncelog.console.statuses import status_of
+from oncelog.console.records.large_json import LargeBytes, json_pieces
 
 CHANGE_PATIENCE_S: Final = 90.0
 """A change waits longer than a page: markers have to be written, and its outcome is worth knowing."""
@@ -94,13 +94,13 @@ class Endpoints:
 
     def _shown(self, action: Action, asked: Asked, permit: Permit) -> Awaitable[Mapping[str, Any]]:
         """The rows of an action that only shows something."""
-        from oncelog.console.changes import Changes
+        from oncelog.console.changes.audited_changes import Changes
 
         return self._parts.cluster.call(lambda client: action.act(client, asked, permit, Changes(no_audit)))
 
     async def _changed(self, action: Action, asked: Asked, permit: Permit) -> Mapping[str, Any]:
         """Carry an action out; there is a line about it in the audit, whatever comes of it. Raises what it does."""
-        from oncelog.console.changes import Changes
+        from oncelog.console.changes.audited_changes import Changes
 
         changes, named = Changes(self._parts.audit), naming(asked.query.values)
 

@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from oncelog.client.blocking.client import Client
+from oncelog.console.admission.gate import Permit, Sender
+from oncelog.console.cluster.rates import Rates
+from oncelog.console.cluster.recent import Recent
 from oncelog.console.formats.process import DecodingProcess
-from oncelog.console.gate import Permit, Sender
 from oncelog.console.query import Query
-from oncelog.console.rates import Rates
-from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
 
 if TYPE_CHECKING:
     from oncelog.console.audits.shelf import AuditShelf
-    from oncelog.console.changes import Changes
+    from oncelog.console.changes.audited_changes import Changes
     from oncelog.console.metrics.sampler import Sampler
 
 

@@ -16,19 +16,19 @@ from starlette.requests import Request
 
 from oncelog.admin.transactions.audit_trail import Audit, audit_file, no_audit
 from oncelog.client.blocking.client import Client
-from oncelog.console.cluster_access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.admission.refusals import Refusals
+from oncelog.console.cluster.access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.cluster.rates import Rates
+from oncelog.console.cluster.recent import Recent
 from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import Asked
 from oncelog.console.pages import PAGES
-from oncelog.console.pump import Farewell
 from oncelog.console.query import Query
-from oncelog.console.rates import Rates
-from oncelog.console.recent import Recent
-from oncelog.console.refusals import Refusals
 from oncelog.console.rendering import environment
 from oncelog.console.settings import Settings
-from oncelog.console.streams import Streams
+from oncelog.console.streaming.event_streams import Streams
+from oncelog.console.streaming.pump import Farewell
 
 if TYPE_CHECKING:
     from oncelog.console.audits.shelf import AuditShelf

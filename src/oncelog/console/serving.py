@@ -15,8 +15,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from oncelog.client.errors import ClientError
-from oncelog.console.pump import ConsoleEnds
 from oncelog.console.settings import Settings
+from oncelog.console.streaming.pump import ConsoleEnds
 
 GRACE_S: Final = 2
 _TURNS: Final = 5

@@ -14,8 +14,8 @@ from oncelog.client.blocking import Client, Committed, FetchSettings
 from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.machine.consumed_records import read_fetched
 from tests.interop.admin.lab import ByHand, at
-from tests.unit.console.test_messages import STATES, mixed
-from tests.unit.console.test_produce import hidden
+from tests.unit.console.pages.test_messages import STATES, mixed
+from tests.unit.console.pages.test_produce import hidden
 from tests.unit.console.visits import token_of, visiting
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from oncelog.console import decoding
+from oncelog.console.records import decoding
 from oncelog.testing.broker import Broker
 from tests.unit.console.visits import visiting
 

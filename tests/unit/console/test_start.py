@@ -17,7 +17,7 @@ NOT_FOR_THE_FIRST_PAGE = {
     *("oncelog.admin.acls", "oncelog.admin.explain", "oncelog.admin.groups", "oncelog.admin.transactions.abort_marker"),
     *("oncelog.cli.commands", "oncelog.cli.options", "oncelog.client.blocking.producer", "oncelog.mirror"),
     *("oncelog.console.audits", "oncelog.console.changes", "oncelog.console.downloads.serving"),
-    *("oncelog.console.metrics.cluster_counts", "oncelog.console.search", "oncelog.console.stream_sources"),
+    *("oncelog.console.metrics.cluster_counts", "oncelog.console.records.search", "oncelog.console.streaming.sources"),
     *("oncelog.node", "oncelog.spark"),
 }
 FIRST_PAGE = """

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
-from oncelog.console.audit_lines import console_audit
+from oncelog.console.admission.audit_lines import console_audit
+from oncelog.console.admission.gate import Sender
 from oncelog.console.audits.report import LARGEST, AuditReport, BadReport, read_report
 from oncelog.console.audits.runs import AuditRun, Start, State, command_of, lacking, process_of
-from oncelog.console.gate import Sender
 from oncelog.console.query import BadQuery
 
 MOST_KEPT: Final = 8

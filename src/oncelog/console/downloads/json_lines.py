@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
 from oncelog.client.machine.positions import Fetched
-from oncelog.console.decoding import Decoder
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
-from oncelog.console.large_json import LARGE, PIECE, LargeBytes, is_text, json_pieces
-from oncelog.console.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
+from oncelog.console.records.decoding import Decoder
+from oncelog.console.records.large_json import LARGE, PIECE, LargeBytes, is_text, json_pieces
+from oncelog.console.records.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
 from oncelog.records.batch import iter_headers
 
 MEDIA_TYPE: Final = "application/jsonl; charset=utf-8"

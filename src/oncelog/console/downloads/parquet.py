@@ -21,8 +21,8 @@ from oncelog.base.units import MIB
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
-from oncelog.console.outcomes import Outcomes
-from oncelog.console.search import Hit, scanned
+from oncelog.console.records.outcomes import Outcomes
+from oncelog.console.records.search import Hit, scanned
 from oncelog.records.batch import crc_matches, iter_headers
 from oncelog.records.columns.decode import Selection as Columns
 from oncelog.records.columns.decode import column_schema, decode

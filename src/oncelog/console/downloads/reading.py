@@ -16,8 +16,8 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
-from oncelog.console.pump import Stopped
-from oncelog.console.record_turns import turn
+from oncelog.console.records.record_turns import turn
+from oncelog.console.streaming.pump import Stopped
 
 FETCH_BYTES: Final = 2 * MIB
 PARTITION_BYTES: Final = MIB

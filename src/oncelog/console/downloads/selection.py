@@ -10,10 +10,10 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import EARLIEST, Client
 from oncelog.client.errors import ClientError
-from oncelog.console.decoding import FORMATS
 from oncelog.console.query import BadQuery, Query
-from oncelog.console.record_query import milliseconds_in, needle_of, offset_in, partitions_of, positions_of
-from oncelog.console.search import Wanted
+from oncelog.console.records.decoding import FORMATS
+from oncelog.console.records.record_query import milliseconds_in, needle_of, offset_in, partitions_of, positions_of
+from oncelog.console.records.search import Wanted
 
 JSON_LINES: Final = "jsonl"
 PARQUET: Final = "parquet"

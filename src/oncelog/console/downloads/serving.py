@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from oncelog.client.errors import ClientError
-from oncelog.console.cluster_access import ClusterAccess
-from oncelog.console.decoding import Decoder
+from oncelog.console.cluster.access import ClusterAccess
 from oncelog.console.downloads import json_lines
 from oncelog.console.downloads.reading import Writer, written
 from oncelog.console.downloads.selection import FILE_FORMATS, PARQUET, Selection, selection_of
 from oncelog.console.formats.readers import INSTALL
 from oncelog.console.page import Asked
-from oncelog.console.pump import ConsoleEnds, Farewell, Stopped, pumped
 from oncelog.console.query import BadQuery
+from oncelog.console.records.decoding import Decoder
+from oncelog.console.streaming.pump import ConsoleEnds, Farewell, Stopped, pumped
 
 MOST_DOWNLOADS: Final = 2
 MOST_PARQUET: Final = 1

@@ -16,8 +16,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads.selection import Selection
-from oncelog.console.pump import Stopped
-from oncelog.console.record_states import (
+from oncelog.console.records.record_states import (
     COMMITTED,
     ENDED,
     OPEN,
@@ -26,7 +25,8 @@ from oncelog.console.record_states import (
     decided_states,
     marker_outcome,
 )
-from oncelog.console.search import FETCH_BYTES, PARTITION_BYTES
+from oncelog.console.records.search import FETCH_BYTES, PARTITION_BYTES
+from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import BatchHeader, iter_headers
 from oncelog.records.errors import CorruptBatch
 

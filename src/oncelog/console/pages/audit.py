@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from oncelog.base.json_values import to_json
+from oncelog.console.admission.gate import Sender
 from oncelog.console.audits.report import LARGEST, AuditReport, OverTime
 from oncelog.console.audits.runs import AuditRun, command_of, lacking
-from oncelog.console.gate import Sender
 from oncelog.console.page import Asked
 from oncelog.console.plots.columns import ColumnPlot, column_plot
 from oncelog.console.query import Query

@@ -10,8 +10,8 @@ from oncelog.admin.transactions.abort_marker import Aborted, race_of, refusal
 from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
-from oncelog.console.changes import Changes, Listed, partition_of
-from oncelog.console.gate import Permit
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes.audited_changes import Changes, Listed, partition_of
 from oncelog.console.page import Asked
 from oncelog.console.pages.transactions import row_of
 from oncelog.console.query import BadQuery

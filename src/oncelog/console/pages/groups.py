@@ -14,8 +14,8 @@ from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
 from oncelog.admin.transactions.records_to_read import count_records
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.console.changes import Changes, partition_of, reset_plan
-from oncelog.console.gate import Permit
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes.audited_changes import Changes, partition_of, reset_plan
 from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.rendering import one_page

@@ -8,14 +8,14 @@ from typing import Any, Final
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.console.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded
 from oncelog.console.downloads.selection import MOST_BYTES, MOST_RECORDS
-from oncelog.console.large_json import LargeBytes
 from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery
-from oncelog.console.record_query import milliseconds_in, offset_in
-from oncelog.console.record_states import StoredRecord, bounds_and_start, read_slice
-from oncelog.console.record_turns import turn
+from oncelog.console.records.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded
+from oncelog.console.records.large_json import LargeBytes
+from oncelog.console.records.record_query import milliseconds_in, offset_in
+from oncelog.console.records.record_states import StoredRecord, bounds_and_start, read_slice
+from oncelog.console.records.record_turns import turn
 
 COUNT: Final = 50
 MOST: Final = 500

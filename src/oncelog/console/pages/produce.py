@@ -10,12 +10,12 @@ from typing import Any, Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.partitioner import partition_of_key
-from oncelog.console.changes import Changes
-from oncelog.console.decoding import FULL_BYTES, decoded
-from oncelog.console.gate import Permit
-from oncelog.console.message_changes import NewRecord, produce_one
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes.audited_changes import Changes
+from oncelog.console.changes.message_changes import NewRecord, produce_one
 from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery, Query
+from oncelog.console.records.decoding import FULL_BYTES, decoded
 from oncelog.records.record import Headers
 
 INPUT_FORMATS: Final = ("text", "json", "hex", "null")

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from oncelog.admin.topics import BROKER_DEFAULT, NewTopic
 from oncelog.client.blocking.client import Client
-from oncelog.console import topic_changes
-from oncelog.console.changes import Changes
-from oncelog.console.gate import Permit
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes import topic_changes
+from oncelog.console.changes.audited_changes import Changes
 from oncelog.console.page import Asked
 from oncelog.console.query import Query
 

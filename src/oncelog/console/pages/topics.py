@@ -14,8 +14,8 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.console.cluster.rates import Rate, Rates
 from oncelog.console.page import Asked
-from oncelog.console.rates import Rate, Rates
 from oncelog.console.rendering import one_page
 
 RETENTION_KEYS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")

@@ -16,9 +16,9 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import RULES, Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
-from oncelog.console.changes import Changes, partition_of
-from oncelog.console.cluster_access import ClusterSlow
-from oncelog.console.gate import Permit
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes.audited_changes import Changes, partition_of
+from oncelog.console.cluster.access import ClusterSlow
 from oncelog.console.page import Asked
 from oncelog.console.pages import IDS_PATIENCE_S
 from oncelog.console.query import Query

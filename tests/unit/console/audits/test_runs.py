@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.console.admission.gate import Sender
 from oncelog.console.audits import shelf
 from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of
 from oncelog.console.audits.shelf import AuditShelf, NoSuchAudit
-from oncelog.console.gate import Sender
 from oncelog.console.query import BadQuery
 from tests.unit.console.audits.test_report import document
 from tests.waiting import wait_until

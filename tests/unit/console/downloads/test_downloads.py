@@ -28,7 +28,7 @@ from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import at
 from tests.unit.console.formats.samples import ORDER, avro, avro_file
-from tests.unit.console.test_messages import STATES, make, mixed, write
+from tests.unit.console.pages.test_messages import STATES, make, mixed, write
 from tests.unit.console.visits import visiting
 
 pytestmark = pytest.mark.slow
@@ -114,7 +114,7 @@ def test_lines_that_are_written_in_pieces_are_the_same(
     whole = reader.get(path).content
     monkeypatch.setattr(json_lines, "LARGE", 1)
     monkeypatch.setattr(json_lines, "PIECE", 1)
-    monkeypatch.setattr("oncelog.console.large_json.PIECE", 6)
+    monkeypatch.setattr("oncelog.console.records.large_json.PIECE", 6)
     assert reader.get(path).content == whole
     assert len(whole.splitlines()) == 8
     document = reader.get("/messages/one.json?topic=pieces&partition=0&offset=2").json()

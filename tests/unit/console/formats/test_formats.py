@@ -16,10 +16,10 @@ import msgpack
 import pytest
 
 from oncelog.client.errors import ConfigError
-from oncelog.console.decoding import Decoder, Shown
 from oncelog.console.formats.process import DecodingProcess
 from oncelog.console.formats.schema_files import read_schemas, schema_for
 from oncelog.console.formats.wire_format import VALUE, framed, message_path
+from oncelog.console.records.decoding import Decoder, Shown
 from oncelog.records.record import Headers
 from tests.unit.console.formats.samples import CHAIN, NOTHINGS, ORDER, avro, avro_file, message, shop_file
 

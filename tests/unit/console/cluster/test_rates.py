@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oncelog.console.rates import LONGEST_S, MOST_TOPICS, Rate, Rates
+from oncelog.console.cluster.rates import LONGEST_S, MOST_TOPICS, Rate, Rates
 from tests.interop.admin.lab import at
 
 ONE = at("t")

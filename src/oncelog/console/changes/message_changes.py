@@ -11,8 +11,8 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.producer import Delivered, Failed, Outcome, ProducerSettings
-from oncelog.console.changes import Changes, confirmed
-from oncelog.console.gate import Permit
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes.audited_changes import Changes, confirmed
 from oncelog.records.record import Headers
 
 DELIVERY_MS: Final = 20_000

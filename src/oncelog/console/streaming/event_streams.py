@@ -18,10 +18,10 @@ from starlette.responses import Response, StreamingResponse
 
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
-from oncelog.console.cluster_access import ClusterAccess
+from oncelog.console.cluster.access import ClusterAccess
 from oncelog.console.page import Asked
-from oncelog.console.pump import ConsoleEnds, Farewell, Stopped, pumped
 from oncelog.console.query import BadQuery
+from oncelog.console.streaming.pump import ConsoleEnds, Farewell, Stopped, pumped
 
 MOST_STREAMS: Final = 6
 _AHEAD: Final = 50

@@ -15,12 +15,12 @@ from oncelog.client.blocking import Client, Committed, FetchSettings
 from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.console.cluster.rates import Rate, Rates
+from oncelog.console.cluster.recent import Recent
 from oncelog.console.page import Asked
 from oncelog.console.pages.topics import read_all
 from oncelog.console.pages.topics import read_one as read_topic
 from oncelog.console.query import Query
-from oncelog.console.rates import Rate, Rates
-from oncelog.console.recent import Recent
 from oncelog.console.settings import Settings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record

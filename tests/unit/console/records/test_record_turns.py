@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.console import record_turns
-from oncelog.console.record_turns import turn
+from oncelog.console.records import record_turns
+from oncelog.console.records.record_turns import turn
 
 
 def test_who_does_not_get_the_turn_in_time_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The events of searches and live tails, as ``streams`` sends them to browsers."""
+"""The events of searches and live tails, as ``event_streams`` sends them to browsers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.decoding import FORMATS, Decoder
-from oncelog.console.outcomes import Outcomes, Settled
 from oncelog.console.page import Asked
-from oncelog.console.pages.message_search import hit_of, progress_of, search_of, shown_hit
-from oncelog.console.pump import Stopped
-from oncelog.console.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
-from oncelog.console.record_turns import turn
-from oncelog.console.search import Hit, Progress, ShownHit, search
-from oncelog.console.streams import Event
+from oncelog.console.records.decoding import FORMATS, Decoder
+from oncelog.console.records.outcomes import Outcomes, Settled
+from oncelog.console.records.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
+from oncelog.console.records.record_turns import turn
+from oncelog.console.records.search import Hit, Progress, ShownHit, search
+from oncelog.console.records.search_rows import hit_of, progress_of, search_of, shown_hit
+from oncelog.console.streaming.event_streams import Event
+from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import iter_headers
 
 TAIL_ROWS: Final = 100

@@ -21,8 +21,8 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.outcomes import Outcomes, Settled
-from oncelog.console.record_states import (
+from oncelog.console.records.outcomes import Outcomes, Settled
+from oncelog.console.records.record_states import (
     LARGEST_BATCH,
     PLAIN,
     UNDECIDED,
@@ -30,7 +30,7 @@ from oncelog.console.record_states import (
     decided_states,
     stored,
 )
-from oncelog.console.record_turns import turn
+from oncelog.console.records.record_turns import turn
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record, read_record, records_data

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
-from oncelog.console.audit_lines import console_audit
+from oncelog.console.admission.audit_lines import console_audit
 
 MOST_NOTED_A_MINUTE: Final = 100
 

@@ -13,7 +13,7 @@ from oncelog.admin.transactions.producers import describe_producers
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.positions import Fetched
-from oncelog.console.record_states import ENDED, OPEN, marker_outcome
+from oncelog.console.records.record_states import ENDED, OPEN, marker_outcome
 from oncelog.records.batch import BatchHeader
 
 MOST_WAITING: Final = 4000

@@ -14,7 +14,7 @@ from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Committed
 from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.errors import ClientError
-from oncelog.console.cluster_access import ClusterAccess, ClusterSlow
+from oncelog.console.cluster.access import ClusterAccess, ClusterSlow
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.visits import lines_of, token_of, visiting

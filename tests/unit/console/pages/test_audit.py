@@ -119,8 +119,8 @@ def test_work_never_comes_with_a_permit(data: Path, tmp_path: Path, monkeypatch:
     """Even where changes are allowed: whatever is mounted below /tasks/ cannot change a cluster."""
     seen: list[object] = []
     with visiting(NOWHERE, audit_log=tmp_path / "audit", audit_data=(data,)) as visitor:
-        gate = "oncelog.console.gate.Visitor"
-        real = __import__("oncelog.console.gate", fromlist=["Visitor"]).Visitor
+        gate = "oncelog.console.admission.gate.Visitor"
+        real = __import__("oncelog.console.admission.gate", fromlist=["Visitor"]).Visitor
         monkeypatch.setattr(gate, lambda *values: seen.append(values[3:]) or real(*values))
         visitor.post("/tasks/audit/cancel", data={"token": token_of(visitor, "/audit"), "key": "x"})
         visitor.post("/transactions/abort", data={"token": token_of(visitor, "/audit")})

@@ -14,14 +14,14 @@ from oncelog.admin.topics import NewTopic, create_topic, delete_records
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.machine.consumed_records import read_fetched
-from oncelog.console.decoding import decoded
 from oncelog.console.page import Asked
 from oncelog.console.query import Query
-from oncelog.console.record_states import read_slice
+from oncelog.console.records.decoding import decoded
+from oncelog.console.records.record_states import read_slice
+from oncelog.console.records.search import Hit, Progress, Wanted, search
 from oncelog.console.rendering import shown
-from oncelog.console.search import Hit, Progress, Wanted, search
 from oncelog.console.settings import Settings
-from oncelog.console.stream_sources import tailing
+from oncelog.console.streaming.sources import tailing
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
 from oncelog.testing.broker import Broker
@@ -106,14 +106,14 @@ def test_a_slice_of_large_records_is_short(client: Client, monkeypatch: pytest.M
     make(client, "large-ones")
     for _ in range(5):
         write(client, "large-ones", b"x" * 1000)
-    monkeypatch.setattr("oncelog.console.record_states.SLICE_BYTES", 2500)
+    monkeypatch.setattr("oncelog.console.records.record_states.SLICE_BYTES", 2500)
     offset, slices = 0, []
     while offset < 5:
         found = read_slice(client, at("large-ones"), offset, 50)
         slices.append([one.offset for one in found.records])
         offset = found.next_offset
     assert slices == [[0, 1], [2, 3], [4]]
-    monkeypatch.setattr("oncelog.console.record_states.SLICE_BYTES", 10)
+    monkeypatch.setattr("oncelog.console.records.record_states.SLICE_BYTES", 10)
     assert len(read_slice(client, at("large-ones"), 0, 50).records) == 1
 
 
@@ -230,7 +230,7 @@ def test_streams_are_limited_and_say_when_the_cluster_is_not_there(monkeypatch: 
     with visiting("127.0.0.1:9") as visitor:
         assert "event: failed" in visitor.get("/messages/search-events?topic=t&q=x").text
         assert "lacks q=" in visitor.get("/messages/search-events?topic=t").text
-        monkeypatch.setattr("oncelog.console.streams.MOST_STREAMS", 0)
+        monkeypatch.setattr("oncelog.console.streaming.event_streams.MOST_STREAMS", 0)
         assert "run already" in visitor.get("/messages/search-events?topic=t&q=x").text
 
 

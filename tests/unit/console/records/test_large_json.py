@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.console import large_json
-from oncelog.console.large_json import LargeBytes, is_text, json_pieces
+from oncelog.console.records import large_json
+from oncelog.console.records.large_json import LargeBytes, is_text, json_pieces
 
 TEXTS = ["", "a", 'ä"\\\n\u2028', "\U0001f375" * 7, "x" * 20 + "\U0001f375"]
 

@@ -6,8 +6,8 @@ from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
 from oncelog.admin.topics import NewTopic, TopicRow, add_partitions, create_topic, delete_records, delete_topics
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.console.changes import Changes, confirmed, partition_of
-from oncelog.console.gate import Permit
+from oncelog.console.admission.gate import Permit
+from oncelog.console.changes.audited_changes import Changes, confirmed, partition_of
 from oncelog.console.query import NotConfirmed
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.query import BadQuery, Query
-from oncelog.console.search import PLACES, Wanted
+from oncelog.console.records.search import PLACES, Wanted
 
 NEEDLE_FORMATS: Final = ("text", "hex")
 LONGEST_POSITIONS: Final = 60_000

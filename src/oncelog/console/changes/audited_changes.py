@@ -1,4 +1,4 @@
-"""Everything that changes a cluster, with ``topic_changes`` and ``message_changes``; nothing else may import what does.
+"""Changes with their lines in the audit: transactions that are ended, offsets that are reset.
 
 The rule: each function takes the :class:`Permit` that the gate gave to the request. The line that something is about
 to be done is on disk before it is done, with who and from where; a second one says what came of it. A request that was
@@ -20,8 +20,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
-from oncelog.console.audit_lines import console_audit
-from oncelog.console.gate import Permit
+from oncelog.console.admission.audit_lines import console_audit
+from oncelog.console.admission.gate import Permit
 from oncelog.console.query import NotConfirmed
 from oncelog.console.rendering import shown
 

@@ -24,9 +24,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oncelog.console.forms import LARGEST_FORM, LARGEST_UPLOAD, Form, read_form
-from oncelog.console.refusals import Refusals, form_address, is_local, own_address
-from oncelog.console.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
+from oncelog.console.admission.forms import LARGEST_FORM, LARGEST_UPLOAD, Form, read_form
+from oncelog.console.admission.refusals import Refusals, form_address, is_local, own_address
+from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
 
 READING: Final = frozenset({"GET", "HEAD"})

@@ -14,12 +14,12 @@ from starlette.testclient import TestClient
 from oncelog.client.blocking import Client
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.formats.schema_files import read_schemas
-from oncelog.console.outcomes import MOST_WAITING, Outcomes, Settled
 from oncelog.console.page import Asked
 from oncelog.console.query import Query
-from oncelog.console.search import PLACES, Hit, Wanted, records_with, scanned
+from oncelog.console.records.outcomes import MOST_WAITING, Outcomes, Settled
+from oncelog.console.records.search import PLACES, Hit, Wanted, records_with, scanned
 from oncelog.console.settings import Settings
-from oncelog.console.stream_sources import TAIL_ROWS, tailing
+from oncelog.console.streaming.sources import TAIL_ROWS, tailing
 from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.errors import CorruptBatch
@@ -27,7 +27,7 @@ from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.formats.samples import ORDER, avro, avro_file
-from tests.unit.console.test_messages import STATES, make, mixed, write
+from tests.unit.console.pages.test_messages import STATES, make, mixed, write
 from tests.unit.console.visits import visiting
 
 
