@@ -57,18 +57,16 @@ class Settings:
 def read_settings(
     values: Mapping[str, str], *, data_directory: str | None = None, listen: Address | None = None
 ) -> Settings:
-    """Settings from configuration keys; the arguments win over them: ``listen`` is one PLAINTEXT listener. Raises
-    ConfigError."""
+    """Settings from configuration keys; the arguments win over them: ``listen`` is one PLAINTEXT listener, and is
+    what ``listeners`` is described as. Raises ConfigError."""
+    if listen is not None or "listeners" not in values:
+        host, port = listen or DEFAULT_LISTEN
+        values = {**values, "listeners": str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port))}
     config, warnings = parse_broker_config(values)
     if data_directory is None:
         given = config.is_set("log.dirs") or config.is_set("log.dir")
         data_directory = config.data_directory if given else DEFAULT_DATA_DIRECTORY
-    if listen is None and config.is_set("listeners"):
-        entries = config.get("listeners")
-    else:
-        host, port = listen or DEFAULT_LISTEN
-        entries = (str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port)),)
-    listeners = read_listeners(config, entries)
+    listeners = read_listeners(config)
     _check_sasl(config, listeners)
     return Settings(config, data_directory, listeners, [*warnings, *exposures(config, listeners)])
 

@@ -46,9 +46,9 @@ class Listeners:
         return tuple(found)
 
 
-def read_listeners(config: BrokerConfig, listeners: Sequence[str]) -> Listeners:
-    """The listeners of a configuration; ``listeners`` are those of its key, or of the command line. Raises ConfigError
-    for what does not go together."""
+def read_listeners(config: BrokerConfig) -> Listeners:
+    """The listeners of a configuration. Raises ConfigError for what does not go together."""
+    listeners: Sequence[str] = config.get("listeners")
     protocols = _protocols(config)
     names_of_controllers = set(config.get("controller.listener.names") or ())
     endpoints = _without(names_of_controllers, _endpoints("listeners", listeners, protocols, names_of_controllers))

@@ -51,6 +51,11 @@ def test_an_address_of_the_command_line_is_one_plaintext_listener() -> None:
     settings = read_settings({"listeners": TWO, "listener.security.protocol.map": MAP}, listen=("::1", 0))
     assert list(map(str, settings.listeners.endpoints)) == ["PLAINTEXT://[::1]:0"]
     assert settings.listen == ("::1", 0)
+    assert settings.config.get("listeners") == ("PLAINTEXT://[::1]:0",), "what DescribeConfigs tells"
+
+
+def test_without_any_address_a_broker_is_described_as_where_it_listens() -> None:
+    assert read_settings({}).config.get("listeners") == ("PLAINTEXT://127.0.0.1:9092",)
 
 
 def test_listeners_of_controllers_are_left_out() -> None:
