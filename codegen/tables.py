@@ -89,6 +89,22 @@ EXTENSIONS = {
         Field(name="led_partitions", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10000),
         Field(name="leader_epochs", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10001),
     ),
+    ("describe_acls", "DescribeAclsRequest"): (
+        Field(name="with_settings", type="bool", versions=VersionRange(2, 3), tag=10000, default="False"),
+    ),
+    ("describe_acls", "DescribeAclsResponse"): (
+        # What decides beside the lists, for who may see these and asks: the broker's ``super.users``, as configured,
+        # and ``allow.everyone.if.no.acl.found``. Null from a broker that does not tell.
+        Field(
+            name="super_users",
+            type="string",
+            versions=VersionRange(2, 3),
+            nullable=VersionRange(2, 3),
+            tag=10000,
+            default="None",
+        ),
+        Field(name="allow_everyone", type="bool", versions=VersionRange(2, 3), tag=10001, default="False"),
+    ),
     ("fetch", "PartitionData"): (
         # Whose the open transactions are that begin in what a replica fetches, so that it knows when it leads: entries
         # of the file ``transactional-ids``. Only in answers to replicas.

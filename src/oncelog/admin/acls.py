@@ -6,11 +6,9 @@ that a broker tells. Brokers do not have to tell who their super users are; wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from oncelog.admin.configs import ResourceType as ConfigResourceType
-from oncelog.admin.configs import describe_configs
 from oncelog.base.acl_rules import AuthorizerSettings, Reason, Ruling, decide
 from oncelog.base.acls import (
     OPERATIONS,
@@ -24,13 +22,10 @@ from oncelog.base.acls import (
     ResourceType,
 )
 from oncelog.client.blocking.client import Client
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import BrokerRefused
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource
-
-_SUPER_USERS = "super.users"
-_ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
+from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,10 @@ class Explanation:
 
 def list_acls(client: Client, wanted: AclFilter | None = None) -> list[AclBinding]:
     """The entries that are wanted, by resource and principal. Raises BrokerRefused."""
-    wanted = wanted or AclFilter()
+    return sorted(_all_bindings(_described(client, wanted or AclFilter())))
+
+
+def _described(client: Client, wanted: AclFilter, *, with_settings: bool = False) -> DescribeAclsResponse:
     message = DescribeAclsRequest(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.name,
@@ -81,12 +79,13 @@ def list_acls(client: Client, wanted: AclFilter | None = None) -> list[AclBindin
         host_filter=wanted.host,
         operation=wanted.operation,
         permission_type=wanted.permission,
+        with_settings=with_settings,
     )
 
-    def attempt() -> list[AclBinding]:
+    def attempt() -> DescribeAclsResponse:
         response = client.request(message)
         _check(response.error_code, response.error_message)
-        return sorted(binding for resource in response.resources for binding in _bindings(resource))
+        return response
 
     return client.retrying(attempt)
 
@@ -159,8 +158,9 @@ def explain(
 ) -> Explanation:
     """The rights of ``principal``, connected from ``host``, on a resource: the operations given, or all that it has.
     Raises BrokerRefused if the lists may not be seen."""
-    found = list_acls(client, AclFilter(resource_type, name, PatternType.MATCH))
-    settings = _settings(client)
+    answer = _described(client, AclFilter(resource_type, name, PatternType.MATCH), with_settings=True)
+    found = sorted(_all_bindings(answer))
+    settings = _settings(answer)
     known = AuthorizerSettings() if settings is None else settings
     lists = _by_pattern(found)
     decisions = []
@@ -171,19 +171,12 @@ def explain(
     return Explanation(resource_type, name, principal, host, decisions, found, super_users)
 
 
-def _settings(client: Client) -> AuthorizerSettings | None:
-    """A broker's settings of its authorizer beside the lists; None: it has none, or the client may not see them."""
-    client.retrying(client.refresh_brokers)
-    broker = next(iter(sorted(client.view.brokers)), None)
-    try:
-        rows = describe_configs(client, ConfigResourceType.BROKER, str(broker), [_SUPER_USERS, _ALLOW_EVERYONE])
-    except ClientError:
+def _settings(answer: DescribeAclsResponse) -> AuthorizerSettings | None:
+    """A broker's settings of its authorizer beside the lists; None: it does not tell them."""
+    if answer.super_users is None:
         return None
-    values: Mapping[str, str | None] = {row.name: row.value for row in rows if not row.is_sensitive}
-    if values.get(_SUPER_USERS) is None:
-        return None
-    names = frozenset(part.strip() for part in (values[_SUPER_USERS] or "").split(";") if part.strip())
-    return AuthorizerSettings(names, (values.get(_ALLOW_EVERYONE) or "").strip().lower() == "true")
+    names = frozenset(part.strip() for part in answer.super_users.split(";") if part.strip())
+    return AuthorizerSettings(names, answer.allow_everyone)
 
 
 def _by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, ResourceAcls]:
@@ -191,6 +184,10 @@ def _by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, Resourc
     for pattern, entry in bindings:
         entries.setdefault(pattern, []).append(entry)
     return {pattern: ResourceAcls(tuple(found)) for pattern, found in entries.items()}
+
+
+def _all_bindings(answer: DescribeAclsResponse) -> Iterable[AclBinding]:
+    return (binding for resource in answer.resources for binding in _bindings(resource))
 
 
 def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:

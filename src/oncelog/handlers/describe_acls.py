@@ -29,7 +29,7 @@ _MESSAGE: Final = "No Authorizer is configured on the broker"
 
 
 def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
-    """The lists, each as far as it matches."""
+    """The lists, each as far as it matches; what decides beside them is told to those who ask for it."""
     matches = matcher(request)
     if not may_cluster(context, Operation.DESCRIBE):
         return DescribeAclsResponse(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message)
@@ -38,7 +38,10 @@ def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsRespon
     lists: dict[ResourcePattern, list[AclDescription]] = {}
     for pattern, entry in matching(context.cluster.image, matches, MAX_ACLS):
         lists.setdefault(pattern, []).append(_described(AclBinding(pattern, entry)))
+    config = context.cluster.config
     return DescribeAclsResponse(
+        super_users=config.get("super.users") if request.with_settings else None,
+        allow_everyone=request.with_settings and config.get("allow.everyone.if.no.acl.found"),
         resources=[
             DescribeAclsResource(
                 resource_type=pattern.resource_type,

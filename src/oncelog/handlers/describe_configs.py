@@ -177,8 +177,10 @@ class _Describer:
         ]
 
     def _set_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
-        """A key as it was set, not as it is parsed. Of an unknown one nothing is shown: it may be secret."""
+        """A key as it was set, not as it is parsed. Of an unknown or hidden one nothing is shown: it may be secret."""
         key = broker_key(name)
+        if key is not None and key.hidden:
+            key = None
         return Entry(
             name=name,
             value=synonyms[0].value,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -33,10 +33,10 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> Steps[DescribeL
     if not may_cluster(context, Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)
-    return (yield from _describe(list(_wanted(request, context)), context))
+    return (yield from _describe(_wanted(request, context), context))
 
 
-def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
+def _describe(wanted: Iterable[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
     budget = SliceBudget(context.partitions)
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in wanted:
@@ -60,12 +60,17 @@ def _describe(wanted: Sequence[TopicPartition], context: Context) -> Steps[Descr
     return DescribeLogDirsResponse(results=[result])
 
 
-def _wanted(request: DescribeLogDirsRequest, context: Context) -> Iterable[TopicPartition]:
+def _wanted(request: DescribeLogDirsRequest, context: Context) -> Iterator[TopicPartition]:
+    """The partitions that are asked for, each once; others may have their turn between any two of them."""
     if request.topics is None:
-        for topic in context.cluster.image.topics.values():
+        for topic in list(context.cluster.image.topics.values()):  # topics may come and go meanwhile
             for partition in range(len(topic.partitions)):
                 yield TopicPartition(topic.name, partition)
         return
+    given: set[TopicPartition] = set()
     for wanted in request.topics:
-        for partition in dict.fromkeys(wanted.partitions):
-            yield TopicPartition(TopicName(wanted.topic), partition)
+        for index in wanted.partitions:
+            named = TopicPartition(TopicName(wanted.topic), index)
+            if named not in given:
+                given.add(named)
+                yield named

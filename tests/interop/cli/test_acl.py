@@ -52,6 +52,8 @@ def test_a_life_of_entries(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     assert "oncelog acl allow User:alice write --topic orders" in shown
     assert "oncelog acl remove --principal 'User:*' --operation delete --topic '*' --deny" in shown
     assert "Entries for single hosts count only with --host." in shown
+    shown = run(capsys, bootstrap, "explain", "--topic", "orders", "--principal", "ANONYMOUS")
+    assert ("a super user may do everything" in shown) != ("do not tell who their super users are" in shown)
     options = ("--topic", "orders", "--principal", "app", "--operation", "write")
     run(capsys, bootstrap, "explain", *options, code=1)
     shown = run(capsys, bootstrap, "explain", *options, "--host", "10.0.0.7")

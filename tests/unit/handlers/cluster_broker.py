@@ -85,17 +85,15 @@ class ClusterBroker:
         self.image = self.image.apply(changes_of(operations)).image
         return CommitOutcome.COMMITTED
 
-    def call(self, request: Any, version: int, authoriser: Any = None) -> Any:
-        """Decide a request as the node would: the response decoded from its bytes in ``version``."""
-        api = BY_KEY[request.API_KEY]
-        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
-        context = Context(
+    def context(self, api_key: int, version: int, authoriser: Any = None) -> Context:
+        """What a handler is given with a request of a client."""
+        return Context(
             partitions=self,  # type: ignore[arg-type]  # only what these handlers ask for
             groups=self,  # type: ignore[arg-type]
             transactions=self,  # type: ignore[arg-type]
             cluster=self,
             authoriser=authoriser or AllowAll(),
-            api_key=api.key,
+            api_key=api_key,
             version=version,
             connection_id=1,
             client_id="test",
@@ -106,6 +104,12 @@ class ClusterBroker:
             listener_name=self.listener_name,
             security_protocol=self.security_protocol,
         )
+
+    def call(self, request: Any, version: int, authoriser: Any = None) -> Any:
+        """Decide a request as the node would: the response decoded from its bytes in ``version``."""
+        api = BY_KEY[request.API_KEY]
+        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
+        context = self.context(api.key, version, authoriser)
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
         answer = handler.handle(decoded, context)
         if isinstance(answer, Generator):

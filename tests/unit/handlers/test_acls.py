@@ -39,6 +39,19 @@ def test_there_is_no_authorizer(version: int) -> None:
     assert (len(created.results), len(deleted.filter_results)) == (3, 3)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_what_decides_beside_the_lists_is_told_to_who_asks_for_it(version: int) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    settings = {"super.users": "User:a;User:b", "allow.everyone.if.no.acl.found": "true"}
+    broker = ClusterBroker({"authorizer.class.name": authorizer, **settings})
+    told = broker.call(DescribeAclsRequest(**KNOWN, with_settings=True), version)
+    assert (told.error_code, told.super_users, told.allow_everyone) == (0, "User:a;User:b", True)
+    plain = broker.call(DescribeAclsRequest(**KNOWN), version)
+    assert (plain.super_users, plain.allow_everyone) == (None, False)
+    denied = broker.call(DescribeAclsRequest(**KNOWN, with_settings=True), version, NOT_DESCRIBE)
+    assert denied.super_users is None
+
+
 def test_who_may_not_ask() -> None:
     broker = ClusterBroker()
     described = broker.call(DescribeAclsRequest(**KNOWN), 3, NOT_DESCRIBE)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 
 import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.handlers import describe_log_dirs
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.api_versions import unsupported_version
 from oncelog.handlers.registry import APIS
@@ -44,7 +46,8 @@ NO_CLUSTER = {
 
 @pytest.fixture
 def broker() -> ClusterBroker:
-    broker = ClusterBroker({"log.retention.hours": "1", "message.max.bytes": "2000000", "unknown.key": "secret"})
+    settings = {"log.retention.hours": "1", "message.max.bytes": "2000000", "unknown.key": "secret"}
+    broker = ClusterBroker({**settings, "super.users": "User:a", "allow.everyone.if.no.acl.found": "true"})
     topics = [CreatableTopic(name=name, num_partitions=3, replication_factor=1) for name in ("t", "u")]
     broker.call(CreateTopicsRequest(topics=topics), 7)
     return broker
@@ -119,6 +122,10 @@ class TestDescribeConfigs:
         assert (found["message.max.bytes"].config_source, found["message.max.bytes"].read_only) == (4, False)
         assert (found["unknown.key"].value, found["unknown.key"].is_sensitive) == (None, True)
         assert (found["ssl.key.password"].value, found["ssl.key.password"].is_sensitive) == (None, True)
+        for name in ("super.users", "allow.everyone.if.no.acl.found"):
+            entry = found[name]
+            assert (entry.value, entry.is_sensitive, entry.config_type, entry.documentation) == (None, True, 0, None)
+            assert [(each.name, each.value, each.source) for each in entry.synonyms] == [(name, None, 4)]
         assert found["log.sync.policy"].value == "commit"
 
     def test_all_brokers_show_what_is_set_for_them(self, broker: ClusterBroker) -> None:
@@ -346,6 +353,28 @@ class TestDescribeLogDirs:
         wanted = [DescribableLogDirTopic(topic="u", partitions=[0, 2, 2, 9]), DescribableLogDirTopic(topic="x")]
         (some,) = broker.call(DescribeLogDirsRequest(topics=wanted), version).results
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("u", [2])]
+
+    def test_a_topic_that_is_named_twice_is_answered_once(self, broker: ClusterBroker) -> None:
+        broker.sizes = {TopicPartition(TopicName("t"), 0): 5, TopicPartition(TopicName("t"), 1): 6}
+        wanted = [DescribableLogDirTopic(topic="t", partitions=partitions) for partitions in ([0], [1, 0])]
+        (result,) = broker.call(DescribeLogDirsRequest(topics=wanted), 4).results
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in result.topics] == [("t", [0, 1])]
+
+    def test_a_large_list_is_gathered_a_slice_at_a_time(self, broker: ClusterBroker) -> None:
+        gathered = []
+
+        class Counted(list[int]):
+            def __iter__(self) -> Iterator[int]:
+                for index in super().__iter__():
+                    gathered.append(index)
+                    yield index
+
+        request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=Counted(range(2500)))])
+        slices = describe_log_dirs.handle(request, broker.context(request.API_KEY, 4))
+        next(slices)
+        assert len(gathered) == 1000
+        assert len(list(slices)) == 1
+        assert len(gathered) == 2500
 
     def test_who_may_not(self, broker: ClusterBroker) -> None:
         answer = broker.call(DescribeLogDirsRequest(topics=None), 3, NO_CLUSTER[Operation.DESCRIBE])

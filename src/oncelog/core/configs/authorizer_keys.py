@@ -47,6 +47,7 @@ AUTHORIZER_KEYS: Final = (
         "",
         principals,
         internal=True,
+        hidden=True,
         documentation="Principals that may do everything, with semicolons between them: User:admin;User:broker. The "
         "principal of the brokers themselves is one of them, or has the operation ClusterAction on the cluster.",
     ),
@@ -55,6 +56,7 @@ AUTHORIZER_KEYS: Final = (
         BOOLEAN,
         "false",
         internal=True,
+        hidden=True,
         documentation="True: a resource that no ACL names may be used by everybody. A resource that any ACL names is "
         "closed to those whom none allows.",
     ),

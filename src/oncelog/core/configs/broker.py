@@ -119,11 +119,11 @@ class BrokerConfig:
     def synonyms(self, name: str) -> list[Synonym]:
         """The sources of the value of ``name``, most decisive first; empty when nothing gives it a value.
 
-        Values of sensitive keys are not shown, nor those of unknown ones, which may be sensitive.
+        Values of sensitive keys are not shown, nor those of hidden and of unknown ones, which may be sensitive.
         """
         names = synonym_names(name)
         found = [
-            Synonym(each, layer[each] if _may_be_shown(each) else None, source)
+            Synonym(each, layer[each] if _is_described(each) else None, source)
             for layer, source in (
                 (self.dynamic, Source.DYNAMIC_BROKER),
                 (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
@@ -233,6 +233,11 @@ def _may_be_shown(name: str) -> bool:
     return key is not None and not key.sensitive
 
 
+def _is_described(name: str) -> bool:
+    key = broker_key(name)
+    return key is not None and not key.sensitive and not key.hidden
+
+
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
     """The id under both of its names, whichever was given."""
     old, new = static.get("broker.id"), static.get("node.id")
@@ -253,7 +258,7 @@ def _default_texts() -> Mapping[str, str]:
     if not _DEFAULT_TEXTS:
         for name, key in BROKER_KEYS.items():
             text = canonical(key.default_value())
-            if text is not None:
+            if text is not None and not key.hidden:
                 _DEFAULT_TEXTS[name] = text
     return _DEFAULT_TEXTS
 

@@ -73,6 +73,8 @@ class ConfigKey:
     """Accepted so that Apache Kafka's files can be used, without effect here."""
     internal: bool = False
     """Works, but DescribeConfigs lists it only where it is set."""
+    hidden: bool = False
+    """Works, but DescribeConfigs tells nothing of it but its name: Apache Kafka's own parser does not know it."""
     documentation: str = ""
     """The effect of the key, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
 

@@ -84,6 +84,8 @@ class DescribeAclsResponse(Response):
     error_code: int = 0
     error_message: str | None = ""
     resources: list[DescribeAclsResource] = field(default_factory=list)
+    super_users: str | None = None
+    allow_everyone: bool = False
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -92,7 +94,11 @@ class DescribeAclsResponse(Response):
         message.error_message = reader.nullable_string()
         message.resources = [DescribeAclsResource.read(reader, version) for _ in range(reader.array_count(5))]
         if version >= 2:
-            reader.skip_tags()
+            for tag in reader.tags():
+                if tag == 10000:
+                    message.super_users = reader.nullable_string()
+                elif tag == 10001:
+                    message.allow_everyone = reader.boolean()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -103,7 +109,15 @@ class DescribeAclsResponse(Response):
         for describe_acls_resource in self.resources:
             describe_acls_resource.write(writer, version)
         if version >= 2:
-            buffer.append(0)
+            tags = writer.begin_tags()
+            if self.super_users is not None:
+                start = writer.begin_tag(tags, 10000)
+                writer.nullable_string(self.super_users)
+                writer.end_tag(start)
+            if self.allow_everyone:
+                start = writer.begin_tag(tags, 10001)
+                writer.boolean(self.allow_everyone)
+                writer.end_tag(start)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,6 +134,7 @@ class DescribeAclsRequest(Request[DescribeAclsResponse]):
     host_filter: str | None = ""
     operation: int = 0
     permission_type: int = 0
+    with_settings: bool = False
 
     @classmethod
     def response_class(cls) -> type[DescribeAclsResponse]:
@@ -135,7 +150,9 @@ class DescribeAclsRequest(Request[DescribeAclsResponse]):
         message.host_filter = reader.nullable_string()
         message.operation, message.permission_type = reader.unpack(_I8_I8)
         if version >= 2:
-            reader.skip_tags()
+            for tag in reader.tags():
+                if tag == 10000:
+                    message.with_settings = reader.boolean()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -147,4 +164,8 @@ class DescribeAclsRequest(Request[DescribeAclsResponse]):
         writer.nullable_string(self.host_filter)
         buffer += _I8_I8.pack(self.operation, self.permission_type)
         if version >= 2:
-            buffer.append(0)
+            tags = writer.begin_tags()
+            if self.with_settings:
+                start = writer.begin_tag(tags, 10000)
+                writer.boolean(self.with_settings)
+                writer.end_tag(start)
