@@ -22,7 +22,7 @@ def summary(ran: Ran) -> dict[str, Any]:
 
 
 def values(run: Run, topic: str, partition: int = 0) -> list[str]:
-    """What a partition of a topic has, in order."""
+    """The values in a partition of a topic, in order."""
     ran = run("consume", topic, "-p", str(partition), "--from", "beginning", "-e", "--json")
     assert ran.code == 0, ran.err
     return [json.loads(line)["payload"] for line in ran.out.splitlines()]
@@ -60,7 +60,7 @@ def test_partitions_arrive_in_order_once_and_growth_later(run: Run, tmp_path: Pa
     with last.open("ab") as file:
         file.write(message(b"later"))
     ran = run("log", "import", str(tmp_path), "--to", "clicks")
-    assert (ran.code, ran.out) == (0, "1 messages of 5 bytes imported into clicks\n")
+    assert (ran.code, ran.out) == (0, "1 message of 5 bytes imported into clicks\n")
     assert values(run, "clicks")[-1] == "later"
     assert "nothing new" in run("log", "import", str(tmp_path), "--to", "clicks").out
 

@@ -83,7 +83,7 @@ def test_a_password_from_stdin(run: Run, broker: Broker) -> None:
         ((), "no terminal to ask at"),
         (("--password-env", "NOT_SET_ANYWHERE"), "it holds no password"),
         (("--password-file", "/nowhere"), "cannot read /nowhere"),
-        (("--password-file", "-", "--password-env", "HOME"), "in a file or in the environment"),
+        (("--password-file", "-", "--password-env", "HOME"), "--password-file or --password-env, not both"),
         (("--password-env", "HOME", "--iterations", "100"), "4096"),
         (("--password", "hush"), "No such option"),
     ],
