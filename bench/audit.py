@@ -70,7 +70,7 @@ def _warm_up(directory: Path) -> None:
 
 
 def _audit_rate(directory: Path, *, check_crc: bool) -> float:
-    """What a task does: segments → facts."""
+    """The work of a task: segments → facts."""
     from oncelog.spark.audit.directories.directory_layout import plan
     from oncelog.spark.audit.segments.segment_facts import ReadOptions, read_segment
 

@@ -227,7 +227,7 @@ def partitions(options: Options) -> Comparison:
 
 
 def sync(options: Options) -> Comparison:
-    """What waiting for the disk costs us: log.sync.policy=commit against none."""
+    """The cost of waiting for the disk: log.sync.policy=commit against none."""
 
     def measure(broker: Broker, topic: str) -> Figures:
         figures = produce(broker, topic, 1000, options.scaled(300_000)).figures("produce")

@@ -1,4 +1,4 @@
-"""What librdkafka takes by itself: a peer that stores nothing, decides nothing and answers at once.
+"""The time that librdkafka takes by itself: a peer that stores nothing, decides nothing and answers at once.
 
 It speaks just enough for a transactional producer, and for making topics: one thread, one system call to receive and
 one to send. The three requests of a transaction are answered from bytes made before: from then on a request costs it a
@@ -54,7 +54,7 @@ _REPEATED: Final = (_PRODUCE, _ADD_PARTITIONS, _END_TXN)
 _CORRELATION_ID: Final = slice(8, 12)
 """In a request, its size included."""
 _TAIL_BYTES: Final = 3
-"""What follows the records of a Produce request with one partition: no tagged fields, three times."""
+"""The bytes behind the records of a Produce request with one partition: no tagged fields, three times."""
 
 
 class Answers:

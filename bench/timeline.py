@@ -1,4 +1,4 @@
-"""Where the time of a small transaction goes: `python -m bench.timeline PEER…`, as root, on Linux.
+"""The time of a small transaction, by its parts: `python -m bench.timeline PEER…`, as root, on Linux.
 
 Every packet on the loopback interface has the kernel's time; beside the caller's own clock that says when each request
 leaves librdkafka, when it is answered, and when the next one leaves. So a transaction falls into what the broker takes
@@ -91,7 +91,7 @@ def _transactions(producer: Any, topic: str, partitions: int, count: int) -> lis
 
 
 def _parts(moments: tuple[int, int, int], packets: list[Packet]) -> dict[str, int]:
-    """What one transaction falls into, in ns; packets are those of its time. Raises StopIteration where one lacks."""
+    """The parts of one transaction, in ns; packets are those of its time. Raises StopIteration where one lacks."""
     begins, produced, committed = moments
 
     def asked(api_key: int) -> Packet:

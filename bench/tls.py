@@ -143,7 +143,7 @@ def tls_throughput(options: Options) -> Comparison:
 
 
 def tls_cost(options: Options) -> Comparison:
-    """What TLS costs oncelog: records of 1 KB by its listener with TLS and by its PLAINTEXT one, one partition."""
+    """The cost of TLS: records of 1 KB by the listener with TLS and by the PLAINTEXT one, one partition."""
     count = options.scaled(300_000)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))

@@ -1,4 +1,4 @@
-"""What the clients do: librdkafka through confluent-kafka, batched calls, so that Python is not what is measured."""
+"""The clients' work: librdkafka through confluent-kafka, batched calls, so that Python is not what is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kio does not say: which APIs we want, and the fields that are ours."""
+"""The part that kio does not say: the APIs we want, and the fields that are ours."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _STOP_S = 60.0
 
 
 class Tells(Protocol):
-    """Where the scene is told."""
+    """Prints the scene for those who watch."""
 
     def say(self, text: str = "") -> None:
         """A line."""

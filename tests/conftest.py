@@ -1,4 +1,4 @@
-"""What every test run shares: Hypothesis profiles, tests that need what is not here, and the order of what is slow.
+"""Shared by every test run: Hypothesis profiles, tests that need what is not here, and the order of what is slow.
 
 The rule: nothing is fetched or built while tests run. What comes from other registries than PyPI is fetched before, by
 `make test-peers`; a test marked ``java`` or ``peer`` whose supply is not there is skipped, saying which.

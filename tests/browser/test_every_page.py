@@ -110,7 +110,7 @@ def test_a_page_is_fit_for_readers_phones_paper_and_programs(reader: Tab, state:
 
 
 def _json_of(page: Page, state: str) -> list[str]:
-    """What is wrong with the JSON of a page."""
+    """Problems of a page's JSON."""
     address = page.locator("#foot a").get_attribute("href") or ""
     path, _, parameters = state.partition("?")
     if address.partition("?")[::2] != (f"{path}.json", parameters):

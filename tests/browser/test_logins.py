@@ -164,7 +164,7 @@ def foreign(console: Served) -> Iterator[int]:
 
 
 def read_from(page: Page, address: str) -> str:
-    """What a script of a page gets of another one, with the browser's cookies."""
+    """The answer that a script of one page gets from another, with the browser's cookies."""
     script = "(address) => fetch(address, {credentials: 'include'}).then((one) => one.text(), (error) => `${error}`)"
     return str(page.evaluate(script, address))
 

@@ -20,7 +20,7 @@ _OF_COLOURS: Final = {**_AXE_OPTIONS, "runOnly": {"type": "rule", "values": ["co
 """The rules that can tell light from dark; all others look at what is there, not at how it is drawn."""
 _PATIENCE_MS: Final = HANG_S * 1000
 _OF_AN_OUTAGE: Final = ("error: htmx:sendError", "error: htmx:afterRequest", "error: [object Event]")
-"""What htmx notes of a console that does not answer."""
+"""Messages of htmx about a console that does not answer."""
 _EXPECTED: Final = "Failed to load resource"
 """The browser's own line about a status of 400 and above, or a connection that was refused: pages show those."""
 
@@ -52,7 +52,7 @@ class Tab:
         self.context.close()
 
     def axe(self, *, only_colours: bool = False) -> list[str]:
-        """What axe finds wrong with the page as it is now, one line an element."""
+        """Problems that axe finds on the page as it is now, one line an element."""
         if not self.page.evaluate("() => 'axe' in window"):
             self.page.evaluate(AXE.read_text("utf-8"))
         found = self.page.evaluate(

@@ -1,4 +1,4 @@
-"""Refuses docstrings below ``src`` that do not name their subject: `python -m tests.checks.docstrings` prints them.
+"""Refuses docstrings that do not name their subject: `python -m tests.checks.docstrings` prints them.
 
 "What a run has committed" can be read only with the name above it; "Totals of a run: …" stands alone.
 """
@@ -9,10 +9,10 @@ import ast
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.checks.sizes import ROOT, python_files
+
 WORDS: Final = ("What", "Whether", "Where", "Which", "Who", "Whom", "Whose")
 NO_SUBJECTS: Final = (*WORDS, "All of it", "All of them", "All that")
 
@@ -43,8 +43,8 @@ def _declares(statement: ast.stmt) -> bool:
 
 def main() -> int:
     """Print the offenders; 1 when there are any."""
-    paths = sorted((ROOT / "src").rglob("*.py"))
-    found = [line for path in paths for line in offences(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
+    files = list(python_files())
+    found = [line for path in files for line in offences(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0

@@ -1,4 +1,4 @@
-"""What other registries have is fetched once, whoever asks; what cannot be had is one line."""
+"""Downloads from other registries: each is fetched once, whoever asks; one that cannot be had is one line."""
 
 from __future__ import annotations
 

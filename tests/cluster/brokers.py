@@ -101,7 +101,7 @@ class Cluster:
         return ",".join(ends[broker_id].bootstrap_servers for broker_id in self._brokers)
 
     def log(self, broker_id: int) -> str:
-        """All that a broker has said."""
+        """The whole log of a broker."""
         return (self._brokers[broker_id].directory / "broker.log").read_text("utf-8", "replace")
 
     def data_directory(self, broker_id: int) -> Path:

@@ -69,7 +69,7 @@ class Struck(NamedTuple):
 
 @dataclass
 class Report:
-    """What a run found."""
+    """The findings of a run."""
 
     plan: Plan
     struck: list[Struck] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which faults there are, by name, and the schedule that a seed draws from them. Each comes, stays, and is healed."""
+"""The kinds of faults, by name, and the schedule that a seed draws from them. Each comes, stays, and is healed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.peers.zookeeper import ZooKeeper
 
 @dataclass(frozen=True)
 class Scene:
-    """What a fault may strike."""
+    """The things that a fault may strike."""
 
     cluster: Cluster
     zookeeper: ZooKeeper | None

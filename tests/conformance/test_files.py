@@ -1,4 +1,4 @@
-"""What every ``Files`` adapter must do: run against the disk and against memory."""
+"""The contract of every ``Files`` adapter: run against the disk and against memory."""
 
 from __future__ import annotations
 

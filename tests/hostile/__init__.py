@@ -1,1 +1,1 @@
-"""What strangers and broken disks feed to the broker: fuzzing, with memory and time as oracles; the largest frames."""
+"""Input of strangers and broken disks: fuzzing, with memory and time as oracles; the largest frames."""

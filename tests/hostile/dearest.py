@@ -45,20 +45,20 @@ SENDERS: Final = 50
 DESTRUCTIVE: Final = ("CreatePartitions", "CreateTopics", "DeleteGroups", "DeleteTopics", "DeleteRecords")
 """Later is more destructive."""
 CHANGES: Final = ("Produce", "WriteTxnMarkers", *DESTRUCTIVE)
-"""What costs less, or more, the second time."""
+"""Requests that cost less, or more, the second time."""
 
 
 class Cost(NamedTuple):
-    """What one request cost."""
+    """The cost of one request."""
 
     title: str
     frame_bytes: int
     answer_bytes: int
     """0: the connection was closed."""
     wait_s: float
-    """What the loop ran for, at the longest, while another client waited."""
+    """Longest time that the loop ran for while another client waited."""
     total_s: float
-    """What it ran for until the answer was read."""
+    """Time that the loop ran for until the answer was read."""
     memory: int
     """By how much the resident memory was at most larger than before the first request."""
 

@@ -32,7 +32,7 @@ _TOKENS: Final = (b"\x80\x80\x80\x80\x08", b"\xff\xff\xff\xff\x0f", b"\xff" * 10
 
 @dataclass(frozen=True)
 class Target:
-    """What is fuzzed. ``run`` raises ``refusals`` or nothing; ``memory_bytes`` bounds what an input of a size costs."""
+    """A target of fuzzing. ``run`` raises ``refusals`` or nothing; ``memory_bytes`` bounds the cost of an input."""
 
     name: str
     seeds: Callable[[], Sequence[bytes]]
@@ -43,7 +43,7 @@ class Target:
 
 @dataclass
 class Outcome:
-    """What a run has done and found."""
+    """The progress and the findings of a run."""
 
     executions: int = 0
     refused: int = 0
@@ -197,5 +197,5 @@ def keep(target: str, data: bytes) -> Path:
 
 
 def kept(target: str) -> list[bytes]:
-    """What found something before."""
+    """Inputs that found something before."""
     return [path.read_bytes() for path in sorted((CORPUS / target).glob("*.bin"))]

@@ -76,7 +76,7 @@ def _by_id(api: str, version: int) -> bool:
 
 
 def array_paths(cls: type[Message]) -> list[Path]:
-    """Where a request has arrays, as names of fields from the outside in."""
+    """The arrays of a request, as names of fields from the outside in."""
     return list(_array_paths(import_module(cls.__module__), cls))
 
 

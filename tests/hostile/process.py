@@ -1,4 +1,4 @@
-"""What a hostile peer costs a real server process: its memory's peak, and how long it lets others wait.
+"""The cost of a hostile peer to a real server process: its memory's peak, and how long it lets others wait.
 
 Linux keeps both for us: the peak of the resident memory can be set back (``clear_refs``), and ``schedstat`` says what
 the main thread has run for. A wait is counted in work: that processor time, divided by what a fixed piece of work takes
@@ -72,7 +72,7 @@ class Server:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return self._serve.bootstrap_servers
 
     def connect(self) -> socket.socket:
@@ -82,7 +82,7 @@ class Server:
         return connection
 
     def ran_s(self) -> float:
-        """What its main thread has run for."""
+        """Seconds that its main thread has run for."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
 
     def forget_peak(self) -> None:
@@ -105,7 +105,7 @@ class Waits(threading.Thread):
         self._server = server
         self._over = threading.Event()
         self.worst_s = 0.0
-        """What the server's loop ran for meanwhile."""
+        """Longest time that the server's loop ran for meanwhile."""
         self.asked = 0
         self._pieces_s: list[float] = []
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: everything that reads bytes of a peer, or of a file that may be damaged."""
+"""The targets of fuzzing: everything that reads bytes of a peer, or of a file that may be damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads strangers' bytes refuses them by the errors it declares, and at a bounded cost.
+"""Readers of strangers' bytes refuse them by the errors they declare, and at a bounded cost.
 
 A fixed number of executions by a fixed seed; ``python -m tests.hostile --seconds 600`` goes on.
 """

@@ -58,7 +58,7 @@ def driver() -> Turns:
 
 
 def three_a_turn(monkeypatch) -> None:
-    """What is large from thousands on is so from three on."""
+    """Treat three items as a request of thousands is treated."""
     monkeypatch.setattr(dispatch, "LARGE_BYTES", 0)
     monkeypatch.setattr(yielding, "ITEMS", 3)
     monkeypatch.setattr(yielding, "ITEMS_WHILE_CREATING", 3)

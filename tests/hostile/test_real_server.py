@@ -31,7 +31,7 @@ pytestmark = [
 WORST_WAIT: Final = 400
 """Pieces of work: some 0.2 s of an idle core."""
 WORST_WAIT_FOR_THE_DISK: Final = 2300
-"""Where hundreds of others connect meanwhile, too."""
+"""The same where hundreds of others connect meanwhile."""
 FRAME_MAX_BYTES: Final = 64 * MIB
 ATTEMPTS: Final = 3
 """The best of so many counts: a machine that is busy with something else is no finding."""
@@ -112,7 +112,7 @@ def test_500_connections_that_announce_90_mb_and_stall() -> None:
 
 
 def test_414_hostile_frames_and_500_stalled_connections_leave_acknowledgements_quick() -> None:
-    """What was measured of others: the memory four times as large, an acknowledgement that took 10 seconds."""
+    """Bounds from measurements of others: the memory four times as large, an acknowledgement that took 10 seconds."""
     frames = hostile_frames()[:414]
     assert len(frames) == 414
     with Server(max_connections="1000") as server:

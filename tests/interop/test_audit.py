@@ -1,4 +1,4 @@
-"""What brokers leave on disk after transactions, aborts, compaction and a restart gives the audit nothing to find."""
+"""An audit of healthy brokers' directories finds nothing: after transactions, aborts, compaction and a restart."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def audited(directory: Path) -> AuditResult:
 
 
 def cleaned(result: AuditResult) -> bool:
-    """Whether compaction has taken something away."""
+    """True if compaction has taken something away."""
     return any(one.has_holes for one in result.stats if one.topic == "compact")
 
 

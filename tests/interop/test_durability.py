@@ -1,4 +1,4 @@
-"""What was acknowledged is there once, whenever the broker is killed."""
+"""Acknowledged records are there once, whenever the broker is killed."""
 
 from __future__ import annotations
 

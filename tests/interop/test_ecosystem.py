@@ -1,4 +1,4 @@
-"""What is built on Apache Kafka's clients, exactly once: Streams through a killed broker, Connect through a killed
+"""Software built on Apache Kafka's clients, exactly once: Streams through a killed broker, Connect through a killed
 worker."""
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def start(directory: Path, servers: str, *options: str) -> subprocess.Popen[str]
 
 
 def stored(servers: str) -> dict[int, list[bytes]]:
-    """What read_committed consumers see, by partition."""
+    """The values that read_committed consumers see, by partition."""
     found: dict[int, list[bytes]] = {}
     with Client(servers) as client:
         for number in range(PARTITIONS):

@@ -67,7 +67,7 @@ def broker(tmp_path: Path) -> Iterator[OncelogServe]:
 
 
 def copied(broker: OncelogServe) -> list[list[str]]:
-    """What a reader at read_committed finds in each partition, with what order it has."""
+    """The records that a reader at read_committed finds in each partition, in order."""
     return [[seen.value for seen in drain(broker.bootstrap_servers, index, 30)] for index in range(SOURCES)]
 
 

@@ -23,7 +23,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 class Running(NamedTuple):
-    """Where a broker is and where its metrics are."""
+    """The addresses of a broker and of its metrics."""
 
     bootstrap: str
     http: str

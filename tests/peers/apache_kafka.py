@@ -74,7 +74,7 @@ _SMALL_CLUSTER: Final = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""What one broker alone needs; the rest are Apache Kafka's defaults."""
+"""Settings that one broker alone needs; the rest are Apache Kafka's defaults."""
 
 
 def _java(main_class: str, *arguments: str, options: tuple[str, ...], logging: Path) -> list[str]:
@@ -108,7 +108,7 @@ class ApacheKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The addresses that clients are given."""
         return f"{self.host}:{self.port}"
 
     @property

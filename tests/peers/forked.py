@@ -34,7 +34,7 @@ MODULE: Final = (sys.executable, "-m")
 
 
 class ForkedProcess:
-    """What a command does that begins with ``MODULE``, with `subprocess.Popen`'s methods."""
+    """The process of a command that begins with ``MODULE``, with `subprocess.Popen`'s methods."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         if tuple(command[:2]) != MODULE:

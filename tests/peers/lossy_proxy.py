@@ -33,7 +33,7 @@ class Proxy(ThreadingHTTPServer):
         self.conditional: list[tuple[str, int]] = []
 
     def fault_of(self, method: str, path: str) -> str | None:
-        """What is to be lost of a request."""
+        """The part of a request's exchange that is to be lost, None for most."""
         with self.lock:
             for fault in self.faults:
                 if fault["times"] and method == fault["method"] and re.search(fault["path"], path):

@@ -13,7 +13,7 @@ _JVM: Final = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-"""What its start script gives it."""
+"""Options that its start script gives it."""
 _SETTINGS: Final = {
     "exactly.once.source.support": "enabled",
     "dedicated.mode.enable.internal.rest": "true",

@@ -40,7 +40,7 @@ class OncelogServe:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The addresses that clients are given."""
         return f"{self.host}:{self.port}"
 
     @property

@@ -45,7 +45,7 @@ def _is_free(port: int) -> bool:
 
 
 def answers_metadata(host: str, port: int, timeout_s: float = HANG_S, *, old: bool = False) -> bool:
-    """Whether a broker there names at least one live broker: it is ready for clients. An ``old`` one, of 0.8 or 0.9,
+    """True if a broker there names at least one live broker: it is ready for clients. An ``old`` one, of 0.8 or 0.9,
     names none before it has a topic: it has to answer."""
     request = _METADATA_V0 if old else _METADATA_V1
     try:
@@ -94,7 +94,7 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether the child has not ended."""
+        """True while the child has not ended."""
         return self._child.poll() is None
 
     def wait_ready(self, host: str, port: int, poll_s: float = 0.01, *, old: bool = False) -> float:

@@ -28,7 +28,7 @@ before all of it has heard."""
 
 
 class Direction(IntEnum):
-    """What an event is."""
+    """The kind of an event."""
 
     REQUEST = 0
     RESPONSE = 1
@@ -102,7 +102,7 @@ class Recorder:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The addresses that clients are given."""
         host, port = self._listener.getsockname()
         return f"{host}:{port}"
 

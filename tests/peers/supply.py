@@ -1,4 +1,4 @@
-"""What tests and benchmarks take from other registries than PyPI: jars through Maven, programs built by Go and npm.
+"""Supplies for tests and benchmarks from other registries than PyPI: jars through Maven, programs built by Go and npm.
 
 The rule: whoever needs a supply asks for its `home`, and gets a directory that is complete or `PeerMissing`; nothing is
 fetched or built on the way. `tests.peers.fetch` is the one place that calls `make`, before any test runs. A supply

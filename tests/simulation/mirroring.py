@@ -39,7 +39,7 @@ CONFIG: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a run came to."""
+    """The result of a run."""
 
     records: int
     transactions: int

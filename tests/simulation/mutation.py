@@ -18,7 +18,7 @@ from oncelog.sim.simulation import SAFETY_S, simulate
 
 
 class World(NamedTuple):
-    """Where a bug is looked for."""
+    """The world in which a bug is looked for."""
 
     is_cluster: bool
     kinds: tuple[str, ...]

@@ -21,7 +21,7 @@ for brokers in map(int, sys.argv[1:]):
 
 
 def run(hash_seed: str, *brokers: str) -> dict[str, str]:
-    """What runs printed: the number of brokers → the rest of the line."""
+    """The output of runs: the number of brokers → the rest of the line."""
     printed = subprocess.run(
         [sys.executable, "-W", "error", "-c", _RUN, *brokers],
         env={"PYTHONHASHSEED": hash_seed, "PATH": ""},

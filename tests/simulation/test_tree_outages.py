@@ -44,7 +44,7 @@ async def produce(host: ClientHost, topic: str) -> None:
 
 
 def reports(of: World) -> list[str]:
-    """What the broker has reported, but for what it says as the controller."""
+    """The broker's reports, but for those of the controller."""
     return [report for report in of.broker.reports if not report.startswith("info: broker ")]
 
 

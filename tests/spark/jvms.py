@@ -35,7 +35,7 @@ _WHERE_IT_WAS: Final = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocation
 
 @cache
 def spark_home() -> Path:
-    """Where Spark is started from: always the same, for archives are bound to their class path."""
+    """The directory Spark is started from: always the same, for archives are bound to their class path."""
     import pyspark
 
     installed = Path(next(iter(pyspark.__path__)))

@@ -1,4 +1,4 @@
-"""What may differ between Apache Kafka's answers and ours, beside what may in the golden corpus, and why."""
+"""Differences from Apache Kafka's answers that are allowed beside those of the golden corpus, and why."""
 
 from __future__ import annotations
 

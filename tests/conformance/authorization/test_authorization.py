@@ -49,7 +49,7 @@ class Principals:
 
 
 def different(recorded: Recorded, ours: Answer, translation: Translation) -> list[str]:
-    """What differs in one answer."""
+    """The differences in one answer."""
     if (recorded.response is None) != (ours.response is None):
         closing = "Apache Kafka closes" if recorded.response is None else "ours closes"
         return [f"{closing} the connection"]

@@ -1,4 +1,4 @@
-"""Who asks in the corpus: a principal for each right alone, so that an answer says which right it asks for.
+"""The requesters in the corpus: a principal for each right alone, so that an answer says which right it asks for.
 
 Every principal may do what it may to the topics ``t`` and ``d``, the group ``g``, the transactional id ``x`` and the
 cluster; ``u`` (unknown), ``else`` and ``hidden`` are others.

@@ -1,4 +1,4 @@
-"""What the ZooKeeper tree promises beyond the port: servers that go away, answers that are lost, sizes, its journal."""
+"""The ZooKeeper tree's promises beyond the port: servers that go away, answers that are lost, sizes, its journal."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ LOGINS: Final = {
 def test_nodes_belong_to_the_brokers(
     server: ZooKeeper, tls: Callable[..., Properties], login: str, sessions: list[ZooKeeperSession]
 ) -> None:
-    """What Apache Kafka 3.9 does: everybody reads, but for credentials, configs of brokers (and our journal)."""
+    """As in Apache Kafka 3.9: everybody reads, but for credentials, configs of brokers (and our journal)."""
     path = f"/{uuid4()}"
     values = LOGINS[login] | {"zookeeper.set.acl": "true"}
     connect = server.connect

@@ -18,7 +18,7 @@ MARKER_TIME: Final = (slice(17, 21), slice(27, 43))
 
 
 class Translation:
-    """Which of our ids stands for which of the recorded ones, by the name of the field."""
+    """Our ids for the recorded ones, by the name of the field."""
 
     def __init__(self) -> None:
         self._ours: dict[tuple[str, Any], Any] = {}

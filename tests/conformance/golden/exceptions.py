@@ -88,14 +88,14 @@ def _comparable(documentation: str | None, name: str) -> str | None:
 
 
 def is_timed_out_fetch(api: str, answer: Any) -> bool:
-    """Whether the recorded answer is a fetch that brought nothing, so that its wait need not be repeated."""
+    """True if the recorded answer is a fetch that brought nothing, so that its wait need not be repeated."""
     return api == "Fetch" and not any(
         partition.records or partition.error_code for topic in answer.responses for partition in topic.partitions
     )
 
 
 def excused(api: str, recorded: Any, ours: Any, line: str, created: set[str]) -> bool:
-    """Whether a difference is only Apache Kafka's delay, or ours, or a matter of the moment."""
+    """True if a difference is only Apache Kafka's delay, or ours, or a matter of the moment."""
     if api == "Metadata" and line.startswith("topics"):
         late = {topic.name for topic in recorded.topics if topic.error_code in _SPREADING} & created
         listed = {topic.name for topic in recorded.topics}

@@ -1,4 +1,4 @@
-"""What may differ between Apache Kafka's answer and ours, and why; everything else has to be equal.
+"""Fields that may differ between Apache Kafka's answer and ours, and why; everything else has to be equal.
 
 Paths are as in `responses.partitions.records`: nested fields, list positions left out. `*` as API stands for all.
 """
@@ -46,4 +46,4 @@ IDENTITY: Final = (
     "entity_type",
     "entity",
 )
-"""What elements of a list are put in order by before they are compared: brokers do not promise any."""
+"""Keys by which elements of a list are sorted before they are compared: brokers do not promise any order."""

@@ -1,4 +1,4 @@
-"""What clients say to a SASL listener, as data; and how an answer is written down so that two brokers' can be compared.
+"""Conversations of clients with a SASL listener, as data; and answers written down so that brokers can be compared.
 
 Both brokers have the same users: alice and bob by PLAIN (``alice-secret``, ``bob-secret``), carol by SCRAM-SHA-256. The
 listener ENDING is like SASL_PLAINTEXT, but its sessions last a minute.
@@ -77,7 +77,7 @@ Step = Ask | Bare | Answering
 
 @dataclass(frozen=True)
 class Conversation:
-    """What one client says on one connection, until it is closed or has said all."""
+    """The messages of one client on one connection, until it is closed or has said all."""
 
     name: str
     listener: str

@@ -1,4 +1,4 @@
-"""Where ours answers otherwise than Apache Kafka 3.9.1, and why."""
+"""Answers of ours that differ from Apache Kafka 3.9.1's, and why."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def ask_all(ask: Callable[[Question], Any]) -> None:
 
 
 def questions() -> Generator[Question, Any, None]:
-    """All of them, each sent its response; the topics have been made."""
+    """All questions, each sent its response; the topics have been made."""
     yield Question("versions", ApiVersionsRequest(), 0)
     yield from _formats()
     yield from _unsound()

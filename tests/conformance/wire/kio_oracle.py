@@ -63,7 +63,7 @@ def our_class(module: str, name: str) -> Any:
 
 
 def kio_bytes(entity: Any) -> bytes:
-    """What kio sends."""
+    """The bytes that kio sends."""
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What kio 0.6.5 cannot be the oracle for, and what it is to be instead."""
+"""Messages for which kio 0.6.5 cannot be the oracle, and what it is to be instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group waits for when it stands still, told from its own end; and ends that a coordinator has to write."""
+"""The transaction behind which a group stands still, told by the group; and ends that a coordinator has to write."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def make_topic(client: Client, name: str, partitions: int = 1) -> None:
 
 
 def committed(client: Client, partition: TopicPartition) -> list[bytes]:
-    """What a reader of committed records sees now."""
+    """The records that a reader of committed records sees now."""
     end = client.list_offsets({partition: -1}, read_committed=True)[partition].offset
     fetched = client.fetch({partition: 0}, until={partition: end}, settings=FetchSettings(read_committed=True))
     return [record.value or b"" for one in fetched for record in read_fetched(one, read_committed=True)]

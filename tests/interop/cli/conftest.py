@@ -15,7 +15,7 @@ from oncelog.testing import Broker
 
 
 class Ran(NamedTuple):
-    """What a command line did."""
+    """The output and the exit code of a command line."""
 
     code: int
     out: str

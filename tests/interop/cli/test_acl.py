@@ -66,7 +66,7 @@ def test_a_life_of_entries(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def _tool(tools: KafkaTools, *arguments: str) -> list[str]:
-    """What a run prints, with the entries of each list in an order: no broker promises one."""
+    """The output of a run, with the entries of each list in an order: no broker promises one."""
     done = tools.run("kafka-acls", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     blocks = re.split(r"\n(?=\S)", done.stdout.strip())

@@ -54,7 +54,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def config_file(broker: Broker, tmp_path: Path) -> Path:
-    """What Java's tools are given, and ours."""
+    """The settings that Java's tools are given, and ours."""
     path = tmp_path / "client.properties"
     settings = [Setting(key, value) for key, value in broker.client_config(USER, java=True).items()]
     path.write_text(properties_text("", settings), encoding="utf-8")
@@ -62,7 +62,7 @@ def config_file(broker: Broker, tmp_path: Path) -> Path:
 
 
 def secrets_of(broker: Broker) -> list[str]:
-    """What must not be seen: passwords and tokens, and a line that has one."""
+    """The secrets of a file: passwords and tokens, and a line that has one."""
     java = broker.client_config(USER, java=True)
     found = [PASSWORD, "alice-secret", 'password="']
     if "sasl.oauthbearer.token.endpoint.url" in java:

@@ -47,7 +47,7 @@ class SecuredKafka(ApacheKafka):
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
 
     def address(self, listener: str) -> str:
-        """Where a listener is."""
+        """The address of a listener."""
         return f"{self.host}:{self.ports[listener]}"
 
     def add_user(self) -> None:

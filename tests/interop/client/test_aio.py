@@ -32,7 +32,7 @@ def create(broker: Broker, **configs: str) -> None:
 
 
 def committed(broker: Broker) -> list[bytes]:
-    """What a reader at read_committed sees, in the order of the partitions."""
+    """The values that a reader at read_committed sees, in the order of the partitions."""
     with Client(broker.bootstrap_servers, config=FAST) as client:
         ends = client.list_offsets({T0: -1, T1: -1}, read_committed=True)
         values: list[bytes] = []

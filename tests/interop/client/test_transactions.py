@@ -41,7 +41,7 @@ def client(two_phase: Broker) -> Iterator[Client]:
 
 
 def committed(client: Client) -> list[bytes]:
-    """What a reader at read_committed sees."""
+    """The values that a reader at read_committed sees."""
     ends = client.list_offsets({T0: -1, T1: -1}, read_committed=True)
     until = {partition: one.offset for partition, one in ends.items()}
     fetched = client.fetch({T0: 0, T1: 0}, until=until, settings=FetchSettings(read_committed=True))

@@ -44,7 +44,7 @@ async def fill(host: ClientHost) -> None:
 
 
 async def copied(client: AsyncClient) -> list[int]:
-    """What is in the copy, in the order of partitions."""
+    """The values in the copy, in the order of partitions."""
     partitions = [TopicPartition(TopicName("out"), index) for index in range(4)]
     found: dict[TopicPartition, list[int]] = {one: [] for one in partitions}
     async with AsyncConsumer(client, COMMITTED) as consumer:

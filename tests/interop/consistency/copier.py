@@ -45,7 +45,7 @@ _IDLE_S: Final = 0.5
 
 @dataclass(frozen=True)
 class Order:
-    """What one instance is told."""
+    """The orders of one instance."""
 
     client: str
     bootstrap: str

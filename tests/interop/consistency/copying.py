@@ -71,7 +71,7 @@ class Plan:
         return self.events // self.sources
 
     def order(self, bootstrap: str, slot: int, instance: int, journal: Path) -> Order:
-        """What an instance is told."""
+        """The orders of an instance."""
         return Order(
             client=self.client,
             bootstrap=bootstrap,
@@ -89,11 +89,11 @@ class Plan:
 
 
 class Host(Protocol):
-    """What runs the brokers."""
+    """The part that runs the brokers."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The addresses that clients are given."""
 
     def strike(self) -> None:
         """The fault "broker"."""
@@ -131,7 +131,7 @@ class OneBroker:
 
 @dataclass
 class Outcomes:
-    """What a run found."""
+    """The findings of a run."""
 
     anomalies: dict[str, list[str]]
     faults: Counter[str]

@@ -1,4 +1,4 @@
-"""What a transactional copier asks of a client library: a dozen calls, the same for every client.
+"""The calls of a transactional copier to a client library: a dozen calls, the same for every client.
 
 The rule: a client says by the exception what may be done next. :class:`Abortable`: abort, and go on. :class:`GiveUp`:
 this instance is fenced or cannot know how its transaction ended; another one has to take over.
@@ -40,7 +40,7 @@ class GiveUp(Exception):
 
 @dataclass(frozen=True)
 class Role:
-    """Which copier a process is. ``partition`` None: it subscribes, and takes what the group gives it."""
+    """The copier that a process is. ``partition`` None: it subscribes, and takes what the group gives it."""
 
     bootstrap: str
     transactional_id: str
@@ -66,7 +66,7 @@ class CopyingClient(Protocol):
         """To what the group has committed, in every partition held."""
 
     def committed(self) -> Mapping[int, int]:
-        """What the group has committed of the source; waits for transactions that have offsets pending."""
+        """The offsets that the group has committed of the source; waits for transactions that have offsets pending."""
 
     def begin(self) -> None:
         """Begin a transaction."""

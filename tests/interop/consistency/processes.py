@@ -24,11 +24,11 @@ class _Frozen:
     child: ForkedProcess
     seconds: float
     successor: Path | None
-    """Whose journal has to show a transaction before the time runs."""
+    """A frozen process, whose journal has to show a transaction before the time runs."""
     until: float | None = None
 
     def is_over(self) -> bool:
-        """Whether it may go on."""
+        """True if it may go on."""
         now = time.monotonic()
         if self.until is None and (
             self.successor is None or (self.successor.exists() and self.successor.stat().st_size)
@@ -56,7 +56,7 @@ class Copiers:
         self.failures: list[str] = []
 
     def start(self) -> None:
-        """All of them."""
+        """Start all processes."""
         for slot in range(self._slots):
             self._start(slot)
 
@@ -114,7 +114,7 @@ class Copiers:
         return self._instances.total()
 
     def transactions(self) -> Iterator[Transaction]:
-        """What the journals say."""
+        """The transactions in the journals."""
         for path in sorted(self._directory.glob("copier-*.jsonl")):
             yield from read_journal(path)
 
@@ -130,7 +130,7 @@ def _end(child: ForkedProcess) -> None:
 
 
 def of_copy(partition: int) -> TopicPartition:
-    """Where a record was written."""
+    """The places at which records were written."""
     return TopicPartition(TopicName(COPY), partition)
 
 

@@ -96,7 +96,7 @@ def drain(bootstrap: str, partition: int) -> Iterator[Seen]:
 
 
 def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[GroupPartition, int] | None:
-    """What the group has committed of the source; None when transactions with offsets stay open."""
+    """The offsets that the group has committed of the source; None when transactions with offsets stay open."""
     consumer = _consumer(bootstrap, GROUP)
     asked = [TopicPartition(SOURCE, index) for index in range(sources)]
     try:

@@ -69,7 +69,7 @@ class AiokafkaCopier:
         await self._producer.start()
 
     def take(self, most: int) -> Sequence[Taken]:
-        """What is there."""
+        """The records that are there."""
         found = self._run(self._consumer.getmany(self._source, timeout_ms=50, max_records=most))
         return [Taken(one.partition, one.offset, one.value.decode()) for one in found.get(self._source, ())]
 

@@ -88,7 +88,7 @@ class OncelogCopier:
             self.rewind()
 
     def take(self, most: int) -> Sequence[Taken]:
-        """What is left of the last answer, but only while the member keeps its partitions."""
+        """The rest of the last answer, but only while the member keeps its partitions."""
         with translated():
             if self._member is None:
                 answers = [] if self._waiting else self._fetcher.poll(50)
@@ -134,7 +134,7 @@ class OncelogCopier:
         _retried(lambda: self._producer.send_offsets(offsets, self._group))
 
     def flush(self) -> None:
-        """All of them are acknowledged."""
+        """Wait until all records are acknowledged."""
         with translated():
             self._producer.flush()
 

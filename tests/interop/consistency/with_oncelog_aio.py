@@ -105,7 +105,7 @@ class OncelogAioCopier:
         self._waiting.clear()
 
     def take(self, most: int) -> Sequence[Taken]:
-        """What is left of the last answer, but only while the member keeps its partitions."""
+        """The rest of the last answer, but only while the member keeps its partitions."""
         if self._member is None:
             answers = [] if self._waiting else self._run(lambda: self._consumer.poll(50))
         else:
@@ -148,7 +148,7 @@ class OncelogAioCopier:
         self._retried(lambda: self._producer.send_offsets(offsets, self._group))
 
     def flush(self) -> None:
-        """All of them are acknowledged."""
+        """Wait until all records are acknowledged."""
         self._run(lambda: self._producer.flush())
 
     def commit(self) -> None:

@@ -43,7 +43,7 @@ class Host:
         self._stack = contextlib.ExitStack()
         self.skew_s = 0.0
         self.broken: list[str] = []
-        """What the broker must not have done: ended by itself."""
+        """Faults of the broker itself: it ended."""
 
     def __enter__(self) -> Host:
         try:

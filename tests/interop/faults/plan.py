@@ -1,4 +1,4 @@
-"""Which faults there are, by name, and the plan that a seed draws from them. Each comes, stays, and is healed."""
+"""The kinds of faults, by name, and the plan that a seed draws from them. Each comes, stays, and is healed."""
 
 from __future__ import annotations
 

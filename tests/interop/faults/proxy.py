@@ -28,7 +28,7 @@ _END_S: Final = 0.5
 
 @dataclass(frozen=True)
 class Weather:
-    """What happens to bytes on their way."""
+    """The fate of bytes on their way."""
 
     delay_s: float = 0.0
     """Before each piece is passed on, in either direction."""
@@ -60,7 +60,7 @@ class Proxy:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The addresses that clients are given."""
         return f"127.0.0.1:{self.port}"
 
     def change(self, **weather: Any) -> None:

@@ -36,7 +36,7 @@ REST_S: Final = HANG_S
 
 @dataclass
 class Report:
-    """What a run did and found."""
+    """The events and the findings of a run."""
 
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """True if nothing was found."""
         return not self.anomalies and not self.failures
 
     def row(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Worker(ABC):
 
     @property
     def stopping(self) -> bool:
-        """Whether it is to finish."""
+        """True if it is to finish."""
         return self._stopping.is_set()
 
     def _live(self) -> None:
@@ -323,7 +323,7 @@ class IdempotentWriter(Worker):
             self.failures.append(f"{self.name}: records were never acknowledged")
 
     def history(self) -> Stream:
-        """What was sent, and what became of it."""
+        """The records that were sent, and what became of each."""
         return Stream(
             self.name,
             [

@@ -55,7 +55,7 @@ class Side:
                 producer.abort()
 
     def records(self, topic: str, partition: int = 0, start: int | None = None) -> list[ConsumedRecord]:
-        """What a reader at read_committed sees, from ``start`` or the beginning."""
+        """The records that a reader at read_committed sees, from ``start`` or the beginning."""
         at = TopicPartition(TopicName(topic), partition)
         end = self.client.list_offsets({at: -1}, read_committed=True)[at].offset
         first = self.client.list_offsets({at: -2})[at].offset if start is None else start
@@ -113,5 +113,5 @@ def mirror(source: Side, target: Side, **changes: Any) -> Engine:
 
 
 def essence(records: list[ConsumedRecord]) -> list[tuple[object, ...]]:
-    """What a copy keeps of a record."""
+    """The parts of a record that a copy keeps."""
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]

@@ -119,7 +119,7 @@ class Mirrors:
 
 @dataclass
 class Outcome:
-    """What a drill came to."""
+    """The result of a drill."""
 
     records: int = 0
     faults: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a mirror copies: every committed record once, in order, whole."""
+"""The copies of a mirror: every committed record once, in order, whole."""
 
 from __future__ import annotations
 

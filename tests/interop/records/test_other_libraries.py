@@ -1,4 +1,4 @@
-"""What we write others read, and the reverse: kafka-python, aiokafka, and the compression libraries of clients."""
+"""Records of ours read by others, and the reverse: kafka-python, aiokafka, and the compression libraries of clients."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Consumer(Protocol):
     """A process that reads as a member of the group."""
 
     def lines(self) -> list[str]:
-        """What it has read so far."""
+        """The lines that it has read so far."""
 
     def freeze(self) -> None:
         """Stop it where it stands."""
@@ -74,7 +74,7 @@ class OurConsumer:
         return self._child.poll() is None
 
     def lines(self) -> list[str]:
-        """What it has read so far."""
+        """The lines that it has read so far."""
         return self._out.read_text().split("\n")[:-1]
 
     def errors(self) -> str:

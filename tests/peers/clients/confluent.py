@@ -248,7 +248,7 @@ def long_poll(bootstrap: str) -> None:
 
 
 def errors(bootstrap: str) -> None:
-    """What goes wrong is said as Apache Kafka says it."""
+    """Errors are told as Apache Kafka tells them."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": TIMEOUT_S * 1000})
     seen: list[int] = []
     producer.produce("ck bad name!", b"x", on_delivery=lambda error, _: seen.append(error.code() if error else 0))

@@ -52,7 +52,7 @@ def commit_and_abort(bootstrap: str) -> None:
 
 
 def open_transactions_hold_readers_back(bootstrap: str) -> None:
-    """What comes after the first record of an open transaction is not read with read_committed, until it ends."""
+    """Records behind the first one of an open transaction are not read with read_committed, until it ends."""
     make_topic(bootstrap, "ct-open")
     holding = _producer(bootstrap, "ct-holding")
     holding.begin_transaction()

@@ -1,4 +1,4 @@
-"""What a client's scenario is: a function that uses one client against one address and fails if the broker misleads it.
+"""A client's scenario: a function that uses one client against one address and fails if the broker misleads it.
 
 The same scenarios make the golden corpus (against Apache Kafka, through the recorder) and the interop tests (against
 us). A scenario uses its own topic and group names, so that several may run on one broker.

@@ -39,7 +39,7 @@ PARTITION = TopicPartition(TopicName("t"), 0)
 
 
 class CoordinatorModel:
-    """What the brokers hold of one transactional id."""
+    """The brokers' state of one transactional id."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -186,7 +186,7 @@ class World:
         assert self.model.write(self.machine.producer_epoch, "records", value) == ErrorCode.NONE
 
     def transaction(self, records: list[int], offset: int | None, commit: bool) -> bool:
-        """Whether it was committed."""
+        """One transaction; True if it was committed."""
         try:
             self.machine.begin()
             for value in records:

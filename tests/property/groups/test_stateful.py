@@ -160,7 +160,7 @@ class Members(RuleBasedStateMachine):
         self.learn()
 
     def members(self) -> list[tuple[str, str | None]]:
-        """Who is in the group now, by the shard's own account."""
+        """The members of the group now, by the shard's own account."""
         group: Any = self.driver.shard._groups.get(GroupId("g"))
         return [] if group is None else [(m.member_id, m.group_instance_id) for m in group.members.values()]
 

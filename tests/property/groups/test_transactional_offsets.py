@@ -112,7 +112,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(GROUPS), producer_id=st.sampled_from(PRODUCERS))
     def refused_append(self, group: str, producer_id: int) -> None:
-        """What the log does not take leaves no trace."""
+        """A commit that the log refuses leaves no trace."""
         self.driver.refuse_appends = True
         reply = self.driver.send({0: 1}, group=group, producer_id=producer_id)
         assert reply is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -197,7 +197,7 @@ def fetched(shard: GroupShard, where: Where, *, stable: bool) -> int | str:
 
 
 def pending_of(shard: GroupShard) -> set[tuple[int, Where, int]]:
-    """What the shard holds as pending."""
+    """The offsets that the shard holds as pending."""
     return {
         (producer_id, tuple(where), held.offset)  # type: ignore[misc]  # three items
         for producer_id, offsets in shard.pending_offsets().items()

@@ -124,7 +124,7 @@ def _only_empty_lost(messages: list[bytes], whole: list[bytes]) -> bool:
 @settings(max_examples=200, deadline=None)
 @given(log=logs(KINDS), file_bytes=st.integers(20, 400), data=st.data())
 def test_no_damage_makes_a_message(log: list[Outer], file_bytes: int, data: st.DataObject) -> None:
-    """What is read was written, in the order in which it was. Payloads that look like a log are left out here: where
+    """Each message that is read was written, in that order. Payloads that look like a log are left out here: where
     the head of their entry is wiped out, nobody can know them from a log."""
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)

@@ -13,7 +13,7 @@ LAST = 32766
 
 @dataclass
 class Meta:
-    """What is known about a transactional id."""
+    """The known facts about a transactional id."""
 
     pid: int
     epoch: int
@@ -26,11 +26,11 @@ class Meta:
     rotated: tuple[int, int] | None = None
     """The identity before the last InitProducerId, if that changed the producer id and nothing has happened since."""
     kept: tuple[int, int] | None = None
-    """Who may end the open transaction instead."""
+    """The identity that may end the open transaction instead."""
 
     @property
     def client(self) -> tuple[int, int]:
-        """Who may ask for something."""
+        """The identity that may ask for something."""
         return self.kept or (self.pid, self.epoch)
 
 
@@ -94,7 +94,7 @@ class Naive:
         self.finish(m, commit=False, version=0)
 
     def refusal(self, m: Meta | None, who: tuple[int, int]) -> str | None:
-        """Whether somebody else asks."""
+        """The error for an identity that is not the client's, None for the client's."""
         if m is None:
             return "INVALID_PRODUCER_ID_MAPPING"
         if who == m.client:
@@ -135,7 +135,7 @@ class Naive:
         return "NONE", m.client
 
     def is_retry(self, m: Meta, who: tuple[int, int]) -> bool:
-        """Whether the identity is the one before the last end; as Apache Kafka, whatever raised the epoch."""
+        """True if the identity is the one before the last end; as Apache Kafka, whatever raised the epoch."""
         return who == m.before or (who == (m.pid, m.epoch - 1) and m.epoch <= LAST)
 
     def finish(self, m: Meta, *, commit: bool, version: int) -> None:

@@ -42,7 +42,7 @@ def valid(api: WireApi, version: int, direction: str, seed: int) -> tuple[type[M
 
 
 def decode_or_refuse(cls: type[Message], data: bytes, version: int) -> None:
-    """What was decoded can also be sent."""
+    """Anything that was decoded can also be sent."""
     try:
         message = cls.decode(data, version)
     except PeerError:

@@ -1,4 +1,4 @@
-"""What brokers answer about each other, and what each answers about itself alone, as Apache Kafka does."""
+"""Answers of brokers about each other, and of each about itself alone, as Apache Kafka's."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def alter(cluster: Cluster, kind: int, name: str, **configs: str | None) -> None
 
 
 def throttle(cluster: Cluster, rate: str | None, *sides: str, leader: str = "0:1", follower: str = "0:2") -> None:
-    """What kafka-reassign-partitions sets: the rate of all brokers, the replicas of the topic."""
+    """Set what kafka-reassign-partitions sets: the rate of all brokers, the replicas of the topic."""
     for side in sides:
         alter(cluster, BROKER, "", **{f"{side}_replication_throttled_rate": rate})
         replicas = leader if side == "leader" else follower
@@ -96,7 +96,7 @@ def test_replicas_that_are_not_named_are_not_held_back(leader: str, follower: st
 
 
 def test_replicas_in_sync_are_never_held_back() -> None:
-    """What is produced waits for them."""
+    """A Produce waits for them."""
     cluster = Cluster(3, SMALL)
     create_replicated(cluster.connect(1), [1, 2], min_insync_replicas="2")
     throttle(cluster, "0", *BOTH, leader="*", follower="*")

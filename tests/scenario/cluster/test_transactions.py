@@ -39,7 +39,7 @@ class Bench:
         """The partition that the coordinator does not lead."""
 
     def values(self, partition: int) -> list[bytes]:
-        """What a consumer of committed records sees."""
+        """The values that a consumer of committed records sees."""
         values, *_ = read(self.cluster[self.client.leader(TOPIC, partition)], partition)
         return values
 

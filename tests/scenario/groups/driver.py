@@ -75,7 +75,7 @@ def replayed(log: list[Entry], settings: GroupSettings = SETTINGS) -> GroupShard
 
 
 def durable(shard: GroupShard) -> dict[GroupId, tuple[Record | None, dict[tuple[TopicName, int], object]]]:
-    """What of a shard must survive: offsets of all groups, and members of those that are not rebalancing."""
+    """The state of a shard that must survive: offsets of all groups, and members of those that are not rebalancing."""
     return shard.persisted({group.group_id for group in shard.listings() if group.state in ("Empty", "Stable")})
 
 
@@ -86,7 +86,7 @@ class Driver:
     settings: GroupSettings = field(default_factory=lambda: GroupSettings(initial_rebalance_delay_ms=3000))
     now_ms: int = 1_000_000
     log: list[Entry] = field(default_factory=list)
-    """What the shard is loaded from, and what it writes."""
+    """The log that the shard is loaded from, and that it writes."""
     ids: int = 0
     """Member ids given out so far."""
 

@@ -349,7 +349,7 @@ def test_a_group_that_cannot_be_written_does_not_come_to_be() -> None:
 
 
 class TestLoad:
-    """What a broker that takes over, or starts again, makes of the log."""
+    """The state that a broker reads from the log, after a take-over or a restart."""
 
     def test_members_have_a_whole_session_to_find_the_new_coordinator(self) -> None:
         driver = Driver()

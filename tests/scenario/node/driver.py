@@ -82,7 +82,7 @@ class Peer:
         self.paused = False
         self.responses: deque[object] = deque()
         self.raw = False
-        """What comes is kept as bytes of a frame each, for a client that speaks without headers."""
+        """True: bytes that come are kept as a frame each, for a client that speaks without headers."""
         self._asked: dict[int, tuple[object, int]] = {}
         self._next = itertools.count(1)
 

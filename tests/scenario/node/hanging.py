@@ -127,7 +127,7 @@ def abort(driver: Driver, producer: Producer, start_offset: int, partition: int 
 
 
 def stable(driver: Driver, partition: int = 0) -> bool:
-    """Whether nothing holds the last stable offset back."""
+    """True if nothing holds the last stable offset back."""
     log = log_of(driver, "t", partition)
     return log.last_stable_offset == log.high_watermark
 

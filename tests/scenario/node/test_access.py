@@ -108,7 +108,7 @@ def test_a_right_counts_from_the_answer_on_and_not_before_it_is_committed() -> N
 
 
 def test_a_right_that_is_lost_in_the_middle_of_a_transaction() -> None:
-    """What was written stays in the transaction; it can be ended as long as the right on the id is there."""
+    """Records that were written stay in the transaction; it can be ended as long as the right on the id is there."""
     scene = Scene()
     scene.grant(entry(WRITE), entry(WRITE, TRANSACTIONAL_ID, "x"))
     given = scene.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)

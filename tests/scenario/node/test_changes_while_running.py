@@ -1,4 +1,4 @@
-"""What AlterConfigs changes takes effect at once."""
+"""Changes by AlterConfigs take effect at once."""
 
 from __future__ import annotations
 

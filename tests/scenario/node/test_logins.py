@@ -1,4 +1,4 @@
-"""Who is let in by SASL, and what everybody else is told: bytes in, bytes out (docs: COMPATIBILITY, security)."""
+"""Logins by SASL, and what those are told who are not let in: bytes in, bytes out (docs: COMPATIBILITY, security)."""
 
 from __future__ import annotations
 

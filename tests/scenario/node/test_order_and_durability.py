@@ -1,4 +1,4 @@
-"""What the node promises about order, durability and parked requests, with time and disk in the test's hands."""
+"""The node's promises about order, durability and parked requests, with time and disk in the test's hands."""
 
 from __future__ import annotations
 

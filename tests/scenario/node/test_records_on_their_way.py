@@ -1,4 +1,4 @@
-"""Who was told "written" can see it: questions about the end wait for appended records on their way to the disk.
+"""Records told "written" can be seen: questions about the end wait for appended records on their way to the disk.
 
 With ``log.sync.policy=commit`` a Produce with acks=1 is answered before its records may be read. Apache Kafka 4.3.1
 answers a ListOffsets, DeleteRecords or Fetch after it by the log end at once; here the answer comes with the sync.

@@ -1,4 +1,4 @@
-"""What a failure costs: the request or the connection it befell, or the node when nobody could go on from there."""
+"""The cost of a failure: the request or the connection it befell, or the node when nobody could go on from there."""
 
 from __future__ import annotations
 

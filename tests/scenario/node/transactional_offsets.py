@@ -125,5 +125,5 @@ class Copier:
 
 
 def outcome(reply) -> ErrorCode:
-    """What a TxnOffsetCommit of one partition was answered."""
+    """The answer to a TxnOffsetCommit of one partition."""
     return ErrorCode(reply.topics[0].partitions[0].error_code)

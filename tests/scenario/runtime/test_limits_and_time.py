@@ -1,4 +1,4 @@
-"""What the broker bounds over all connections, and the clocks it goes by."""
+"""The broker's bounds over all connections, and the clocks it goes by."""
 
 from __future__ import annotations
 

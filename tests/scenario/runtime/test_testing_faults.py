@@ -1,4 +1,4 @@
-"""What a test may do to its broker, seen by unmodified clients: ``broker.faults``."""
+"""``broker.faults``: the faults that a test may cause, seen by unmodified clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def producer(broker, **settings) -> Producer:
 
 
 def deliver(sender: Producer, value: bytes, topic: str = "t") -> list:
-    """What the client is told of one record."""
+    """The outcome that the client is told of one record."""
     outcomes: list = []
     sender.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
     assert sender.flush(HANG_S) == 0

@@ -1,4 +1,4 @@
-"""What a scrape says of transactions, and what the audit log keeps of those ended from outside."""
+"""Transactions in a scrape, and the audit log's record of those ended from outside."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def produce(
 
 
 def the_same_batch(client: Client) -> Request:
-    """What opened the transaction."""
+    """The batch that opened the transaction."""
     values = [f"{client.transactional_id}/a/0/{number}".encode() for number in range(2)]
     return replace(client, sequences={}).produce_request(0, *values)
 

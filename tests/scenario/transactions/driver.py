@@ -56,10 +56,10 @@ class Driver:
     settings: TransactionSettings = field(default_factory=TransactionSettings)
     now_ms: int = 1_000_000
     log: list[Record] = field(default_factory=list)
-    """What the shard is loaded from, and what it writes."""
+    """The log that the shard is loaded from, and that it writes."""
     next_producer_id: int = 1000
     writes_markers: bool = True
-    """Whether leaders write markers at once; else they are in ``markers`` until ``write_markers``."""
+    """True if leaders write markers at once; else they are in ``markers`` until ``write_markers``."""
 
     def __post_init__(self) -> None:
         self.replies: dict[int, Any] = {}
@@ -192,7 +192,7 @@ class Driver:
     # Looking
 
     def held(self, tid: str = ID) -> Transaction:
-        """What the shard knows about an id."""
+        """The shard's state of an id."""
         found = self.shard._transactions.get(TransactionalId(tid))
         assert found is not None
         return found

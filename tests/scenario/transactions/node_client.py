@@ -43,7 +43,7 @@ class StepwiseDriver(Driver):
     """Finishes held effects one at a time; what follows from one is held again."""
 
     hold_turns = False
-    """Whether what the node leaves for its next turn waits."""
+    """True while the node has left work for its next turn."""
 
     def _event_of(self, effect):
         if isinstance(effect, Continue) and self.hold_turns:
@@ -91,7 +91,7 @@ class Attempt:
     asked: bool | None = None
     """The outcome that was asked for."""
     answered: bool = False
-    """Whether the broker has agreed."""
+    """True if the broker has agreed."""
 
 
 @dataclass
@@ -303,7 +303,7 @@ def _visible(answer, values: list[bytes], offset: int) -> int:
 
 
 def committed_offset(driver: Driver, group: str = GROUP, *, require_stable: bool = False) -> int | ErrorCode:
-    """What the group has committed of the source, −1: nothing; or the error for the partition."""
+    """The offset that the group has committed of the source, −1: none; or the error for the partition."""
     request = OffsetFetchRequest(
         group_id=group,
         topics=[OffsetFetchRequestTopic(name=SOURCE, partition_indexes=[0])],
@@ -318,7 +318,7 @@ def committed_offset(driver: Driver, group: str = GROUP, *, require_stable: bool
 
 
 def state_of(driver: Driver, transactional_id: str) -> str:
-    """What DescribeTransactions says, or the name of the error."""
+    """The state in DescribeTransactions, or the name of the error."""
     answer = driver.connect().ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
     (found,) = answer.transaction_states
     return found.transaction_state if found.error_code == 0 else ErrorCode(found.error_code).name

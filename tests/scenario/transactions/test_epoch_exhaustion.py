@@ -1,4 +1,4 @@
-"""What happens when a producer id has no epoch left: rotation, its retries, and nobody ever being given 32767."""
+"""A producer id without an epoch left: rotation, its retries, and nobody ever being given 32767."""
 
 from __future__ import annotations
 

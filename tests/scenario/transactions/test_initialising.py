@@ -1,4 +1,4 @@
-"""What InitProducerId meets: an open transaction, a prepared one, a zombie, its own retry, limits."""
+"""InitProducerId meets an open transaction, a prepared one, a zombie, its own retry, limits."""
 
 from __future__ import annotations
 

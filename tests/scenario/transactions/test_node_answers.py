@@ -1,4 +1,4 @@
-"""What a client of small transactions has to wait for, and what goes on behind its back."""
+"""A client of small transactions: what it waits for, and what goes on after the answer."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def visible(driver: Driver) -> dict[int, list[bytes]]:
 
 
 def expect_open_ones_open(driver: Driver, clients: list[Client]) -> None:
-    """What nobody asked to end is open, and holds the last stable offset where it has written."""
+    """Transactions that nobody asked to end are open, and hold the last stable offset where they have written."""
     for client in clients:
         if not client.attempts or client.attempt.asked is not None or not client.attempt.acknowledged:
             continue
@@ -169,7 +169,7 @@ def expect_all_ended(driver: Driver, clients: list[Client]) -> None:
 
 
 def outcome_of(attempt, seen: dict[int, list[bytes]]) -> bool:
-    """Whether a transaction is visible: all of it or nothing, and as its client was told."""
+    """True if a transaction is visible: all of it or nothing, and as its client was told."""
     shown = {all(value in seen[p] for value in values) for p, values in attempt.sent.items()}
     hidden = {not any(value in seen[p] for value in values) for p, values in attempt.sent.items()}
     committed = shown == {True}

@@ -225,7 +225,7 @@ def test_a_marker_of_an_older_coordinator_is_fenced_and_changes_nothing(driver: 
 
 
 def verify_request(client: Client, partition: int) -> AddPartitionsToTxnRequest:
-    """What a partition's leader asks about a client's transaction."""
+    """The question of a partition's leader about a client's transaction."""
     return AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(

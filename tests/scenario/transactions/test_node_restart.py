@@ -67,7 +67,7 @@ def of_transactions(shard: TransactionShard) -> object:
 
 
 def replayed(log: PartitionLog, replayer: ApplyBatch, look: Callable[[], object]) -> list[object]:
-    """What a shard holds after every batch of its log."""
+    """The state of a shard after every batch of its log."""
     states = []
 
     def apply(data: bytes, position: int, header) -> None:

@@ -198,7 +198,7 @@ def test_an_operator_terminates_at_the_last_epoch(driver: Driver) -> None:
 
 
 def test_keeping_again_and_again_across_exhaustion_and_restarts(driver: Driver) -> None:
-    """What is open keeps the identity of the first prepare while the one that may end it uses up two producer ids."""
+    """The open transaction keeps the first identity while the one that may end it uses up two producer ids."""
     driver.init(two_phase=True)
     old = driver.at_epoch(32765)
     driver.add(old, 0)

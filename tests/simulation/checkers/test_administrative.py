@@ -1,4 +1,4 @@
-"""What administrators end, and say: one directory or verdict that breaks each rule, and others that come close."""
+"""Administrators' ends and verdicts: one directory or verdict that breaks each rule, and others that come close."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ RULE = "H19 not copied exactly once"
 
 
 def copied(*values: str, reads_next: int) -> list[str]:
-    """What is found where ``a`` and ``b`` are the input, and these the output."""
+    """The findings where ``a`` and ``b`` are the input, and these the output."""
     written = [Write(IN, "a", outcome=Outcome.COMMITTED), Write(IN, "b", outcome=Outcome.COMMITTED)]
     written += [Write(OUT, value, outcome=Outcome.COMMITTED) for value in values]
     drained = {

@@ -1,4 +1,4 @@
-"""What must move again once the faults have stopped: each rule by itself, and what is close to it."""
+"""Liveness once the faults have stopped: each rule by itself, and what is close to it."""
 
 from __future__ import annotations
 

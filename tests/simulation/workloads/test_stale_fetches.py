@@ -1,4 +1,4 @@
-"""What a consumer fetched for an assignment is gone with the assignment, whenever the answer came."""
+"""Records fetched for an assignment are gone with the assignment, whenever the answer came."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def to_of_table():
 
 
 def run(server: str, directory: Path, *arguments: str) -> None:
-    """What ``spark-pipelines run`` does, on the server; again where Spark did not wait for its own processes."""
+    """Do as ``spark-pipelines run``, on the server; again where Spark did not wait for its own processes."""
     command = [sys.executable, "-m", "pyspark.pipelines.cli", "run", "--spec", str(directory / "spark-pipeline.yml")]
     environment = {**os.environ, "SPARK_REMOTE": server}
     while True:

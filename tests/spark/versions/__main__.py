@@ -32,7 +32,7 @@ from tests.spark.versions.environments import (
 )
 
 SELECTION: Final = ["-q", "-rs", "-m", "not (java or peer)", "tests/spark"]
-"""What is run unless something else is said."""
+"""Tests that are run unless others are named."""
 _WHEEL: Final = HOME / "wheel"
 _NEEDS: Final = {
     "4.0": ("filtering_reader", "plan.pushdown", "admission_reader", "self_limited_reader"),

@@ -1,4 +1,4 @@
-"""What the corpus cannot show: refusals of the authoriser and of the coordinator, administrators' markers, waiting."""
+"""Cases that the corpus lacks: refusals of the authoriser and of the coordinator, administrators' markers, waiting."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.unit.handlers.transaction_broker import TransactionBroker, partition
 PRODUCER = 9
 HERE = partition("t")
 YES = {11: VerifyReply(ErrorCode.NONE, {HERE: ErrorCode.NONE}), 12: AddReply(ErrorCode.NONE)}
-"""What the coordinator answers, by the version of Produce."""
+"""The coordinator's answers, by the version of Produce."""
 
 
 class Leader(TransactionBroker):

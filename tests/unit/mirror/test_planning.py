@@ -1,4 +1,4 @@
-"""Which topics are copied, under which names, and which configurations go with them."""
+"""The topics that are copied, their names, and the configurations that go with them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class SeededEntropy:
 
 
 def started(files: MemoryFiles, session: Coordination, min_insync_replicas: str) -> dict[str, str]:
-    """What all brokers set once a broker configured so has joined."""
+    """The settings of all brokers once a broker configured so has joined."""
     settings = read_settings({"min.insync.replicas": min_insync_replicas, "log.sync.policy": "none"})
     assembled = assemble(
         Outside(files, session, SeededEntropy()), settings, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0

@@ -1,4 +1,4 @@
-"""What the driver sends to its tasks: the same on the other side, or refused in one line."""
+"""Data that the driver sends to its tasks: the same on the other side, or refused in one line."""
 
 from __future__ import annotations
 

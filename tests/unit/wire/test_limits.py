@@ -1,4 +1,4 @@
-"""What a decoder refuses before it costs anything, and what honest peers may still send."""
+"""Limits of decoders: what is refused before it costs anything, and what honest peers may still send."""
 
 from __future__ import annotations
 

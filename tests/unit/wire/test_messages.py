@@ -1,4 +1,4 @@
-"""What handlers may rely on: versions, nulls, records that stay where they are."""
+"""Messages as handlers rely on them: versions, nulls, records that stay where they are."""
 
 from __future__ import annotations
 

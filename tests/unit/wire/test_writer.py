@@ -1,4 +1,4 @@
-"""What one writer has written becomes part of another's: copied when it is little, else as it is."""
+"""A writer's output becomes part of another's: copied when it is little, else as it is."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def commit(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
 
 
 def explained(servers: str, group: str, since_ms: int) -> dict[tuple[Cause, str], Finding]:
-    """What is found of the time since a moment, by cause and subject."""
+    """The findings about the time since a moment, by cause and subject."""
     moment_ms = later_than(since_ms)
     with Client(servers, config=FAST, system=At(moment_ms)) as client:
         found = explain_group(client, group, window_ms=moment_ms - since_ms).findings

@@ -129,7 +129,7 @@ def _set(wire: Wire, kind: int, name: str, check: bool = False, **configs: str |
 
 
 def _broker_configs(wire: Wire) -> None:
-    """What is set for all brokers and for one: each is described as it was set, and takes its turn."""
+    """Settings of all brokers and of one: each is described as it was set, and takes its turn."""
     wire.topic("sc-isr")
     values = {
         "message.max.bytes": (" 900000", "800000", "x"),

@@ -79,7 +79,7 @@ def _fetch_sessions(wire: Wire) -> None:
 
 
 def _fetch_limits(wire: Wire) -> None:
-    """What is left of a limit is less than the first batch of a partition, which a later one may fit into."""
+    """The rest of a limit is less than the first batch of a partition, which a later one may fit into."""
     topic_id = wire.topic("sd-limits", 3)
     sizes = (100, 1000, 10)
     for partition, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""What transactions do to logs, and what leaders and coordinators say of them.
+"""Transactions in logs, as leaders and coordinators tell of them.
 
 Transactional Produce in every version, WriteTxnMarkers, DescribeProducers, DescribeTransactions, ListTransactions, and
 the feature ``transaction.version``.
@@ -57,7 +57,7 @@ def produce(
 
 
 def look(wire: Wire, topic: tuple[str, bytes], *, records: bool = True) -> None:
-    """Where the log ends for both kinds of readers, what they read, and which producers it knows."""
+    """The ends of the log for both kinds of readers, the records they read, and the producers it knows."""
     for isolation in (0, 1):
         asked = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         topics = [ListOffsetsTopic(name=topic[0], partitions=[asked])]

@@ -75,7 +75,7 @@ def end(wire: Wire, producer: Producer, *, committed: bool = True, version: int 
 
 
 def describe(wire: Wire, *names: str) -> None:
-    """What the coordinator says of transactional ids."""
+    """The coordinator's descriptions of transactional ids."""
     wire.call(DescribeTransactionsRequest(transactional_ids=list(names)), 0)
 
 
@@ -93,7 +93,7 @@ def _transaction(producer: Producer, *partitions: tuple[str, int], **fields: Any
 
 
 def _strangers(producer: Producer) -> list[Producer]:
-    """Who is not the one the coordinator knows."""
+    """Producers that are not the one the coordinator knows."""
     return [
         producer.with_epoch(producer.epoch - 1),
         producer.with_epoch(producer.epoch + 1),

@@ -42,7 +42,7 @@ class FakeLink:
         return response
 
     def read(self, response: Any, read: Callable[[Any], Any]) -> Any:
-        """What a reader of bytes makes of an answer, and the answer itself for one of messages."""
+        """An answer as a reader of bytes reads it, and the answer itself for one of messages."""
         if read is Response.decode:
             return response
         asked = Expected(0, response.API_KEY, response.MAX_VERSION, type(response))

@@ -1,4 +1,4 @@
-"""What ``log dump`` shows of each kind of file, whole and damaged."""
+"""``log dump`` of each kind of file, whole and damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``log dump`` shows of message formats 0 and 1, also before record batches."""
+"""``log dump`` of message formats 0 and 1, also before record batches."""
 
 from __future__ import annotations
 

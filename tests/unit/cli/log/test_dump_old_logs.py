@@ -1,4 +1,4 @@
-"""What ``log dump`` shows of a 0.7 log: entries, messages, damaged places."""
+"""``log dump`` of a 0.7 log: entries, messages, damaged places."""
 
 from __future__ import annotations
 

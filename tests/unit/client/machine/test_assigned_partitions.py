@@ -1,4 +1,4 @@
-"""What a member holds, as whom it commits, and where it begins."""
+"""The partitions that a member holds, the identity it commits with, and the positions it begins at."""
 
 from __future__ import annotations
 

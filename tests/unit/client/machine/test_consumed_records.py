@@ -1,4 +1,4 @@
-"""Which records an application sees: positions inside batches, control records, aborted transactions, damage."""
+"""The records that an application sees: positions inside batches, control records, aborted transactions, damage."""
 
 from __future__ import annotations
 

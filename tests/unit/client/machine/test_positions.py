@@ -1,4 +1,4 @@
-"""Where a fetch stands after each answer: whole batches, retries, refusals, and answers that come too late."""
+"""The position of a fetch after each answer: whole batches, retries, refusals, and answers that come too late."""
 
 from __future__ import annotations
 

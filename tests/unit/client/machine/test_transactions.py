@@ -1,4 +1,4 @@
-"""What a transactional producer asks of the coordinators, and what it makes of each answer."""
+"""The requests of a transactional producer to the coordinators, and what it makes of each answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sampled of a cluster: rates, held records, lag; and that a cluster that is away is a gap."""
+"""Samples of a cluster: rates, held records, lag; and that a cluster that is away is a gap."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def own(tmp_path: Path) -> Iterator[OwnSession]:
 
 @pytest.fixture
 def others(tmp_path: Path, own: OwnSession) -> Iterator[OtherSessions]:
-    """What another process watches: this session."""
+    """The sessions that another process watches: this one."""
     others = OtherSessions(tmp_path / "tree.db")
     others.watch([(ID, TIMEOUT_MS)], now_s=0.0)
     yield others

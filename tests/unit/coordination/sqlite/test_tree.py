@@ -1,4 +1,4 @@
-"""What the SQLite tree promises beyond the port: it lasts, is upgraded, its journal is bounded, damage is refused."""
+"""The SQLite tree's promises beyond the port: it lasts, is upgraded, its journal is bounded, damage is refused."""
 
 from __future__ import annotations
 

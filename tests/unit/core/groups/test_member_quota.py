@@ -1,4 +1,4 @@
-"""What members of groups may hold until they leave, and what many protocols of one cost."""
+"""The memory that members of groups may hold until they leave, and what many protocols of one cost."""
 
 from __future__ import annotations
 

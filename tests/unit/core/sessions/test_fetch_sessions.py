@@ -20,7 +20,7 @@ TOPIC = TopicName("t")
 
 @dataclass
 class Told:
-    """What is answered for one partition."""
+    """The answer for one partition."""
 
     high_watermark: int = 0
     log_start_offset: int = 0

@@ -1,4 +1,4 @@
-"""What the tests of the group handlers share."""
+"""Fixtures that the tests of the group handlers share."""
 
 from __future__ import annotations
 

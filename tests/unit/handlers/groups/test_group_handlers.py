@@ -1,4 +1,4 @@
-"""What the group APIs answer about whole groups and their coordinators, by version.
+"""Answers of the group APIs about whole groups and their coordinators, by version.
 
 Forms and codes are as Apache Kafka 4.3.1 gave them to the same raw requests.
 """

@@ -1,4 +1,4 @@
-"""What the group APIs answer about members, by version.
+"""Answers of the group APIs about members, by version.
 
 Forms and codes are as Apache Kafka 4.3.1 gave them to the same raw requests.
 """

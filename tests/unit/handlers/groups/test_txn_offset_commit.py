@@ -1,4 +1,4 @@
-"""What TxnOffsetCommit answers before, and instead of, asking a coordinator; as Apache Kafka 4.3.1, by version.
+"""Answers of TxnOffsetCommit before, and instead of, asking a coordinator; as Apache Kafka 4.3.1, by version.
 
 What the coordinators say is in ``tests/scenario/node/test_transactional_offsets.py``.
 """
@@ -91,7 +91,7 @@ class Bench:
         return txn_offset_commit.handle(request, context)
 
     def ask(self, version: int, topics: dict[str, list[int]], *replies: Any, group: str = "g") -> Any:
-        """What each partition is answered, topic by topic."""
+        """The answer to each partition, topic by topic."""
         steps = self.begin(version, topics, group)
         answers = iter(replies)
         try:
@@ -170,7 +170,7 @@ def test_without_verification_old_versions_do_not_ask_but_version_5_still_adds(b
 
 HERE = TopicPartition(CONSUMER_OFFSETS, 0)
 YES = {3: VerifyReply(E.NONE, {HERE: E.NONE}), 5: AddReply(E.NONE)}
-"""What the transaction's coordinator, elsewhere, answers by version."""
+"""Answers of the transaction's coordinator, elsewhere, by version."""
 
 
 class Shard:

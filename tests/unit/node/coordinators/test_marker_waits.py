@@ -54,7 +54,7 @@ class Bench:
         self.messages = BrokerMessages(ME)
         self.messages.send_with(AwaitMarkers, self.send)
         self.elsewhere: list[tuple[BrokerId, AwaitMarkers, Answered]] = []
-        """What other brokers were asked."""
+        """The questions that other brokers were asked."""
         self.deadlines = Deadlines()
         self.deadlines.now_ms = NOW_MS
         self.loading = False

@@ -1,4 +1,4 @@
-"""Which transactional ids wait for their records to be durable."""
+"""Transactional ids that wait for their records to be durable."""
 
 from __future__ import annotations
 

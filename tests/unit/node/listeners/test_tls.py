@@ -1,4 +1,4 @@
-"""What TLS needs, from the keys of a listener; Apache Kafka's sentences for those that do not go together."""
+"""The stores of TLS, from the keys of a listener; Apache Kafka's sentences for those that do not go together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes a row, what does not, and which offset comes next."""
+"""Decoding: the records that become rows, those that do not, and the offset that comes next."""
 
 from __future__ import annotations
 

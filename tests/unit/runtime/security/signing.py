@@ -34,7 +34,7 @@ def document(*keys: dict[str, Any]) -> bytes:
 
 
 def signed(key: Any, algorithm: str, claims: dict[str, Any] | None = None, **header: Any) -> tuple[bytes, bytes]:
-    """What is signed of a token, and its signature."""
+    """The signed part of a token, and its signature."""
     token = jwt.encode(claims or {"sub": "alice"}, key, algorithm, headers=header)
     body, _, signature = token.rpartition(".")
     return body.encode(), base64.urlsafe_b64decode(signature + "=" * (-len(signature) % 4))

@@ -54,7 +54,7 @@ def refused(world: World, data: bytes, epoch: int = 9) -> AppendRefused:
 
 
 def same(leader: World, follower: World) -> None:
-    """All that lies in memory and on the disk; of producers' batches the last, as a snapshot keeps them."""
+    """All state in memory and on the disk; of producers' batches the last, as a snapshot keeps them."""
     one, other = leader.log, follower.log
     assert log_bytes(other) == log_bytes(one)
     assert kept(other.producers) == kept(one.producers)

@@ -114,7 +114,7 @@ def test_an_epoch_begins_before_its_first_record_and_is_found_again_with_it() ->
 
 
 def test_an_epoch_without_records_is_forgotten_in_a_crash_and_parts_no_logs() -> None:
-    """What a follower has of other epochs is still cut where this log's next epoch began."""
+    """A follower's records of other epochs are still cut where this log's next epoch began."""
     world = follower()
     world.sync()
     world.log.begin_epoch(5)

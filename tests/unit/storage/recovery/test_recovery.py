@@ -226,7 +226,7 @@ def _damaged(log: PartitionLog) -> list[int]:
 
 
 def _kept(entry: ProducerEntry) -> ProducerEntry:
-    """What a snapshot keeps: the last batch, with the producer's last timestamp."""
+    """The part that a snapshot keeps: the last batch, with the producer's last timestamp."""
     return entry._replace(batches=tuple(batch._replace(timestamp=entry.last_timestamp) for batch in entry.batches[-1:]))
 
 

@@ -78,7 +78,7 @@ def test_offsets_survive_a_checkpoint() -> None:
 
 
 def test_a_position_of_any_release_is_read() -> None:
-    """What lies in checkpoints stays readable: later notes are passed over, and earlier positions have none."""
+    """Positions in checkpoints stay readable: later notes are passed over, and earlier positions have none."""
     kept = '{"a":{"0":5,"1":7},"@topicIds":{"a":"AAAAAAAAAAAAAAAAAAAAAQ"},"@later":{"x":[1]}}'
     assert Position.from_json(json.loads(kept)) == Position(
         {at("a", 0): 5, at("a", 1): 7}, {"a": "AAAAAAAAAAAAAAAAAAAAAQ"}
