@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Executor
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from oncelog.client.errors import ClientError
 
@@ -59,6 +59,65 @@ class _End:
         self.error = error
 
 
+class _Maker(Generic[T]):
+    """A generator that runs in a thread, and the queue from it into the event loop."""
+
+    def __init__(self, make: Callable[[Stopped], Generator[T, None, None]], ahead: int) -> None:
+        self._make = make
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Semaphore(ahead)
+        self._is_stopped = threading.Event()
+        self._queue: asyncio.Queue[T | _End] = asyncio.Queue()
+
+    def run(self, ended: Callable[[], None]) -> None:
+        """Make the values, in a thread, and call ``ended`` in the event loop."""
+        try:
+            self._put(_End(self._made()))
+        finally:
+            self._in_loop(ended)
+
+    def stop(self) -> None:
+        """Make no further value."""
+        self._is_stopped.set()
+
+    def end(self, error: BaseException) -> None:
+        """Have who takes the values get an error in their place."""
+        self._queue.put_nowait(_End(error))
+
+    async def next(self) -> T | _End | None:
+        """The next value, or the end; None after ``ALIVE_S`` without one."""
+        try:
+            item = await asyncio.wait_for(self._queue.get(), ALIVE_S)
+        except TimeoutError:
+            return None
+        self._room.release()
+        return item
+
+    def _made(self) -> BaseException | None:
+        """Hand on the values as long as they are taken: the error that ended them, if one did."""
+        try:
+            with contextlib.closing(self._make(self._is_stopped.is_set)) as values:
+                for item in values:
+                    self._put(item)
+                    del item  # It may be large, and the next one takes time to make.
+                    if self._is_stopped.is_set():
+                        break
+        except BaseException as error:  # noqa: BLE001 - it is raised where the values are taken
+            return error
+        return None
+
+    def _put(self, item: T | _End) -> None:
+        while not self._room.acquire(timeout=_LOOK_EVERY_S):
+            if self._is_stopped.is_set() or self._loop.is_closed():
+                return
+        if not self._is_stopped.is_set():
+            self._in_loop(self._queue.put_nowait, item)
+
+    def _in_loop(self, callback: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended, and the console with it.
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
 async def pumped(
     pool: Executor,
     make: Callable[[Stopped], Generator[T, None, None]],
@@ -68,57 +127,18 @@ async def pumped(
 ) -> AsyncIterator[T | None]:
     """The values, and None after ``ALIVE_S`` without one. Raises what the generator does, and ConsoleEnds; ``ended`` is
     called when the thread is free again, which may be later than the end of this."""
-    loop, stop = asyncio.get_running_loop(), threading.Event()
-    queue: asyncio.Queue[T | _End] = asyncio.Queue()
-    room = threading.Semaphore(ahead)
-
-    def tell(callback: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has ended, and the console with it.
-            loop.call_soon_threadsafe(callback, *arguments)
-
-    def put(item: T | _End) -> None:
-        while not room.acquire(timeout=_LOOK_EVERY_S):
-            if stop.is_set() or loop.is_closed():
-                return
-        if not stop.is_set():
-            tell(queue.put_nowait, item)
-
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            with contextlib.closing(make(stop.is_set)) as made:
-                for item in made:
-                    put(item)
-                    if stop.is_set():
-                        return
-        except BaseException as raised:  # noqa: BLE001 - it is raised where the values are taken
-            error = raised
-        put(_End(error))
-
-    def run_and_tell() -> None:
-        try:
-            run()
-        finally:
-            tell(ended)
-
-    def wake() -> None:
-        queue.put_nowait(_End(ConsoleEnds()))
-
-    pool.submit(run_and_tell)
+    maker = _Maker(make, ahead)
+    pool.submit(maker.run, ended)
     try:
-        with farewell.told_to(wake):
+        with farewell.told_to(lambda: maker.end(ConsoleEnds())):
             while not farewell.is_said:
-                try:
-                    item = await asyncio.wait_for(queue.get(), ALIVE_S)
-                except TimeoutError:
-                    yield None
-                    continue
-                if isinstance(item, _End):
-                    if item.error is not None:
-                        raise item.error
+                item = await maker.next()
+                if not isinstance(item, _End):
+                    yield item
+                elif item.error is not None:
+                    raise item.error
+                else:
                     return
-                room.release()
-                yield item
             raise ConsoleEnds
     finally:
-        stop.set()
+        maker.stop()
