@@ -20,6 +20,7 @@ from oncelog.console.admission.gate import Gate
 from oncelog.console.downloads import PATH as DOWNLOAD_PATH
 from oncelog.console.endpoints import Endpoints
 from oncelog.console.formats.process import DecodingProcess
+from oncelog.console.heap import give_back_large_memory
 from oncelog.console.page import Asked
 from oncelog.console.pages import ACTIONS, PAGES, WORKS
 from oncelog.console.parts import Parts
@@ -55,6 +56,7 @@ def application(
 ) -> Starlette:
     """The console as an ASGI application. ``connect`` makes its clients; ``decoding`` has been started already. Raises
     ClientError for the audit log, and for schemas that cannot be read."""
+    give_back_large_memory()
     decoding = decoding or DecodingProcess(settings.schemas)
     parts = Parts(settings, connect, decoding)
     decoding.ready()

@@ -159,6 +159,13 @@ class Endpoints:
 
 def _document(value: Mapping[str, Any]) -> Response:
     """JSON; where there are large bytes in it, in pieces."""
-    if not any(isinstance(one, LargeBytes) for one in value.values()):
+    if not _has_large(value):
         return JSONResponse(value)
     return StreamingResponse(json_pieces(value), media_type="application/json")
+
+
+def _has_large(value: Any) -> bool:
+    """True if there are large bytes in a document."""
+    if isinstance(value, Mapping):
+        return any(map(_has_large, value.values()))
+    return isinstance(value, LargeBytes)

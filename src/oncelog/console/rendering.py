@@ -18,6 +18,7 @@ from oncelog.admin.transactions.durations import duration_text, moment_text
 
 _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"
+_PIECE: Final = 16 * 1024
 ROWS_A_PAGE: Final = 100
 
 
@@ -28,6 +29,11 @@ def shown(value: object, keep_lines: bool = False) -> str:
     text = str(value)
     if text.isascii() and text.isprintable():
         return text
+    return "".join(_piece_shown(text[at : at + _PIECE], keep_lines) for at in range(0, len(text), _PIECE))
+
+
+def _piece_shown(text: str, keep_lines: bool) -> str:
+    """A piece of a text: its characters are objects of 80 bytes each as long as they are looked at."""
     return "".join(_shown(one) if not (keep_lines and one in _KEPT) else one for one in text)
 
 

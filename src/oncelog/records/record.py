@@ -10,7 +10,7 @@ varint length (−1: none) and bytes, header count varint, headers as key (never
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from oncelog.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_PREFIX, BatchHeader, Buffer
 from oncelog.records.compression import decompress
@@ -59,6 +59,19 @@ def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
     are not as many, or not as long, as declared.
     """
     yield from records_in(records_data(buffer, position, header, max_bytes), header)
+
+
+def read_records_in_place(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of a batch that is not compressed, as ``read_records`` does; the batch is not copied for it, only the
+    keys, values and headers that are given out. Slower for small records. Raises CorruptBatch and TruncatedBatch."""
+    start, end = position + HEADER_SIZE, position + LENGTH_PREFIX + header.batch_length
+    if end > len(buffer) or header.attributes & CODEC_MASK:
+        raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {len(buffer)}")
+    data = cast("bytes", memoryview(buffer)[start:end])  # Reading needs its items and slices alone.
+    for one in records_in(data, header):
+        key, value = (None if part is None else bytes(part) for part in (one.key, one.value))
+        headers = tuple((name, None if part is None else bytes(part)) for name, part in one.headers)
+        yield Record(one.offset, one.timestamp, key, value, headers)
 
 
 def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:
@@ -156,7 +169,7 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
             raise CorruptBatch("record header without a key")
         value, at = _read_bytes(data, at, end)
         try:
-            headers.append((key.decode(), value))
+            headers.append((str(key, "utf-8"), value))
         except UnicodeDecodeError:
             raise CorruptBatch("record header key is not UTF-8") from None
     return tuple(headers), at

@@ -8,7 +8,7 @@ from oncelog.records.batch import HEADER_SIZE, CorruptBatch, read_header
 from oncelog.records.builder import append_record, build_batch, seal
 from oncelog.records.compression import Codec
 from oncelog.records.errors import TooMuchOutput, TruncatedBatch
-from oncelog.records.record import Record, read_records
+from oncelog.records.record import Record, read_records, read_records_in_place
 
 LIMIT = 1 << 20
 
@@ -91,3 +91,16 @@ def test_the_bound_on_decompressed_bytes_is_exact(codec: Codec) -> None:
     assert read(batch, size) == records
     with pytest.raises(TooMuchOutput):
         read(batch, size - 1)
+
+
+def test_records_read_in_place_are_the_same() -> None:
+    records = [Record(0, 5, None, b"v" * 300, (("h", b"x"), ("n", None))), Record(1, 6, b"k", None, ())]
+    batch = memoryview(bytes(7) + bytes(build_batch(records)))
+    found = list(read_records_in_place(batch, 7, read_header(batch, 7)))
+    assert found == list(read_records(batch, 7, read_header(batch, 7), 1000))
+    assert all(isinstance(one, bytes) for one in (found[0].value, found[1].key, found[0].headers[0][1]))
+    packed = bytes(build_batch(records, codec=Codec.GZIP))
+    with pytest.raises(TruncatedBatch):
+        list(read_records_in_place(packed, 0, read_header(packed)))
+    with pytest.raises(TruncatedBatch):
+        list(read_records_in_place(batch[:-1], 7, read_header(batch, 7)))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
@@ -17,6 +17,8 @@ from oncelog.client.blocking.cluster import ClusterClient
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+
+_PATIENCE: Final = 5
 
 
 class _Sent(NamedTuple):
@@ -67,12 +69,22 @@ class Fetcher:
         self._await(wait_ms)
 
     def arrived(self, wait_ms: int) -> list[Fetched]:
-        """Batches that have arrived; waits for those alone that have begun to. Raises ClientError as ``poll`` does."""
-        deadline = now_ms() + wait_ms
-        results = self._collect(0)
-        while not results and any(one.link.missing for one in self._sent.values()) and now_ms() < deadline:
-            results = self._collect(deadline - now_ms())
-        return results
+        """Batches of one answer that has arrived; one that has begun to come is waited for, the others stay with the
+        kernel. It is waited for as long as something of it comes within ``wait_ms``, and ``_PATIENCE`` times as long in
+        all. Raises ClientError as ``poll`` does."""
+        last_ms = now_ms() + _PATIENCE * wait_ms
+        begun = [broker for broker, sent in self._sent.items() if sent.link.missing]
+        for broker in begun or list(self._sent):
+            sent = self._sent[broker]
+            results = self._take(broker, sent)
+            while not results and (missing := sent.link.missing) and self._sent.get(broker) is sent:
+                _await_any([sent.link], wait_ms)
+                results = self._take(broker, sent)
+                if sent.link.missing == missing or now_ms() > last_ms:
+                    break
+            if results:
+                return results
+        return []
 
     def close(self) -> None:
         """Close the connections; what is in flight is lost."""
@@ -135,11 +147,8 @@ class Fetcher:
             due = self.positions.next_due_ms()
             pause = wait_ms if due is None else max(0, min(wait_ms, due - now_ms()))
             time.sleep(max(pause, 1) / 1000)
-        elif all(sent.link.is_open and not sent.link.pending() for sent in self._sent.values()):
-            poll = select.poll()
-            for sent in self._sent.values():
-                poll.register(sent.link.fileno(), select.POLLIN)
-            poll.poll(wait_ms)
+        else:
+            _await_any([sent.link for sent in self._sent.values()], wait_ms)
 
     def _take(self, broker: int, sent: _Sent) -> list[Fetched]:
         try:
@@ -178,3 +187,12 @@ class Fetcher:
         self._attempt += 1
         for partition in partitions or ():
             self._client.view.forget(partition.topic)
+
+
+def _await_any(links: Sequence[Link], wait_ms: int) -> None:
+    """Wait until something has come on one of the links."""
+    if all(link.is_open and not link.pending() for link in links):
+        poll = select.poll()
+        for link in links:
+            poll.register(link.fileno(), select.POLLIN)
+        poll.poll(wait_ms)

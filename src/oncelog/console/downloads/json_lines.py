@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.decoding import Decoder
-from oncelog.console.records.large_json import LARGE, PIECE, LargeBytes, is_text, json_pieces
+from oncelog.console.records.large_json import LARGE, LargeBytes, is_text, json_pieces
 from oncelog.console.records.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
+from oncelog.console.records.spool import Spool
 from oncelog.records.batch import iter_headers
 
 MEDIA_TYPE: Final = "application/jsonl; charset=utf-8"
@@ -33,10 +35,10 @@ class JsonLines:
         self._decoder = decoder
         self._key_format = selection.kept.get("key_format", "auto")
         self._value_format = selection.kept.get("value_format", "auto")
-        self._lines = bytearray()
+        self._spool = Spool()
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> Generator[bytes, None, int]:
-        """The lines of an answer's records, in pieces."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
+        """Write the lines of an answer's records."""
         committed, wanted = self._selection.committed, self._selection.wanted
         for at, header in iter_headers(fetched.records):
             if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
@@ -48,30 +50,20 @@ class JsonLines:
                 if one.offset < fetched.position or (wanted is not None and not wanted.is_in(one.as_record())):
                     continue
                 if one.offset >= until or left.is_full():
-                    yield from self._drain()
                     return min(one.offset, until)
-                row = self._row(fetched.partition.partition, one)
                 left.take(1, one.size_bytes)
-                if not _is_large(one):
-                    self._lines += _dumped(row)
-                else:
-                    yield from self._drain()
-                    yield from json_pieces(row)
-                    self._lines += b"\n"
-                if len(self._lines) >= PIECE:
-                    yield from self._drain()
-        yield from self._drain()
+                row = self._row(fetched.partition.partition, one)
+                self._spool.write(chain(json_pieces(row), (b"\n",)) if _is_large(one) else (_dumped(row),))
         return min(fetched.next_offset, until)
 
-    def _drain(self) -> Iterator[bytes]:
-        """The lines so far."""
-        if self._lines:
-            lines, self._lines = bytes(self._lines), bytearray()
-            yield lines
+    def end(self, notice: Mapping[str, Any] | None) -> None:
+        """Write the last line, where there is something to say."""
+        if notice is not None:
+            self._spool.write((_dumped({"oncelog": notice}),))
 
-    def end(self, notice: Mapping[str, Any] | None) -> bytes:
-        """The last line, where there is something to say."""
-        return b"" if notice is None else _dumped({"oncelog": notice})
+    def written(self) -> Iterator[bytes]:
+        """The lines so far."""
+        return self._spool.taken()
 
     def _row(self, partition: int, one: StoredRecord) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -94,7 +86,7 @@ class JsonLines:
             return _bytes(name, data)
         decode = self._decoder.key if name == "key" else self._decoder.value
         found = decode(self._selection.topic, data, one.headers, form, _LONGEST_DECODED)
-        if found.format != form or found.cut or found.text is None:
+        if found.format != form or found.cut or not isinstance(found.text, str):
             return {**_bytes(name, data), f"{name}_error": found.error or f"not {form}"}
         named = {} if found.schema_id is None else {f"{name}_schema_id": found.schema_id}
         return {name: json.loads(found.text), **named}

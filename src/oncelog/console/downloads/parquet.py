@@ -2,68 +2,68 @@
 
 Batches become columns by ``records.columns``, without a Python step a record. A file that does not have everything says
 so in its metadata, under the key ``oncelog``. Needs pyarrow and numpy.
+
+The rules of memory: a large value is a row group of its own, a view of the answer it came with, and gone from memory
+when its turn is over. Arrow writes into a temporary file without a name, from which it is sent: a page of 10 MB that
+passes through Python would be there once more. Neither pandas nor Arrow's functions are imported for the console's own
+columns (60 MB).
 """
 
 from __future__ import annotations
 
-import io
 import json
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from oncelog.base.units import MIB
+from oncelog.base.units import KIB, MIB
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.outcomes import Outcomes
 from oncelog.console.records.search import Hit, scanned
 from oncelog.records.batch import crc_matches, iter_headers
+from oncelog.records.columns.arrow_arrays import Array
 from oncelog.records.columns.decode import Selection as Columns
 from oncelog.records.columns.decode import column_schema, decode
 from oncelog.records.errors import CorruptBatch
 
 _ROW_GROUP_BYTES: Final = 4 * MIB
+_PIECE: Final = 192 * KIB
 _CONTENT: Final = ("key", "value", "headers")
 """Columns of bytes: a dictionary or the least and greatest of large values would be copies of them."""
 _STATE: Final = pa.field("state", pa.string())
 
 
-class _Sent(io.RawIOBase):
-    """A file whose bytes are taken away as they come."""
+class _Sent:
+    """A temporary file that Arrow writes; its bytes are read as they come. Its name is gone at once."""
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes] = deque()
-        self._size = 0
+        with NamedTemporaryFile(prefix="oncelog-", delete=False) as named:
+            self._descriptor = os.open(named.name, os.O_RDONLY)
+            self.sink = pa.OSFile(named.name, "w")
+            Path(named.name).unlink()
+        self._at = 0
 
-    def writable(self) -> bool:
-        """True: it is for writing."""
-        return True
-
-    def write(self, data: Any, /) -> int:
-        """Append."""
-        self._pieces.append(bytes(data))
-        self._size += len(self._pieces[-1])
-        return len(self._pieces[-1])
-
-    def tell(self) -> int:
-        """The bytes so far."""
-        return self._size
+    def __del__(self) -> None:
+        os.close(self._descriptor)
 
     def pieces(self) -> Iterator[bytes]:
         """The bytes since the last time."""
-        pieces, self._pieces = self._pieces, deque()
-        while pieces:
-            yield pieces.popleft()
+        while piece := os.pread(self._descriptor, _PIECE, self._at):
+            self._at += len(piece)
+            yield piece
 
 
 class ParquetFile:
-    """A Parquet file, as far as it is not sent yet; row groups of about 4 MiB."""
+    """A Parquet file, as far as it is not sent yet; row groups of about 4 MiB, or of one large value."""
 
     takes_turns = True
 
@@ -72,20 +72,18 @@ class ParquetFile:
         schema = column_schema(include_headers=True)
         self._schema = schema if selection.committed else schema.append(_STATE)
         self._file = _Sent()
-        self._pool = pa.system_memory_pool()  # It gives back what is free; the others keep it.
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._file, "w"),
+            self._file.sink,
             self._schema,
             compression="zstd",
             use_dictionary=[name for name in self._schema.names if name not in _CONTENT],  # type: ignore[arg-type]  # or names
             write_statistics=[name for name in self._schema.names if name not in _CONTENT],
-            memory_pool=self._pool,
         )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> Generator[bytes, None, int]:
-        """The row groups that an answer makes whole. Raises CorruptBatch: columns are read together, or not at all."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
+        """Write an answer's records. Raises CorruptBatch: columns are read together, or not at all."""
         topic, partition = fetched.partition
         for at, header in iter_headers(fetched.records):
             if not crc_matches(fetched.records, at, header):
@@ -93,50 +91,79 @@ class ParquetFile:
         columns = Columns(topic, partition, fetched.position, until, self._selection.committed, include_headers=True)
         hits = self._hits(fetched, until)
         for piece in decode(fetched.records, columns, fetched.aborted if self._selection.committed else ()):
-            rows, next_offset = self._of_hits(piece.rows, hits), piece.next_offset
-            if rows.num_rows > left.records:
-                next_offset = rows.column("offset")[left.records].as_py()
-                rows = rows.slice(0, left.records)
-            if rows.num_rows:
-                left.take(rows.num_rows, rows.nbytes)
-                self._add(rows, fetched, states)
-            del rows, piece
-            yield from self._file.pieces()
-            if left.is_full():
-                return min(next_offset, until)
+            for rows in _runs(piece.rows, hits):
+                some = rows.slice(0, left.records)
+                left.take(some.num_rows, some.nbytes)
+                self._add(some, fetched, states)
+                if some.num_rows < rows.num_rows:
+                    return int(rows.column("offset")[some.num_rows].as_py())
+                if left.is_full():
+                    return int(rows.column("offset")[-1].as_py()) + 1
         return min(fetched.next_offset, until)
 
-    def end(self, notice: Mapping[str, Any] | None) -> bytes:
-        """The last row group and the footer."""
+    def end(self, notice: Mapping[str, Any] | None) -> None:
+        """Write the last row group and the footer."""
         self._flush()
         self._writer.add_key_value_metadata({"oncelog": json.dumps(notice or {"complete": True})})
         self._writer.close()
-        return b"".join(self._file.pieces())
+        self._file.sink.close()
 
-    def _hits(self, fetched: Fetched, until: int) -> pa.Array[Any] | None:
+    def written(self) -> Iterator[bytes]:
+        """The row groups so far."""
+        return self._file.pieces()
+
+    def _hits(self, fetched: Fetched, until: int) -> npt.NDArray[np.int64] | None:
         """The offsets of the records that have what is looked for."""
         wanted = self._selection.wanted
         if wanted is None:
             return None
         found = scanned(fetched, wanted, until, True, Outcomes())
-        return pa.array([one.record.offset for one in found if isinstance(one, Hit)], pa.int64())
-
-    def _of_hits(self, rows: pa.RecordBatch, hits: pa.Array[Any] | None) -> pa.RecordBatch:
-        return rows if hits is None else rows.filter(pc.is_in(rows.column("offset"), value_set=hits))
+        return np.array([one.record.offset for one in found if isinstance(one, Hit)], np.int64)
 
     def _add(self, rows: pa.RecordBatch, fetched: Fetched, states: Mapping[int, str]) -> None:
         if not self._selection.committed:
             begins = [(header.base_offset, states[at]) for at, header in iter_headers(fetched.records)]
             offsets = np.array([begin for begin, _ in begins], np.int64)
-            at = np.searchsorted(offsets, rows.column("offset").to_numpy(), side="right") - 1
-            names = pa.array(np.array([state for _, state in begins], object)[at], pa.string())
+            at = np.searchsorted(offsets, _offsets(rows), side="right") - 1
+            names = _text([begins[one][1] for one in at.tolist()])
             rows = pa.RecordBatch.from_arrays([*rows.columns, names], schema=self._schema)
+        if self._waiting_bytes + rows.nbytes > _ROW_GROUP_BYTES:
+            self._flush()
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+        if rows.num_rows == 1 and rows.nbytes >= MIB:  # It may be a view, which keeps the answer.
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
         self._waiting, self._waiting_bytes = [], 0
+
+
+def _runs(rows: pa.RecordBatch, hits: npt.NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
+    """The rows in one piece or, with ``hits``, each run of rows with these offsets."""
+    if hits is None:
+        if rows.num_rows:
+            yield rows
+        return
+    wanted = np.isin(_offsets(rows), hits)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False]))))
+    for first, end in edges.reshape(-1, 2).tolist():
+        yield rows.slice(first, end - first)
+
+
+def _offsets(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    column = rows.column("offset")
+    data = column.buffers()[1]
+    every = np.frombuffer(b"" if data is None else memoryview(data), np.int64)
+    return every[column.offset : column.offset + len(column)]
+
+
+def _text(texts: list[str]) -> Array:
+    """A column of short texts. ``pa.array`` would do, but imports pandas to look whether they are one of its."""
+    data = [one.encode() for one in texts]
+    bounds = np.zeros(len(data) + 1, np.int32)
+    np.cumsum([len(one) for one in data], out=bounds[1:])
+    return pa.Array.from_buffers(
+        pa.string(), len(data), [None, pa.py_buffer(bounds.data), pa.py_buffer(b"".join(data))]
+    )

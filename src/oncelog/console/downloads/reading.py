@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 from oncelog.base.ids import TopicPartition
-from oncelog.base.units import MIB
+from oncelog.base.units import KIB, MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
@@ -16,14 +15,17 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
-from oncelog.console.records.record_turns import turn
+from oncelog.console.records.record_turns import ANSWER_MS, turn
 from oncelog.console.streaming.pump import Stopped
+from oncelog.records.batch import CODEC_MASK, iter_headers
 
 FETCH_BYTES: Final = 2 * MIB
 PARTITION_BYTES: Final = MIB
 """Small answers: writing takes longer than fetching, and what waits takes memory."""
 _POLL_MS: Final = 300
-_ANSWER_MS: Final = 2000
+Limits = Mapping[TopicPartition, int]
+_LARGE_PACKED: Final = 256 * KIB
+"""Bytes of a compressed batch from which on it may become much more than an answer has."""
 _MOST_UNREADABLE: Final = 20
 
 
@@ -51,16 +53,18 @@ class Left:
 
 
 class Writer(Protocol):
-    """A format of files. ``takes_turns``: what an answer becomes is made at once, in a turn of the console's; else it
-    is written as it is sent, and takes little while that is waited for."""
+    """A format of files. ``takes_turns``: whatever is written, it is written in a turn of the console's."""
 
     takes_turns: bool
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> Generator[bytes, None, int]:
-        """The bytes of an answer's records below ``until``, and the offset that comes after what was written."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
+        """Write an answer's records below ``until``; the offset that comes after what was written."""
 
-    def end(self, notice: Mapping[str, Any] | None) -> bytes:
-        """The end of the file, with a notice if it does not have everything."""
+    def end(self, notice: Mapping[str, Any] | None) -> None:
+        """Write the end of the file, with a notice if it does not have everything."""
+
+    def written(self) -> Iterator[bytes]:
+        """The bytes that were written since the last time; they are not in memory before."""
 
 
 def written(client: Client, selection: Selection, writer: Writer, stopped: Stopped) -> Generator[bytes, None, None]:
@@ -76,39 +80,40 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
         if not begin or left.is_full():
             continue
         fetcher = Fetcher(client, FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES, read_committed=decided))
+
+        def take(answers: list[Fetched], until: Limits = until, decided: bool = decided) -> None:
+            for one in answers:
+                if one.error_code:
+                    raise BrokerRefused(one.error_code, f"records of {one.partition}")
+                at[one.partition] = writer.take(one, states.of(one, decided), until[one.partition], left)
+                if left.is_full():
+                    return
+
         try:
             fetcher.assign(begin, until)
             while len(fetcher) and not left.is_full() and not stopped():
                 fetcher.wait(_POLL_MS)
-                step = _step(fetcher, writer, lambda one, decided=decided: states.of(one, decided), until, at, left)  # type: ignore[misc]  # bound now
-                if writer.takes_turns:
-                    with turn():
-                        pieces = deque(step)
-                    while pieces:
-                        yield pieces.popleft()
-                else:
-                    yield from step
+                with turn():
+                    answers = fetcher.arrived(ANSWER_MS)
+                    if writer.takes_turns or any(map(_is_heavy, answers)):
+                        take(answers)
+                        answers = []
+                take(answers)
+                del answers
+                yield from writer.written()
         finally:
             fetcher.close()
-    yield writer.end(notice_of(selection, at, left))
+    with turn():
+        writer.end(notice_of(selection, at, left))
+    yield from writer.written()
 
 
-def _step(
-    fetcher: Fetcher,
-    writer: Writer,
-    states_of: Callable[[Fetched], Mapping[int, str]],
-    until: Mapping[TopicPartition, int],
-    at: dict[TopicPartition, int],
-    left: Left,
-) -> Generator[bytes, None, None]:
-    """The bytes of what has arrived; ``at`` is moved behind it."""
-    for fetched in fetcher.arrived(_ANSWER_MS):
-        if fetched.error_code:
-            raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
-        where = fetched.partition
-        at[where] = yield from writer.take(fetched, states_of(fetched), until[where], left)
-        if left.is_full():
-            return
+def _is_heavy(fetched: Fetched) -> bool:
+    """True if working on an answer may take much memory: it is large, or has a batch that may become large."""
+    return len(fetched.records) > FETCH_BYTES or any(
+        header.attributes & CODEC_MASK and header.size_bytes > _LARGE_PACKED
+        for _, header in iter_headers(fetched.records)
+    )
 
 
 def notice_of(selection: Selection, at: Mapping[TopicPartition, int], left: Left) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -98,6 +99,8 @@ def _broken_off(error: ClientError) -> bytes:
 
 def _writer(selection: Selection, file_format: str, asked: Asked) -> Writer:
     if file_format == PARQUET:
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # It gives back what is free; the others keep it.
+
         from oncelog.console.downloads.parquet import ParquetFile  # pyarrow takes memory that only this needs
 
         return ParquetFile(selection)

@@ -13,6 +13,7 @@ from typing import Final
 from oncelog.admin.transactions.producers import describe_producers
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads.selection import Selection
@@ -25,6 +26,7 @@ from oncelog.console.records.record_states import (
     decided_states,
     marker_outcome,
 )
+from oncelog.console.records.record_turns import read_in_turns
 from oncelog.console.records.search import FETCH_BYTES, PARTITION_BYTES
 from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import BatchHeader, iter_headers
@@ -56,14 +58,22 @@ class States:
         settings = FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES)
         read, markers = 0, 0
         at = dict(after)
-        for fetched in client.fetch(after, until=until, settings=settings):
+
+        def take(fetched: Fetched) -> bool:
+            nonlocal markers, read
             if fetched.error_code:
                 raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
             markers += self._take(fetched)
             at[fetched.partition] = fetched.next_offset
             read += len(fetched.records)
-            if read > selection.most_bytes or markers > MOST_MARKERS or stopped():
-                break
+            return read <= selection.most_bytes and markers <= MOST_MARKERS and not stopped()
+
+        fetcher = Fetcher(client, settings)
+        try:
+            fetcher.assign(after, until)
+            read_in_turns(fetcher, _POLL_MS, take)
+        finally:
+            fetcher.close()
         found = describe_producers(client, sorted(after), open_only=True)
         self._opened = {
             (one.where, one.producer_id): one.start_offset for one in found.rows if one.start_offset is not None

@@ -16,9 +16,9 @@ from uuid import UUID
 
 from oncelog.base.units import MIB
 from oncelog.client.errors import ConfigError
+from oncelog.console.formats.wire_format import AVRO as AVRO
 from oncelog.console.formats.wire_format import KEY, VALUE
 
-AVRO: Final = "avro"
 PROTOBUF: Final = "protobuf"
 KINDS: Final = {".avsc": AVRO, ".desc": PROTOBUF, ".binpb": PROTOBUF, ".protoset": PROTOBUF}
 EVERY_TOPIC: Final = "*"

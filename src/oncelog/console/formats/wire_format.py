@@ -13,6 +13,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from oncelog.records.record import Headers
 
+AVRO: Final = "avro"
 KEY: Final = "key"
 VALUE: Final = "value"
 _ID: Final = 0

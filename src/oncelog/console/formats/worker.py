@@ -24,7 +24,7 @@ from oncelog.console.formats.readers import (
     protobuf_reader,
     read_messagepack,
 )
-from oncelog.console.formats.schema_files import AVRO
+from oncelog.console.formats.wire_format import AVRO
 
 MEMORY_BYTES: Final = 256 * MIB
 DEEPEST: Final = 100

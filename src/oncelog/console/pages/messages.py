@@ -11,11 +11,10 @@ from oncelog.client.blocking.client import Client
 from oncelog.console.downloads.selection import MOST_BYTES, MOST_RECORDS
 from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery
-from oncelog.console.records.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded
-from oncelog.console.records.large_json import LargeBytes
+from oncelog.console.records.decoding import FORMATS, FULL_BYTES, PREVIEW_BYTES, Decoder, decoded, put_away
+from oncelog.console.records.large_json import Spooled
 from oncelog.console.records.record_query import milliseconds_in, offset_in
 from oncelog.console.records.record_states import StoredRecord, bounds_and_start, read_slice
-from oncelog.console.records.record_turns import turn
 
 COUNT: Final = 50
 MOST: Final = 500
@@ -47,10 +46,8 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     start = start_of(client, query.text("from"), where, bounds, log_start, count)
     key_format, value_format = shown["filter"]["key_format"], shown["filter"]["value_format"]
     decoder = Decoder(asked.decoding)
-    with turn():
-        found = read_slice(client, where, start, count)
-        rows = [row_of(topic, one, key_format, value_format, decoder) for one in found.records]
-        found.records.clear()
+    found = read_slice(client, where, start, count, lambda one: row_of(topic, one, key_format, value_format, decoder))
+    rows = [row | {"state": one.state} for one, row in zip(found.records, found.shown, strict=True)]
     return shown | {
         "partitions": partitions,
         "slice": {
@@ -115,27 +112,27 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     query = asked.query
     where = TopicPartition(TopicName(query.needed("topic")), query.number("partition", 0, 0, 2**31 - 1))
     offset = query.number("offset", 0)
-    with turn():
-        return _one(client, asked, where, offset)
-
-
-def _one(client: Client, asked: Asked, where: TopicPartition, offset: int) -> Mapping[str, Any]:
-    query = asked.query
-    found = read_slice(client, where, offset, 1).records
-    if not found or found[0].offset != offset:
-        raise BadQuery(f"{where} has no record at offset {offset}: it was removed, compacted, or is yet to come")
     formats = query.choice("key_format", FORMATS), query.choice("value_format", FORMATS)
-    raw = {}
-    if asked.as_json:
-        raw = {
-            "key_base64": None if (key := found[0].key) is None else LargeBytes(key, is_text=False),
-            "value_base64": None if (value := found[0].value) is None else LargeBytes(value, is_text=False),
-        }
+    decoder = Decoder(asked.decoding)
+
+    def show(one: StoredRecord) -> tuple[dict[str, Any], dict[str, Any]]:
+        row = row_of(where.topic, one, *formats, decoder, FULL_BYTES)
+        row |= {name: put_away(row[name], asked.as_json) for name in ("key", "value")}
+        return row, {"key_base64": _base64(one.key), "value_base64": _base64(one.value)} if asked.as_json else {}
+
+    found = read_slice(client, where, offset, 1, show, before=offset + 1)
+    if not found.records or found.records[0].offset != offset:
+        raise BadQuery(f"{where} has no record at offset {offset}: it was removed, compacted, or is yet to come")
+    row, raw = found.shown[0]
     return {
         "topic": where.topic,
         "partition": where.partition,
-        "record": row_of(where.topic, found[0], *formats, Decoder(asked.decoding), FULL_BYTES),
+        "record": row | {"state": found.records[0].state},
         "formats": FORMATS,
         "chosen": formats,
         **raw,
     }
+
+
+def _base64(data: bytes | None) -> Spooled | None:
+    return None if data is None else Spooled(data, is_text=False)

@@ -15,6 +15,7 @@ from typing import Final
 from oncelog.console.formats.process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
 from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed
+from oncelog.console.records.large_json import LARGE, LargeBytes, Spooled
 from oncelog.records.record import Headers
 
 MESSAGEPACK_FORMAT: Final = "messagepack"
@@ -34,13 +35,21 @@ class Shown:
     ``text`` is None for null. ``schema_id`` is a registry's, named beside the bytes; ``error`` why they are not in the
     format asked for."""
 
-    text: str | None
+    text: str | LargeBytes | None
     format: str
     size_bytes: int
     cut: bool = False
     schema_id: str | None = None
     note: str = ""
     error: str | None = None
+
+
+def put_away(shown: Shown, as_json: bool) -> Shown:
+    """A decoded value that waits to be sent: a long text as bytes, of which it has fewer, or for JSON in a file."""
+    if not isinstance(shown.text, str) or len(shown.text) < LARGE:
+        return shown
+    data = shown.text.encode(errors="backslashreplace")
+    return replace(shown, text=(Spooled if as_json else LargeBytes)(data, is_text=True))
 
 
 class Decoder:

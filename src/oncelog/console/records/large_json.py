@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.base.units import KIB
+from oncelog.console.records.spool import Spool
 
 PIECE: Final = 192 * KIB
 """A multiple of three: pieces of base64 are joined without padding between them."""
@@ -26,6 +27,12 @@ class LargeBytes:
         self._data = memoryview(data)
         self._is_text = is_text
 
+    def __str__(self) -> str:
+        return str(self._data, "utf-8") if self._is_text else base64.b64encode(self._data).decode()
+
+    def __len__(self) -> int:
+        return len(self._data)
+
     def pieces(self) -> Iterator[bytes]:
         """The string, with its quotation marks."""
         yield b'"'
@@ -34,6 +41,19 @@ class LargeBytes:
             piece = self._data[at : at + PIECE]
             yield _escaped(decoder.decode(piece)) if self._is_text else base64.b64encode(piece)
         yield b'"'
+
+
+class Spooled(LargeBytes):
+    """Bytes that are written as a JSON string already, and wait in a file to be sent."""
+
+    def __init__(self, data: bytes, *, is_text: bool) -> None:
+        super().__init__(b"", is_text=is_text)
+        self._spool = Spool()
+        self._spool.write(LargeBytes(data, is_text=is_text).pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The string, with its quotation marks; once."""
+        return self._spool.taken()
 
 
 def _escaped(text: str) -> bytes:

@@ -10,22 +10,24 @@ it is ``undecided`` where the leader does not say which are open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
 from oncelog.admin.transactions.producers import describe_producers
 from oncelog.base.ids import TopicPartition
-from oncelog.base.units import MIB
+from oncelog.base.units import INT64_MAX, KIB, MIB
 from oncelog.client.blocking.client import EARLIEST, Client
+from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import visible_batches
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
+from oncelog.console.records.record_turns import read_in_turns
+from oncelog.records.batch import CODEC_MASK, BatchHeader, crc_matches, iter_headers
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.record import Headers, Record, read_records
+from oncelog.records.record import Headers, Record, read_records, read_records_in_place
 
 LARGEST_BATCH: Final = 32 * MIB
 """A batch that decompresses to more is not read, and said to be so."""
@@ -33,6 +35,9 @@ SLICE_BYTES: Final = 16 * MIB
 """Keys, values and headers of one slice; what is larger has a slice of its own."""
 LOOK_AHEAD_BYTES: Final = 8 * MIB
 """So far behind the last record shown the markers of its transactions are looked for."""
+_POLL_MS: Final = 100
+_LARGE_RECORD: Final = 64 * KIB
+"""Bytes of a record from which on a batch is read where it lies."""
 PLAIN: Final = "plain"
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
@@ -74,11 +79,16 @@ class StoredRecord:
         return Record(self.offset, self.timestamp_ms, self.key, self.value, self.headers)
 
 
+Show = Callable[[StoredRecord], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Records from ``start`` on. ``next_offset`` is where the next slice begins."""
+    """Records from ``start`` on. ``next_offset`` is where the next slice begins; ``shown`` is what was made of each
+    record, where something was."""
 
     records: list[StoredRecord]
+    shown: list[Any]
     start: int
     next_offset: int
     log_start: int
@@ -94,63 +104,99 @@ def bounds_and_start(client: Client, where: TopicPartition) -> tuple[Bounds, int
     return found[where], client.list_offsets({where: EARLIEST})[where].offset
 
 
-def read_slice(client: Client, where: TopicPartition, start: int, count: int) -> Slice:
-    """Up to ``count`` records from ``start``, which is moved into the log; fewer where they are large. Raises
-    ClientError."""
+def read_slice(
+    client: Client,
+    where: TopicPartition,
+    start: int,
+    count: int,
+    show: Show | None = None,
+    before: int = INT64_MAX,
+) -> Slice:
+    """Up to ``count`` records from ``start``, which is moved into the log, and below ``before``; fewer where they are
+    large. With ``show`` each is shown in the turn in which it is read, and the records that are returned have no keys,
+    values and headers. Raises ClientError."""
     bounds, log_start = bounds_and_start(client, where)
     position = start = max(log_start, min(start, bounds.end_offset))
-    taken = _Taken(count)
+    taken = _Taken(count, show)
     for until, decided in ((bounds.last_stable_offset, True), (bounds.end_offset, False)):
+        until = min(until, before)
         if taken.full() or position >= until:
             continue
-        for fetched in _fetch(client, where, position, until, decided):
-            taken.take(fetched, decided_states(fetched) if decided else {})
-            position = fetched.next_offset
-            if taken.full():
-                break
+        taken.decided, taken.position = decided, position
+        _read(client, where, position, until, decided, taken.take)
+        position = taken.position
     records = taken.records
-    if taken.full():
-        position = records.pop().offset
     if any(one.state == ENDED for one in records):
         records = _with_outcomes(client, where, records, bounds.end_offset)
-    return Slice(records, start, position, log_start, bounds)
+    return Slice(records, taken.shown, start, position, log_start, bounds)
 
 
-def _fetch(client: Client, where: TopicPartition, position: int, until: int, committed: bool) -> Iterator[Fetched]:
-    settings = FetchSettings(max_wait_ms=100, max_bytes=4 * MIB, partition_max_bytes=MIB, read_committed=committed)
-    for fetched in client.fetch({where: position}, until={where: until}, settings=settings):
+def _read(
+    client: Client,
+    where: TopicPartition,
+    position: int,
+    until: int,
+    committed: bool,
+    take: Callable[[Fetched], bool],
+) -> None:
+    """Give ``take`` the answers for a range of offsets, each in a turn, until it returns False."""
+
+    def checked(fetched: Fetched) -> bool:
         if fetched.error_code:
             raise BrokerRefused(fetched.error_code, f"records of {where} from offset {position}")
-        yield fetched
+        return take(fetched)
+
+    settings = FetchSettings(_POLL_MS, max_bytes=4 * MIB, partition_max_bytes=MIB, read_committed=committed)
+    fetcher = Fetcher(client, settings)
+    try:
+        fetcher.assign({where: position}, {where: until})
+        read_in_turns(fetcher, _POLL_MS, checked)
+    finally:
+        fetcher.close()
 
 
 class _Taken:
-    """The records of a slice, and the first behind it: what is over ``count`` of them, or over ``SLICE_BYTES``."""
+    """The records of a slice, up to ``count`` of them and ``SLICE_BYTES``."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, show: Show | None) -> None:
         self.records: list[StoredRecord] = []
+        self.shown: list[Any] = []
         self._is_full = False
+        self.position = 0
+        """The offset to go on from."""
+        self.decided = True
+        """True while the answers say which transactions were aborted."""
+        self._show = show
         self._count = count
         self._size_bytes = 0
 
     def full(self) -> bool:
-        """True once the first behind the slice is there, too."""
+        """True once there is a record that has no place any more."""
         return self._is_full
 
-    def take(self, fetched: Fetched, states: Mapping[int, str]) -> None:
-        """Add the records of an answer, until it is full: of a large batch no more than that is unpacked."""
+    def take(self, fetched: Fetched) -> bool:
+        """Add the records of an answer, until it is full: of a large batch no more than that is unpacked. False once it
+        is."""
+        states = decided_states(fetched) if self.decided else {}
         for at, header in iter_headers(fetched.records):
             for one in stored_records(fetched, at, header, states.get(at, ENDED)):
                 if one.offset < fetched.position and not (
                     one.state == UNREADABLE and header.next_offset > fetched.position
                 ):
                     continue
-                self.records.append(one)
                 self._size_bytes += one.size_bytes
-                much = self._size_bytes > SLICE_BYTES and len(self.records) > 1
-                self._is_full = much or len(self.records) > self._count
-                if self._is_full:
-                    return
+                if len(self.records) >= self._count or (self.records and self._size_bytes > SLICE_BYTES):
+                    self._is_full, self.position = True, one.offset
+                    return False
+                self._add(one)
+        self.position = fetched.next_offset
+        return True
+
+    def _add(self, one: StoredRecord) -> None:
+        if self._show is not None:
+            self.shown.append(self._show(one))
+            one = replace(one, key=None, value=None, headers=())
+        self.records.append(one)
 
 
 def decided_states(fetched: Fetched) -> dict[int, str]:
@@ -166,7 +212,7 @@ def stored_records(fetched: Fetched, at: int, header: BatchHeader, state: str) -
     try:
         if not crc_matches(fetched.records, at, header):
             raise CorruptBatch("its checksum is wrong")
-        for one in read_records(fetched.records, at, header, LARGEST_BATCH):
+        for one in _records_of(fetched, at, header):
             if header.is_control:
                 yield stored(one, header, MARKER, _marker(one))
             else:
@@ -175,6 +221,12 @@ def stored_records(fetched: Fetched, at: int, header: BatchHeader, state: str) -
         yield StoredRecord(
             header.base_offset, header.max_timestamp, False, None, None, (), UNREADABLE, header, str(error)
         )
+
+
+def _records_of(fetched: Fetched, at: int, header: BatchHeader) -> Iterator[Record]:
+    if header.attributes & CODEC_MASK or not _LARGE_RECORD * header.record_count < header.size_bytes <= LARGEST_BATCH:
+        return read_records(fetched.records, at, header, LARGEST_BATCH)
+    return read_records_in_place(fetched.records, at, header)
 
 
 def stored(one: Record, header: BatchHeader, state: str, note: str = "") -> StoredRecord:
@@ -198,15 +250,18 @@ def _with_outcomes(
     markers: dict[int, list[tuple[int, str]]] = {}
     read = 0
     first = min(one.batch.base_offset for one in records if one.state == ENDED)
-    for fetched in _fetch(client, where, first, end_offset, committed=False):
+
+    def look(fetched: Fetched) -> bool:
+        nonlocal read
         for at, header in iter_headers(fetched.records):
             if header.is_control and header.producer_id in waiting:
                 outcome = marker_outcome(fetched, at, header)
                 if outcome is not None:
                     markers.setdefault(header.producer_id, []).append((header.base_offset, outcome))
         read += len(fetched.records)
-        if read > LOOK_AHEAD_BYTES:
-            break
+        return read <= LOOK_AHEAD_BYTES
+
+    _read(client, where, first, end_offset, False, look)
     without = UNDECIDED if where in found.failed else ENDED
     return [
         replace(one, state=_outcome(one, opened, markers, without)) if one.state == ENDED else one for one in records

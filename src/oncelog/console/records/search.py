@@ -30,7 +30,7 @@ from oncelog.console.records.record_states import (
     decided_states,
     stored,
 )
-from oncelog.console.records.record_turns import turn
+from oncelog.console.records.record_turns import ANSWER_MS, turn
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record, read_record, records_data
@@ -41,8 +41,6 @@ MOST_HITS: Final = 200
 FETCH_BYTES: Final = 4 * MIB
 PARTITION_BYTES: Final = 2 * MIB
 _POLL_MS: Final = 300
-_ANSWER_MS: Final = 2000
-"""The time for which the rest of an answer is waited for that has begun to come."""
 _PROGRESS_MS: Final = 200
 _MOST_UNREADABLE: Final = 20
 
@@ -161,7 +159,7 @@ class _Search:
         """The news of the answers that have come; of their records nothing is kept."""
         told: list[Told] = []
         with turn():
-            for fetched in fetcher.arrived(_ANSWER_MS):
+            for fetched in fetcher.arrived(ANSWER_MS):
                 if fetched.error_code:
                     raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
                 scanned_now = self._scan(fetched, until[fetched.partition], decided)

@@ -16,7 +16,7 @@ from oncelog.console.page import Asked
 from oncelog.console.records.decoding import FORMATS, Decoder
 from oncelog.console.records.outcomes import Outcomes, Settled
 from oncelog.console.records.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
-from oncelog.console.records.record_turns import turn
+from oncelog.console.records.record_turns import ANSWER_MS, turn
 from oncelog.console.records.search import Hit, Progress, ShownHit, search
 from oncelog.console.records.search_rows import hit_of, progress_of, search_of, shown_hit
 from oncelog.console.streaming.event_streams import Event
@@ -26,7 +26,6 @@ from oncelog.records.batch import iter_headers
 TAIL_ROWS: Final = 100
 """Records of one answer that a tail shows; of more it says how many were left out."""
 _POLL_MS: Final = 500
-_ANSWER_MS: Final = 2000
 
 
 def searching(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
@@ -62,7 +61,7 @@ def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
             with turn():
                 events = [
                     event
-                    for fetched in fetcher.arrived(_ANSWER_MS)
+                    for fetched in fetcher.arrived(ANSWER_MS)
                     for event in _events_of(fetched, outcomes, Decoder(asked.decoding), value_format)
                 ]
             yield from events

@@ -7,6 +7,8 @@ needs ranges that were checked before: ``take`` checks none.
 How much room ``take`` gets first is its guess: the mean length of the array's elements. From all of them that would be
 half of what is needed, and half of a column would be copied twice. So one element goes before, as long as the mean of
 the wanted ones, and the array is said to have that one only; ``take`` without its check of bounds reads the others too.
+
+A single large range is not copied: its array is a view of the buffer.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow.compute import TakeOptions, call_function
 
+from oncelog.base.units import MIB
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.fields import Fields, Range, read_range
 from oncelog.records.columns.varint import ByteView, Positions, read_varint, read_varints
@@ -30,7 +32,8 @@ HEADERS: Final = pa.list_(pa.field("element", _HEADER_FIELDS))
 """A record's headers as Spark's Kafka connector types them; null for a record without headers."""
 
 _MIN_HEADER_BYTES: Final = 2
-_UNCHECKED: Final = TakeOptions(boundscheck=False)
+_LARGE_BYTES: Final = MIB
+"""Bytes of a single range from which on a copy costs more than keeping the whole buffer for it."""
 _FEW_RECORDS: Final = 8
 """Records with more headers to read below which a numpy step costs more than Python steps."""
 
@@ -42,18 +45,30 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
     if is_null.all():
         return pa.nulls(count, pa.binary())
     lengths = np.maximum(ranges.length, 0)
+    if count == 1 and lengths[0] >= _LARGE_BYTES:
+        bounds = np.array([ranges.start[0], ranges.start[0] + lengths[0]], np.int32)
+        return pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(bounds), _buffer(view.bytes)])
     offsets = np.empty(2 * count + 3, np.int32)
     offsets[0], offsets[1] = 0, -(-int(lengths.sum()) // count)
     offsets[2:-1:2] = ranges.start
     np.add(ranges.start, lengths, out=offsets[3::2], casting="unsafe")
     offsets[-1] = offsets[-2]
     only_the_mean = pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(offsets), _buffer(view.bytes)])
-    gathered: Array = call_function("array_take", [only_the_mean, _even_numbers(count)], _UNCHECKED)
+    gathered = _taken(only_the_mean, _even_numbers(count))
     if not is_null.any():
         return gathered
     _, value_offsets, data = gathered.buffers()
     valid = _buffer(np.packbits(~is_null, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), count, [valid, value_offsets, data])
+
+
+def _taken(array: Array, indices: Array) -> Array:
+    """The elements at some indices, which are not checked. Arrow's functions are imported where there are some to take:
+    they cost 9 MB."""
+    from pyarrow.compute import TakeOptions, call_function
+
+    taken: Array = call_function("array_take", [array, indices], TakeOptions(boundscheck=False))
+    return taken
 
 
 @lru_cache(maxsize=8)
@@ -141,6 +156,8 @@ def _read_header_range(data: memoryview, position: int, ranges: Range, slot: int
 
 def _text_column(column: Array) -> Array:
     """Header keys as strings; bytes that are no UTF-8 are replaced, as the Java client does."""
+    if not len(column):
+        return pa.nulls(0, pa.string())  # Without Arrow's functions, as most topics have no headers.
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:

@@ -113,7 +113,6 @@ def test_lines_that_are_written_in_pieces_are_the_same(
     path = "/messages/download?topic=pieces&isolation=all"
     whole = reader.get(path).content
     monkeypatch.setattr(json_lines, "LARGE", 1)
-    monkeypatch.setattr(json_lines, "PIECE", 1)
     monkeypatch.setattr("oncelog.console.records.large_json.PIECE", 6)
     assert reader.get(path).content == whole
     assert len(whole.splitlines()) == 8
