@@ -163,6 +163,14 @@ def test_a_stopped_cluster_leaves_nothing_and_can_be_started_again() -> None:
         assert known_to(cluster, 1) == {1, 2}
 
 
+def test_every_broker_can_have_a_rack() -> None:
+    with Cluster(2, racks=("a", "b")) as cluster, Client(cluster.bootstrap_servers) as client:
+        client.refresh()
+        assert {broker_id: broker.rack for broker_id, broker in client.view.brokers.items()} == {1: "a", 2: "b"}
+    with pytest.raises(ValueError, match="2 brokers need one each"):
+        Cluster(2, racks=("a",))
+
+
 def test_the_fixture_has_three_brokers(oncelog_cluster: Cluster) -> None:
     assert list(oncelog_cluster.brokers) == [1, 2, 3]
 

@@ -10,7 +10,7 @@ import itertools
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -48,11 +48,14 @@ class Cluster(Secured):
         *,
         virtual_time: bool = False,
         security: str | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
-        self._count = brokers
+        if racks and len(racks) != brokers:
+            raise ValueError(f"racks={racks!r}: {brokers} brokers need one each")
         self._config = {**_defaults(brokers), **(config or {})}
+        self._racks = [{"broker.rack": rack} for rack in racks] or [{}] * brokers
         self._has_virtual_time = virtual_time
         self._tree = SharedTree()
         self._members: dict[int, Member] = {}
@@ -87,12 +90,12 @@ class Cluster(Secured):
         self._tree = SharedTree()
         self._directory = directory = Path(tempfile.mkdtemp(prefix="oncelog-cluster-"))
         try:
-            for broker_id in range(1, self._count + 1):
+            for broker_id, rack in enumerate(self._racks, 1):
                 data_dir = directory / str(broker_id)
                 member = Member(
                     broker_id,
                     self._tree,
-                    self._config,
+                    {**self._config, **rack},
                     data_dir,
                     self._ports_cut_from,
                     self._security,
