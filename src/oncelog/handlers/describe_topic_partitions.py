@@ -12,6 +12,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TopicName
 from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
+from oncelog.core.controller.replicas.replica_sets import described_sets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.metadata_changes import may_topic, topic_operations, would_topic
@@ -29,7 +30,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
     ErrorCode.INVALID_REQUEST: "the cursor's topic is not among those asked for, or its partition is negative",
-    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
 }
 
@@ -74,7 +74,7 @@ def _page(
             error = ErrorCode.INVALID_TOPIC_EXCEPTION if known_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             described = _error(name, error)
         else:
-            described = _describe(topic, reachable_brokers(context), start, left)
+            described = _describe(topic, context.cluster.image.brokers, reachable_brokers(context), start, left)
             left -= len(described.partitions)
         described.topic_authorized_operations = topic_operations(context, name)
         response.topics.append(described)
@@ -86,28 +86,31 @@ def _page(
     return response
 
 
-def _describe(topic: TopicImage, brokers: Brokers, start: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(
+    topic: TopicImage, brokers: Brokers, reachable: Brokers, start: int, limit: int
+) -> DescribeTopicPartitionsResponseTopic:
     page = topic.partitions[start : start + limit]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(index, partition, brokers) for index, partition in enumerate(page, start)],
+        partitions=[_partition(index, partition, brokers, reachable) for index, partition in enumerate(page, start)],
     )
 
 
-def _partition(index: int, partition: PartitionImage, brokers: Brokers) -> DescribeTopicPartitionsResponsePartition:
-    leads = is_alive(brokers, partition.leader)
+def _partition(
+    index: int, partition: PartitionImage, brokers: Brokers, reachable: Brokers
+) -> DescribeTopicPartitionsResponsePartition:
+    isr, elr = described_sets(partition, brokers)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader if leads else NO_BROKER,
+        leader_id=partition.leader if is_alive(reachable, partition.leader) else NO_BROKER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        eligible_leader_replicas=list(partition.elr),
-        last_known_elr=[],
-        offline_replicas=[replica for replica in partition.replicas if not is_alive(brokers, replica)],
+        isr_nodes=isr,
+        eligible_leader_replicas=elr,
+        last_known_elr=list(partition.isr) if not isr and len(partition.isr) == 1 else [],
+        offline_replicas=[replica for replica in partition.replicas if not is_alive(reachable, replica)],
     )
 
 

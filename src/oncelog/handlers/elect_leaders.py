@@ -68,15 +68,19 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
     )
     if len(flat) > _MANY:
         yield NextSlice()
-    results = {topic: ReplicaElectionResult(topic=topic) for topic, _ in asked}
-    for (topic, partition), outcome in zip(flat, outcomes, strict=True):
-        refusal = outcome if isinstance(outcome, Refusal) else Refusal(ErrorCode.NONE)
-        if everything and refusal.error_code == ErrorCode.ELECTION_NOT_NEEDED:
-            continue
-        results[topic].partition_result.append(
-            PartitionResult(partition_id=partition, error_code=refusal.error_code, error_message=refusal.message)
-        )
-    return ElectLeadersResponse(replica_election_results=list(results.values()))
+    results, answers = [], iter(outcomes)
+    for topic, partitions in asked:
+        result = ReplicaElectionResult(topic=topic)
+        for partition in partitions:
+            outcome = next(answers)
+            refusal = outcome if isinstance(outcome, Refusal) else Refusal(ErrorCode.NONE)
+            if everything and refusal.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            result.partition_result.append(
+                PartitionResult(partition_id=partition, error_code=refusal.error_code, error_message=refusal.message)
+            )
+        results.append(result)
+    return ElectLeadersResponse(replica_election_results=results)
 
 
 def _refuse(request: ElectLeadersRequest, refusal: Refusal) -> ElectLeadersResponse:

@@ -9,7 +9,7 @@ Clients see what they can read: up to the high watermark, with read_committed up
 answer depends on appended records that are on their way to the disk, it waits for those, for ``timeout_ms`` (from
 version 10 on) or ``request.timeout.ms``: their producer was told of them, with acks=1.
 
-Tools that compare replicas ask with replica id −2: then a broker tells the bounds of its own copy, led or not.
+Tools that compare replicas ask with replica id −2: then a broker answers for its own copy, led or not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.appended_records import until_readable
 from oncelog.handlers.support.broker_clients import is_trusted_broker
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -177,30 +177,19 @@ def _look_up(
     timestamp = asked[0].timestamp
     if timestamp < 0 and context.version < KNOWN_SINCE.get(timestamp, context.version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
-    leader = context.partitions.leader_log(partition, asked[0].current_leader_epoch)
-    if isinstance(leader, ErrorCode):
-        if request.replica_id == DEBUGGING and leader is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return _bound_of_copy(partition, asked[0], context)
-        return leader
+    epoch = asked[0].current_leader_epoch
+    found: LeaderLog | FollowerLog | ErrorCode = context.partitions.leader_log(partition, epoch)
+    if found is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.replica_id == DEBUGGING:
+        found = context.partitions.follower_log(partition, epoch)
+    if isinstance(found, ErrorCode):
+        return found
     try:
-        outcome = yield from _find(leader, timestamp, request)
+        outcome = yield from _find(found, timestamp, request)
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if outcome is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return outcome
-
-
-def _bound_of_copy(partition: TopicPartition, asked: ListOffsetsPartition, context: Context) -> Outcome:
-    """The first or the next offset of a partition that this broker copies."""
-    follower = context.partitions.follower_log(partition, asked.current_leader_epoch)
-    if isinstance(follower, ErrorCode):
-        return follower
-    if asked.timestamp == LATEST:
-        return -1, follower.log.log_end_offset, follower.leader_epoch
-    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, follower.log.log_start_offset, follower.leader_epoch
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
@@ -209,10 +198,11 @@ def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Outcome]:
-    log, leader_epoch = leader.log, leader.leader_epoch
-    end_is_known = request.replica_id != CLIENT or leader.has_reached_its_epoch()
-    appended_end = leader.appended_end if request.replica_id == CLIENT else None
+def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Outcome]:
+    log, leader_epoch = copy.log, copy.leader_epoch
+    is_client = request.replica_id == CLIENT
+    end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_its_epoch()
+    appended_end = copy.appended_end if is_client else None
     if timestamp == LATEST and not end_is_known:
         return ErrorCode.OFFSET_NOT_AVAILABLE
     if timestamp == LATEST:
@@ -232,7 +222,7 @@ def _find(leader: LeaderLog, timestamp: int, request: ListOffsetsRequest) -> Ste
         return ErrorCode.OFFSET_NOT_AVAILABLE
     if found is None:
         return NOTHING
-    if request.replica_id == CLIENT and log.high_watermark <= found.offset < log.log_end_offset:
+    if is_client and log.high_watermark <= found.offset < log.log_end_offset:
         return _OnTheirWay(Offset(found.offset + 1), found)
     return NOTHING
 

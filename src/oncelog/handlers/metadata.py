@@ -14,6 +14,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
 from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
+from oncelog.core.controller.replicas.replica_sets import described_sets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
@@ -46,6 +47,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "a null name or an id before version 12",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no live leader, or the client's quota does not allow the topic "
     "to be created now: ask again",
+    ErrorCode.REPLICA_NOT_AVAILABLE: "a replica is down, and the version cannot say which (version 0)",
     ErrorCode.LISTENER_NOT_FOUND: "the leader has no listener of the name by which the client came",
     ErrorCode.INVALID_REPLICATION_FACTOR: "an automatic creation asks for more replicas than there are brokers",
     ErrorCode.POLICY_VIOLATION: "an automatic creation of too many partitions at once",
@@ -59,6 +61,8 @@ _NOT_SHOWN: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOP
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 _TOPIC_OPERATIONS_SINCE: Final = 8
 _LISTENERS_SINCE: Final = 6
+_OFFLINE_TOLD_SINCE: Final = 1
+"""Versions before leave out replicas that are down."""
 
 
 def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
@@ -227,9 +231,29 @@ def _topic(context: Context, topic: TopicImage) -> MetadataResponseTopic:
     if reachable is not image.brokers:
         missing = context.version >= _LISTENERS_SINCE
         unreachable = ErrorCode.LISTENER_NOT_FOUND if missing else ErrorCode.LEADER_NOT_AVAILABLE
-        return _describe(topic, image.brokers, reachable, unreachable)
-    described: MetadataResponseTopic = image.remembered(topic, _describe)
-    return described
+        described = _describe(topic, image.brokers, reachable, unreachable)
+    else:
+        described = image.remembered(topic, _describe)
+    return described if context.version >= _OFFLINE_TOLD_SINCE else _without_offline(described)
+
+
+def _without_offline(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """The topic as the first clients expect it: replicas that are down are left out, and that is an error."""
+    if not any(partition.offline_replicas for partition in topic.partitions):
+        return topic
+    partitions = []
+    for each in topic.partitions:
+        isr = [replica for replica in each.isr_nodes if replica not in each.offline_replicas]
+        misses = each.error_code == ErrorCode.NONE and each.offline_replicas
+        partition = MetadataResponsePartition(
+            error_code=ErrorCode.REPLICA_NOT_AVAILABLE if misses else each.error_code,
+            partition_index=each.partition_index,
+            leader_id=each.leader_id,
+            replica_nodes=[replica for replica in each.replica_nodes if replica not in each.offline_replicas],
+            isr_nodes=isr,
+        )
+        partitions.append(partition)
+    return MetadataResponseTopic(name=topic.name, partitions=partitions)
 
 
 def _describe(
@@ -242,7 +266,7 @@ def _describe(
     reachable = brokers if reachable is None else reachable
     partitions = []
     for index, partition in enumerate(topic.partitions):
-        described = _partition(index, partition, reachable)
+        described = _partition(index, partition, brokers, reachable)
         if described.leader_id == NO_BROKER and is_alive(brokers, partition.leader):
             described.error_code = unreachable
         partitions.append(described)
@@ -251,16 +275,18 @@ def _describe(
     )
 
 
-def _partition(index: int, partition: PartitionImage, brokers: Brokers) -> MetadataResponsePartition:
-    leads = is_alive(brokers, partition.leader)
+def _partition(
+    index: int, partition: PartitionImage, brokers: Brokers, reachable: Brokers
+) -> MetadataResponsePartition:
+    leads = is_alive(reachable, partition.leader)
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
         leader_id=partition.leader if leads else NO_BROKER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        offline_replicas=[replica for replica in partition.replicas if not is_alive(brokers, replica)],
+        isr_nodes=described_sets(partition, brokers)[0],
+        offline_replicas=[replica for replica in partition.replicas if not is_alive(reachable, replica)],
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tests.conformance.authorization.script import Answer
 from tests.conformance.golden.exceptions import leave_out_what_cannot_agree
 
 
@@ -31,8 +30,3 @@ class Entries:
 
 def _entry(acl: Any) -> tuple[Any, ...]:
     return tuple(str(getattr(acl, field.name)) for field in fields(acl))
-
-
-def excused(answer: Answer, line: str) -> bool:
-    """True for a difference that is no difference of rights: a follower is told of the leader's address, too."""
-    return answer.question == "fetch-as-replica" and line.startswith("node_endpoints")

@@ -178,7 +178,8 @@ class FetchReads:
         if asked.topic_id not in (NO_TOPIC_ID, source.log.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if self._replica is not None and not _is_replica(source, self._replica.broker_id):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # One that knows the epoch is about to be a replica: it may have heard of that before the leader.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == UNKNOWN else ErrorCode.UNKNOWN_LEADER_EPOCH
         return source
 
     def _end(self, log: PartitionLog) -> Offset:

@@ -34,11 +34,15 @@ Answers = list[tuple["FetchPartition", PartitionData]]
 def respond(request: FetchRequest, session: FetchContext, reads: FetchReads, context: Context) -> FetchResponse:
     """The response to a request, counted against the throttle or the quotas of whoever asks."""
     answers = reads.answers + reads.refused
-    if replica_of(request) is not None:
+    is_replica = replica_of(request) is not None
+    if is_replica:
         _count_replicated(answers, context)
     elif context.cluster.quotas.enabled:
         return _within_quota(session, answers, context)
-    return _response(session.finish(answers, context.now_ms, reads.caught_up), context)
+    response = _response(session.finish(answers, context.now_ms, reads.caught_up), context)
+    if is_replica:
+        response.node_endpoints.clear()  # a broker knows where the others are
+    return response
 
 
 def _count_replicated(answers: Answers, context: Context) -> None:

@@ -31,6 +31,8 @@ def append(each: PartitionAppend, acks: int, transactional_id: str | None, conte
     refusal = _refusal(each, leader, acks, context)
     if refusal is not ErrorCode.NONE:
         each.refuse(refusal, _NOT_ADDED if refusal is ErrorCode.INVALID_TXN_STATE else None)
+        if refusal is ErrorCode.NOT_ENOUGH_REPLICAS:
+            each.result.log_start_offset = leader.log.log_start_offset
         return
     try:
         appended = leader.log.append(

@@ -31,9 +31,10 @@ class LeaderLog:
     @property
     def appended_end(self) -> Offset | None:
         """The log end offset while records before it wait for this broker's disk and cannot be read; None as a rule,
-        and where other replicas have to have them too: acks=1 promises nothing about those."""
+        and where other replicas have to have them too, or to come into sync first: acks=1 promises nothing about
+        those."""
         log = self.log
-        if log.high_watermark >= log.log_end_offset or self.replicas.in_sync_count > 1:
+        if log.high_watermark >= log.log_end_offset or self.replicas.in_sync_count > 1 or not self.has_enough_in_sync():
             return None
         return log.log_end_offset
 

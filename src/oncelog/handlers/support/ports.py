@@ -56,7 +56,7 @@ class Partitions(Protocol):
         """The log of a partition that this broker leads, or the error to answer.
 
         ``current_leader_epoch`` is what the client believes (−1: it does not say): an older one is fenced, a newer one
-        unknown here.
+        unknown here. Every replica judges it, before it says that it does not lead.
         """
 
     def follower_log(

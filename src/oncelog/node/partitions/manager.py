@@ -241,8 +241,11 @@ class PartitionManager:
             if partition in self._missing:
                 self._create_log(partition)
                 return self.leader_log(partition, current_leader_epoch)
-            exists = self._metadata.image.has_partition(partition)
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            image = self._metadata.image.partition(partition)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refusal = _epoch_refusal(current_leader_epoch, image.leader_epoch) if self.has_log(partition) else None
+            return refusal or ErrorCode.NOT_LEADER_OR_FOLLOWER
         return _epoch_refusal(current_leader_epoch, found.leader_epoch) or found
 
     def follower_log(

@@ -24,6 +24,7 @@ from oncelog.core.controller.resources import (
     MIN_INSYNC_REPLICAS,
     ConfigResourceType,
     Resource,
+    check_broker_name,
     check_configs,
     check_resource,
     current,
@@ -128,6 +129,7 @@ def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alter
     resource = alteration.resource
     _check_changes(alteration)
     if resource.type == ConfigResourceType.BROKER_LOGGER and not alteration.replace:
+        check_broker_name(resource.name, broker_id, "Node id must be an integer, but it is: ", ", but received ")
         for change in alteration.changes:
             raise Refused(ErrorCode.INVALID_CONFIG, f"Logger {change.key} does not exist!")
         return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from oncelog.base.ids import BrokerId
-from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, is_alive
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.core.controller.resources import MIN_INSYNC_REPLICAS
 
@@ -44,6 +44,17 @@ def with_isr(
     eligible = {*partition.isr, *partition.elr}.difference(in_sync, lost)
     elr = tuple(replica for replica in partition.replicas if replica in eligible)
     return partition._replace(isr=in_sync, elr=elr)
+
+
+def described_sets(partition: PartitionImage, brokers: Brokers) -> tuple[list[int], list[int]]:
+    """The in-sync set and the eligible leaders as clients are told of them, in Apache Kafka's words.
+
+    Members of the in-sync set that have all died stay in it here, since one of them has to come back; there they are
+    the eligible leaders beside an empty set.
+    """
+    if any(is_alive(brokers, replica) for replica in partition.isr):
+        return list(partition.isr), list(partition.elr)
+    return [], [replica for replica in partition.replicas if replica in partition.isr or replica in partition.elr]
 
 
 def without_stale_eligible(partition: PartitionImage, min_isr: int) -> PartitionImage:
