@@ -20,12 +20,15 @@ QUICK: Final = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.
 
 
 class ApacheKafkaCluster:
-    """Brokers 1, 2 and 3."""
+    """Brokers 1, 2 and 3, with ``racks`` each in one of its own: rack-1, rack-2 and rack-3."""
 
-    def __init__(self, directory: Path, *, heap_mb: int = 256, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, heap_mb: int = 256, properties: Mapping[str, str] | None = None, racks: bool = False
+    ) -> None:
+        rack = {node_id: {"broker.rack": f"rack-{node_id}"} if racks else {} for node_id in (1, 2, 3)}
         shared = {**QUICK, **(properties or {})}
-        first = ApacheKafka(directory / "kafka", heap_mb=heap_mb, properties=shared)
-        self._brokers = {1: first, **{node_id: first.another(node_id) for node_id in (2, 3)}}
+        first = ApacheKafka(directory / "kafka", heap_mb=heap_mb, properties={**shared, **rack[1]})
+        self._brokers = {1: first, **{node_id: first.another(node_id, rack[node_id]) for node_id in (2, 3)}}
         self._running: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -47,6 +50,11 @@ class ApacheKafkaCluster:
         """Of all brokers."""
         return ",".join(broker.bootstrap_servers for broker in self._brokers.values())
 
+    @property
+    def addresses(self) -> dict[int, str]:
+        """Each broker's, up or down."""
+        return {broker_id: broker.bootstrap_servers for broker_id, broker in self._brokers.items()}
+
     def start(self, broker_ids: Iterable[int]) -> None:
         """Start those that do not run."""
         for broker_id in broker_ids:
@@ -59,6 +67,20 @@ class ApacheKafkaCluster:
         for broker_id in broker_ids:
             self._brokers[broker_id].kill()
             self._running.discard(broker_id)
+
+    def stop(self, broker_ids: Iterable[int]) -> None:
+        """Controlled shutdown; returns when they have ended."""
+        for broker_id in broker_ids:
+            self._brokers[broker_id].stop()
+            self._running.discard(broker_id)
+
+    def freeze(self, broker_id: int) -> None:
+        """SIGSTOP."""
+        self._brokers[broker_id].process.freeze()
+
+    def thaw(self, broker_id: int) -> None:
+        """SIGCONT."""
+        self._brokers[broker_id].process.thaw()
 
     def status(self) -> ClusterStatus | None:
         """The cluster as it sees itself; None while nobody answers."""

@@ -133,6 +133,14 @@ class Process:
         """SIGKILL, and wait for the end."""
         self._end(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """SIGSTOP: it stands still, and nobody is told."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._child.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """SIGTERM, wait (SIGKILL if it hangs); the exit code."""
         return self._end(signal.SIGTERM)

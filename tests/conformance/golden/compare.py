@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -13,8 +14,13 @@ from tests.conformance.golden.fields import IDENTITY, LEARNED, MAY_DIFFER
 
 NO_UUID: Final = bytes(16)
 LEADER_EPOCH: Final = slice(12, 16)
-MARKER_TIME: Final = (slice(17, 21), slice(27, 43))
+CHECKSUM: Final = slice(17, 21)
+MARKER_TIME: Final = (CHECKSUM, slice(27, 43))
 """The checksum and the time of the broker's clock."""
+PRODUCER_ID: Final = struct.Struct(">q")
+PRODUCER_ID_POSITION: Final = 43
+_SAME_AS: Final = {"leader": "member_id", "v3_and_below_producer_id": "producer_id"}
+"""Fields with ids that others have under another name."""
 
 
 class Translation:
@@ -25,7 +31,7 @@ class Translation:
 
     @staticmethod
     def _kind(field: str) -> str:
-        return "member_id" if field == "leader" else field
+        return _SAME_AS.get(field, field)
 
     @staticmethod
     def _is_nothing(value: Any) -> bool:
@@ -64,7 +70,7 @@ def differences(api: str, recorded: Any, ours: Any, translation: Translation, pa
             if not translation.learn(field.name, theirs, mine):
                 yield f"{here}: {mine!r}, Apache Kafka {theirs!r} (known as {translation.ours(field.name, theirs)!r})"
         elif field.name == "records":
-            yield from _record_differences(here, theirs, mine)
+            yield from _record_differences(here, theirs, mine, translation)
         elif _may_differ(api, field.name, here):
             if _is_absent(theirs) != _is_absent(mine):
                 yield f"{here}: {mine!r}, Apache Kafka {theirs!r}"
@@ -138,8 +144,9 @@ def _shown(key: tuple[Any, ...]) -> str:
     )
 
 
-def _batches(records: Any) -> list[bytes]:
-    """The whole batches, without what the leader writes into them and without the time of its markers."""
+def comparable_batches(records: Any, translation: Translation | None = None) -> list[bytes]:
+    """The whole batches, without what the leader writes into them and without the time of its markers; the producer
+    ids in recorded ones are translated to ours."""
     buffer = bytes(records or b"")
     found = []
     try:
@@ -149,17 +156,22 @@ def _batches(records: Any) -> list[bytes]:
             if header.is_control:
                 for part in MARKER_TIME:
                     batch[part] = bytes(part.stop - part.start)
+            if header.producer_id >= 0:
+                batch[CHECKSUM] = bytes(4)
+                if translation is not None:
+                    ours = translation.ours("producer_id", header.producer_id)
+                    PRODUCER_ID.pack_into(batch, PRODUCER_ID_POSITION, ours)
             found.append(bytes(batch))
     except CorruptBatch:
         pass  # the end of a batch that did not fit
     return found
 
 
-def _record_differences(path: str, theirs: Any, mine: Any) -> Iterator[str]:
+def _record_differences(path: str, theirs: Any, mine: Any, translation: Translation) -> Iterator[str]:
     if (theirs is None) != (mine is None):
         yield f"{path}: {mine!r}, Apache Kafka {theirs!r}"
         return
-    recorded, ours = _batches(theirs), _batches(mine)
+    recorded, ours = comparable_batches(theirs, translation), comparable_batches(mine)
     if recorded != ours:
         sizes = [len(batch) for batch in recorded], [len(batch) for batch in ours]
         yield f"{path}: {len(ours)} batches of {sizes[1]} bytes, Apache Kafka {len(recorded)} of {sizes[0]}"

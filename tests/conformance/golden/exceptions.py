@@ -63,6 +63,10 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
                 row.max_version = min(row.max_version, STABLE_INIT_PRODUCER_ID)
         for features in (recorded.supported_features, recorded.finalized_features):
             features[:] = [feature for feature in features if feature.name not in FEATURES_OF_OTHER_APIS]
+    elif api in ("Metadata", "DescribeTopicPartitions"):
+        for topic in (*recorded.topics, *ours.topics):
+            for partition in topic.partitions:
+                partition.isr_nodes.sort()  # a set
     elif api == "DescribeProducers":
         # Tagged fields of our own, which other clients skip.
         for topic in ours.topics:

@@ -14,6 +14,8 @@ MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
     ("*", "log_dir"): "the broker's own directory",
     ("*", "total_bytes"): "the disk",
     ("*", "usable_bytes"): "the disk",
+    ("Metadata", "controller_id"): "any broker takes what is for the controller: Apache Kafka draws one by lot",
+    ("DescribeCluster", "controller_id"): "the same",
     ("*", "error_message"): "wording; whether there is one has to agree",
     ("*", "batch_index_error_message"): "wording, and the time in it",
     ("*", "log_append_time_ms"): "the time of the append, where the topic asks for it; -1 has to agree",
@@ -23,7 +25,7 @@ MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
 }
 """Fields whose value is not compared. Of strings and numbers it is compared whether they are there at all."""
 
-LEARNED: Final = frozenset({"topic_id", "member_id", "producer_id", "session_id", "leader"})
+LEARNED: Final = frozenset({"topic_id", "member_id", "producer_id", "v3_and_below_producer_id", "session_id", "leader"})
 """Ids that each broker makes for itself: the first pair seen is kept, later ones have to be that pair."""
 
 IDENTITY: Final = (

@@ -59,6 +59,27 @@ def decode_response(frame: bytes, asked: Asked) -> Any:
     return asked.message.response_class().decode(frame[position:], asked.header.api_version)
 
 
+def named(asked: Asked | None) -> str:
+    """How a line names a request."""
+    return "an unknown request" if asked is None else f"{asked.name} v{asked.header.api_version}"
+
+
+def answers_differ(
+    asked: Asked | None, recorded_frame: bytes, frame: bytes, translation: Translation, created: set[str]
+) -> Iterator[str]:
+    """One line for every difference between the recorded answer and ours; ``created`` are topics made just now."""
+    what = named(asked)
+    if asked is None:
+        if frame != recorded_frame:
+            yield f"{what}: {frame.hex()[:200]}, Apache Kafka {recorded_frame.hex()[:200]}"
+        return
+    recorded, ours = decode_response(recorded_frame, asked), decode_response(frame, asked)
+    leave_out_what_cannot_agree(asked.name, recorded, ours)
+    for line in differences(asked.name, recorded, ours, translation):
+        if not excused(asked.name, recorded, ours, line, created):
+            yield f"{what}: {line}; asked {asked.message!r:.400}"
+
+
 def _request_class(api_key: int) -> Any:
     api = BY_KEY[api_key]
     module = importlib.import_module(f"oncelog.wire.messages.{api.module}")
@@ -176,7 +197,7 @@ class Replay:
         if (event.connection, correlation_id) not in self._asked or event.connection not in self._connections:
             return  # an API that we do not have, or an answer that the client did not wait for
         asked = self._asked.pop((event.connection, correlation_id))
-        what = "an unknown request" if asked is None else f"{asked.name} v{asked.header.api_version}"
+        what = named(asked)
         try:
             frame = self._connections[event.connection].receive()
         except TimeoutError:
@@ -185,15 +206,7 @@ class Replay:
         if frame is None:
             yield f"{what}: the connection was closed, Apache Kafka answers"
             return
-        if asked is None:
-            if frame != event.frame:
-                yield f"{what}: {frame.hex()[:200]}, Apache Kafka {event.frame.hex()[:200]}"
-            return
-        recorded, ours = decode_response(event.frame, asked), decode_response(frame, asked)
-        leave_out_what_cannot_agree(asked.name, recorded, ours)
-        for line in differences(asked.name, recorded, ours, self._translation):
-            if not excused(asked.name, recorded, ours, line, self._created):
-                yield f"{what}: {line}; asked {asked.message!r:.400}"
+        yield from answers_differ(asked, event.frame, frame, self._translation, self._created)
 
     def _note_creations(self, asked: Asked) -> None:
         if asked.name == "CreateTopics" and not asked.message.validate_only:
