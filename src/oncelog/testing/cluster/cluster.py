@@ -38,7 +38,7 @@ class Cluster(Secured):
     ``config`` overrides Apache Kafka's configuration keys, for all of them. Topics get three replicas (or as many as
     there are brokers), and acks=all needs two of three. ``security`` is that of :class:`oncelog.testing.Broker`, for
     all of them, and for what they say to each other. With ``virtual_time`` the brokers' clocks can be moved on
-    (:meth:`advance`).
+    (:meth:`advance`). ``racks`` are the brokers' (``broker.rack``), for consumers that read from the closest replica.
     """
 
     def __init__(
