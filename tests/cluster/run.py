@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from tests.cluster.brokers import Cluster
 from tests.cluster.load import Load, check, create_topic
 from tests.cluster.replicas import differing_replicas
-from tests.cluster.schedule import FAULTS, PROXIED, Scene, Schedule, Step
+from tests.cluster.schedule import FAULTS, PROXIED, Scenario, Schedule, Step
 from tests.interop.consistency import copying
 from tests.interop.consistency.copying_client import COPY, SOURCE
 from tests.interop.consistency.reading import fill
@@ -91,10 +91,10 @@ class Report:
 class Fire(threading.Thread):
     """Strikes by the schedule until the time is up."""
 
-    def __init__(self, plan: Plan, scene: Scene, loads: Sequence[Load]) -> None:
+    def __init__(self, plan: Plan, scenario: Scenario, loads: Sequence[Load]) -> None:
         super().__init__(name="fire")
         self._plan = plan
-        self._scene = scene
+        self._scenario = scenario
         self._loads = loads
         self.struck: list[tuple[Step, float, float]] = []
         self.broken: list[str] = []
@@ -111,9 +111,9 @@ class Fire(threading.Thread):
                 since_s = time.monotonic()
                 if self._plan.verbose:
                     print(f"  {since_s - began_s:7.2f} {step.name} {step.seconds:.2f}", flush=True)
-                FAULTS[step.name](self._scene, step.chance, step.seconds)
+                FAULTS[step.name](self._scenario, step.chance, step.seconds)
                 self.struck.append((step, since_s, time.monotonic()))
-                self.broken += self._scene.cluster.ended_by_themselves()
+                self.broken += self._scenario.cluster.ended_by_themselves()
                 if self.broken:
                     return
                 if step.goes_on:
@@ -156,7 +156,7 @@ def run(plan: Plan, directory: Path) -> Report:
         copy = _copy_plan(plan)
         if copy is not None:
             fill(cluster.bootstrap_servers, copy.sources, copy.each)
-        fire = Fire(plan, Scene(cluster, zookeeper, TOPIC, PARTITIONS), loads)
+        fire = Fire(plan, Scenario(cluster, zookeeper, TOPIC, PARTITIONS), loads)
         try:
             for load in loads:
                 load.start()

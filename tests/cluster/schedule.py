@@ -13,7 +13,7 @@ from tests.peers.zookeeper import ZooKeeper
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scenario:
     """The things that a fault may strike."""
 
     cluster: Cluster
@@ -34,116 +34,116 @@ class Scene:
         return any_of_them
 
 
-Strike = Callable[[Scene, random.Random, float], None]
+Strike = Callable[[Scenario, random.Random, float], None]
 """Does it for about so many seconds, and heals what it did."""
 
 
-def kill(scene: Scene, chance: random.Random, seconds: float) -> None:
+def kill(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """SIGKILL; up again at once or after a while."""
-    broker_id = scene.pick(chance)
-    scene.cluster.kill([broker_id])
+    broker_id = scenario.pick(chance)
+    scenario.cluster.kill([broker_id])
     time.sleep(chance.choice([0.0, seconds]))
-    scene.cluster.start()
+    scenario.cluster.start()
 
 
-def kill_two(scene: Scene, chance: random.Random, seconds: float) -> None:
+def kill_two(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """SIGKILL to two of them, one after the other."""
-    doomed = chance.sample(scene.cluster.ids, 2)
-    scene.cluster.kill(doomed[:1])
+    doomed = chance.sample(scenario.cluster.ids, 2)
+    scenario.cluster.kill(doomed[:1])
     time.sleep(chance.choice([0.0, 0.3 * seconds]))
-    scene.cluster.kill(doomed[1:])
+    scenario.cluster.kill(doomed[1:])
     time.sleep(chance.choice([0.0, seconds]))
     for broker_id in chance.sample(doomed, 2):
-        scene.cluster.start([broker_id])
+        scenario.cluster.start([broker_id])
 
 
-def kill_all(scene: Scene, chance: random.Random, seconds: float) -> None:
+def kill_all(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """SIGKILL to all at once; up again together."""
-    scene.cluster.kill()
+    scenario.cluster.kill()
     time.sleep(chance.choice([0.0, 0.3 * seconds]))
-    scene.cluster.start()
+    scenario.cluster.start()
 
 
-def freeze(scene: Scene, chance: random.Random, seconds: float) -> None:
+def freeze(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """SIGSTOP, for less than a session or for more, and SIGCONT."""
-    broker_id = scene.pick(chance)
-    scene.cluster.freeze(broker_id)
+    broker_id = scenario.pick(chance)
+    scenario.cluster.freeze(broker_id)
     time.sleep(chance.choice([0.3, 1.5]) * SESSION_MS / 1000 + chance.choice([0.0, seconds]))
-    scene.cluster.thaw(broker_id)
+    scenario.cluster.thaw(broker_id)
 
 
-def wipe(scene: Scene, chance: random.Random, _seconds: float) -> None:
+def wipe(scenario: Scenario, chance: random.Random, _seconds: float) -> None:
     """The disk of a broker is lost: it comes back empty and copies."""
-    scene.cluster.wait_healthy()  # two disks lost would be records lost
-    broker_id = scene.pick(chance)
-    scene.cluster.kill([broker_id])
-    scene.cluster.wipe(broker_id)
-    scene.cluster.start()
-    scene.cluster.wait_healthy()
+    scenario.cluster.wait_healthy()  # two disks lost would be records lost
+    broker_id = scenario.pick(chance)
+    scenario.cluster.kill([broker_id])
+    scenario.cluster.wipe(broker_id)
+    scenario.cluster.start()
+    scenario.cluster.wait_healthy()
 
 
-def stop(scene: Scene, chance: random.Random, seconds: float) -> None:
+def stop(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """SIGTERM; up again at once or after a while."""
-    _stop(scene, scene.pick(chance))
+    _stop(scenario, scenario.pick(chance))
     time.sleep(chance.choice([0.0, seconds]))
-    scene.cluster.start()
+    scenario.cluster.start()
 
 
-def roll(scene: Scene, _chance: random.Random, _seconds: float) -> None:
+def roll(scenario: Scenario, _chance: random.Random, _seconds: float) -> None:
     """SIGTERM to each in turn, the next when the cluster is healthy."""
-    for broker_id in scene.cluster.ids:
-        scene.cluster.wait_healthy()
-        _stop(scene, broker_id)
-        scene.cluster.start()
+    for broker_id in scenario.cluster.ids:
+        scenario.cluster.wait_healthy()
+        _stop(scenario, broker_id)
+        scenario.cluster.start()
 
 
-def _stop(scene: Scene, broker_id: int) -> None:
-    code = scene.cluster.stop(broker_id)
+def _stop(scenario: Scenario, broker_id: int) -> None:
+    code = scenario.cluster.stop(broker_id)
     if code:
-        raise RuntimeError(f"exit code {code} after SIGTERM:\n{scene.cluster.log(broker_id)[-2000:]}")
+        raise RuntimeError(f"exit code {code} after SIGTERM:\n{scenario.cluster.log(broker_id)[-2000:]}")
 
 
-def _cut(scene: Scene, chance: random.Random, seconds: float, **weather: bool) -> None:
-    proxy = scene.cluster.proxies[scene.pick(chance)]
-    proxy.change(**weather)
+def _cut(scenario: Scenario, chance: random.Random, seconds: float, **conditions: bool) -> None:
+    proxy = scenario.cluster.proxies[scenario.pick(chance)]
+    proxy.change(**conditions)
     time.sleep(seconds)
     if chance.random() < 0.5:
         proxy.reset_all()
     proxy.change()
 
 
-def deaf(scene: Scene, chance: random.Random, seconds: float) -> None:
+def deaf(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """Bytes to a broker get stuck, then come late or never."""
-    _cut(scene, chance, seconds, requests_pass=False)
+    _cut(scenario, chance, seconds, requests_pass=False)
 
 
-def mute(scene: Scene, chance: random.Random, seconds: float) -> None:
+def mute(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """The answers of a broker get stuck, then come late or never."""
-    _cut(scene, chance, seconds, answers_pass=False)
+    _cut(scenario, chance, seconds, answers_pass=False)
 
 
-def cut(scene: Scene, chance: random.Random, seconds: float) -> None:
+def cut(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """Nothing comes to a broker at its address; what it asks of others passes."""
-    _cut(scene, chance, seconds, requests_pass=False, answers_pass=False, connects=False)
+    _cut(scenario, chance, seconds, requests_pass=False, answers_pass=False, connects=False)
 
 
-def reset(scene: Scene, chance: random.Random, seconds: float) -> None:
+def reset(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """All connections to a broker are reset, some times."""
-    proxy = scene.cluster.proxies[scene.pick(chance)]
+    proxy = scenario.cluster.proxies[scenario.pick(chance)]
     for _ in range(chance.randint(1, 4)):
         proxy.reset_all()
         time.sleep(seconds / 4)
 
 
-def zookeeper(scene: Scene, chance: random.Random, seconds: float) -> None:
+def zookeeper(scenario: Scenario, chance: random.Random, seconds: float) -> None:
     """ZooKeeper is killed and started again; perhaps a broker dies meanwhile."""
-    assert scene.zookeeper is not None
-    scene.zookeeper.kill()
+    assert scenario.zookeeper is not None
+    scenario.zookeeper.kill()
     if chance.random() < 0.5:
-        scene.cluster.kill([scene.pick(chance)])
+        scenario.cluster.kill([scenario.pick(chance)])
     time.sleep(seconds)
-    scene.zookeeper.start()
-    scene.cluster.start()
+    scenario.zookeeper.start()
+    scenario.cluster.start()
 
 
 FAULTS: Final[Mapping[str, Strike]] = {

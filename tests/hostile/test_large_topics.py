@@ -408,12 +408,12 @@ def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_i
 
     driver.node.handle = in_one_event
     many = 400
-    driver.hold_facts = True
+    driver.hold_metadata = True
     topic = CreatableTopic(name="new", num_partitions=many, replication_factor=1)
     peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     peer.send(ListOffsetsRequest(replica_id=-1, topics=[offsets_of("new", *range(many))]), 5)
     peer.send(DescribeLogDirsRequest(topics=None), 4)
-    driver.hold_facts = False
+    driver.hold_metadata = False
     driver.release()
     assert len(peer.responses) == 3
     assert {each.error_code for each in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}

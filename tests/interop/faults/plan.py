@@ -58,8 +58,8 @@ def throttle(host: Host, chance: random.Random, seconds: float) -> None:
     host.proxy.change()
 
 
-def _one_way(host: Host, chance: random.Random, seconds: float, **weather: bool) -> None:
-    host.proxy.change(**weather)
+def _one_way(host: Host, chance: random.Random, seconds: float, **conditions: bool) -> None:
+    host.proxy.change(**conditions)
     time.sleep(seconds)
     if chance.random() < 0.5:
         host.proxy.reset_all()

@@ -27,7 +27,7 @@ _END_S: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """The fate of bytes on their way."""
 
     delay_s: float = 0.0
@@ -41,7 +41,7 @@ class Weather:
     """False: new connections are refused."""
 
 
-FINE: Final = Weather()
+FINE: Final = NetworkConditions()
 
 
 class Proxy:
@@ -49,7 +49,7 @@ class Proxy:
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
-        self._weather = FINE
+        self._conditions = FINE
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
         self._loop = asyncio.new_event_loop()
@@ -63,9 +63,9 @@ class Proxy:
         """The addresses that clients are given."""
         return f"127.0.0.1:{self.port}"
 
-    def change(self, **weather: Any) -> None:
-        """Let the weather be so from now on, fine in what is not named."""
-        self._weather = replace(FINE, **weather)
+    def change(self, **conditions: Any) -> None:
+        """Set the conditions of the network from now on; what is not named is fine."""
+        self._conditions = replace(FINE, **conditions)
 
     def reset_all(self) -> None:
         """Reset every connection: both sides get RST."""
@@ -82,12 +82,12 @@ class Proxy:
 
         async def end() -> None:
             self._server.close()
-            self._weather = replace(FINE, connects=False)
+            self._conditions = replace(FINE, connects=False)
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 for writer in list(self._writers):
                     writer.transport.abort()
                 _, waiting = await asyncio.wait(others, timeout=_END_S)
-                for task in waiting:  # on its way through bad weather
+                for task in waiting:  # on its way through a bad network
                     task.cancel()
             for writer in list(self._writers):
                 writer.transport.abort()
@@ -111,7 +111,7 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         with contextlib.suppress(OSError, asyncio.CancelledError):  # asyncio's streams report a cancelled one as a bug
-            if self._weather.connects:
+            if self._conditions.connects:
                 await self._connect(reader, writer)
         _reset(writer)
 
@@ -132,18 +132,18 @@ class Proxy:
         """Pass bytes on until either side is gone."""
         with contextlib.suppress(OSError):
             while data := await source.read(_CHUNK):
-                await self._weather_permitting(len(data), target, answers=answers)
+                await self._conditions_permitting(len(data), target, answers=answers)
                 target.write(data)
                 await target.drain()
         for each in [writer for pair in self._pairs if target in pair for writer in pair]:
             each.transport.abort()
 
-    async def _weather_permitting(self, size: int, target: asyncio.StreamWriter, *, answers: bool) -> None:
-        if self._weather is FINE:
+    async def _conditions_permitting(self, size: int, target: asyncio.StreamWriter, *, answers: bool) -> None:
+        if self._conditions is FINE:
             return
-        weather = self._weather
-        await asyncio.sleep(weather.delay_s + (size / weather.bytes_per_s if weather.bytes_per_s else 0))
-        while not (self._weather.answers_pass if answers else self._weather.requests_pass):
+        conditions = self._conditions
+        await asyncio.sleep(conditions.delay_s + (size / conditions.bytes_per_s if conditions.bytes_per_s else 0))
+        while not (self._conditions.answers_pass if answers else self._conditions.requests_pass):
             if target.transport.is_closing():
                 return
             await asyncio.sleep(_POLL_S)

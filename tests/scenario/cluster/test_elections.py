@@ -149,7 +149,7 @@ def test_a_controller_that_was_replaced_changes_nothing() -> None:
 def test_a_decision_that_lost_a_race_is_made_again() -> None:
     cluster = three()
     driver = cluster[1]
-    driver.hold_facts = True
+    driver.hold_metadata = True
     cluster.kill(3)
     assert len(driver.held) == 1
     other = cluster.tree.session()
@@ -157,7 +157,7 @@ def test_a_decision_that_lost_a_race_is_made_again() -> None:
     value = layout.state_value(found._replace(isr=(BrokerId(1), BrokerId(3))), image_of(cluster, 1).controller_epoch)
     other.commit([Set(layout.state_path(T, 0), value, found.version)])
     driver.release()
-    driver.hold_facts = False
+    driver.hold_metadata = False
     driver.release()
     cluster.settle()
     cluster.advance(1_000)

@@ -35,7 +35,7 @@ def test_a_change_of_another_partition_does_not_end_a_proposal() -> None:
     create(cluster, [1, 2, 3], [2, 3, 1])
     cluster.kill(3)
     cluster.cut(2, 3)
-    cluster[1].hold_facts = True
+    cluster[1].hold_metadata = True
     cluster.start(3)
     assert len(cluster[1].held) == 1, "broker 3 joins partition 0, which is on its way"
     cluster.cut(1, 3)
@@ -47,7 +47,7 @@ def test_a_change_of_another_partition_does_not_end_a_proposal() -> None:
     cluster.advance(2 * LAG_MS)
     assert not peer.responses, "broker 3 may be elected"
     assert len(cluster[1].held) == 1, "one proposal at a time"
-    cluster[1].hold_facts = False
+    cluster[1].hold_metadata = False
     cluster[1].release()
     cluster.settle()
     assert state(cluster[2]).isr == (1, 2, 3)
@@ -62,12 +62,12 @@ def test_a_replica_that_is_taken_back_while_it_joins_is_no_member() -> None:
     create(cluster, [1, 2])
     cluster.cut(1, 3)
     assert _reassign(cluster, [1, 2, 3]) == 0
-    cluster[1].hold_facts = True
+    cluster[1].hold_metadata = True
     cluster.heal(1, 3)
     cluster.advance(100)
     assert len(cluster[1].held) == 1, "broker 3 joins, which is on its way"
     assert _reassign(cluster, None) == 0
-    cluster[1].hold_facts = False
+    cluster[1].hold_metadata = False
     cluster[1].release()
     cluster.settle()
     assert (state(cluster[2]).replicas, state(cluster[2]).isr) == ((1, 2), (1, 2))

@@ -134,7 +134,7 @@ def test_the_last_broker_waits_for_nobody() -> None:
 def test_a_controlled_shutdown_without_a_controller_ends_in_time() -> None:
     cluster = Cluster(3)
     create_replicated(cluster.connect(2), [2, 3])
-    cluster[1].hold_facts = True  # the controller is stuck
+    cluster[1].hold_metadata = True  # the controller is stuck
     cluster[2].shutdown(10_000)
     assert not cluster[2].stopped
     cluster.advance(7_000)

@@ -143,7 +143,7 @@ class Driver:
         self.others_are_silent = False
         """Another registered broker cannot be reached, rather than refuses connections as a dead one does."""
         self.hold_syncs = False
-        self.hold_facts = False
+        self.hold_metadata = False
         self.hold_loads = False
         self.hold_jobs = False
         self.held: list[object] = []
@@ -226,10 +226,10 @@ class Driver:
     def release(self) -> None:
         """Carry out the syncs, fact writes and jobs that were held, in order."""
         held, self.held = self.held, []
-        hold = self.hold_syncs, self.hold_facts, self.hold_jobs
-        self.hold_syncs = self.hold_facts = self.hold_jobs = self.hold_loads = False
+        hold = self.hold_syncs, self.hold_metadata, self.hold_jobs
+        self.hold_syncs = self.hold_metadata = self.hold_jobs = self.hold_loads = False
         self._carry_out(held)
-        self.hold_syncs, self.hold_facts, self.hold_jobs = hold
+        self.hold_syncs, self.hold_metadata, self.hold_jobs = hold
 
     def shutdown(self, within_ms: int = 1000) -> None:
         """Ask for a clean end."""
@@ -264,7 +264,7 @@ class Driver:
                 self.held.append(effect)
             case Sync():
                 return self._sync(effect)
-            case WriteMetadata() if self.hold_facts:
+            case WriteMetadata() if self.hold_metadata:
                 self.held.append(effect)
             case WriteMetadata():
                 return tree_access.write(self.session, effect)

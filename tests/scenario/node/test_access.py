@@ -51,7 +51,7 @@ def entry(
     )
 
 
-class Scene:
+class Scenario:
     """A node with a topic, an administrator and an application."""
 
     def __init__(self) -> None:
@@ -96,100 +96,100 @@ def fetch(replica_id: int = -1, max_wait_ms: int = 0) -> FetchRequest:
 
 
 def test_a_right_counts_from_the_answer_on_and_not_before_it_is_committed() -> None:
-    scene = Scene()
-    assert scene.produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    scene.driver.hold_facts = True
-    scene.admin.send(CreateAclsRequest(creations=[entry(WRITE)]), 3)
-    assert not scene.admin.responses, "it is answered when it is committed"
-    assert scene.produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    scene.driver.release()
-    assert scene.admin.responses
-    assert scene.produce() == ErrorCode.NONE
+    scenario = Scenario()
+    assert scenario.produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scenario.driver.hold_metadata = True
+    scenario.admin.send(CreateAclsRequest(creations=[entry(WRITE)]), 3)
+    assert not scenario.admin.responses, "it is answered when it is committed"
+    assert scenario.produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scenario.driver.release()
+    assert scenario.admin.responses
+    assert scenario.produce() == ErrorCode.NONE
 
 
 def test_a_right_that_is_lost_in_the_middle_of_a_transaction() -> None:
     """Records that were written stay in the transaction; it can be ended as long as the right on the id is there."""
-    scene = Scene()
-    scene.grant(entry(WRITE), entry(WRITE, TRANSACTIONAL_ID, "x"))
-    given = scene.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+    scenario = Scenario()
+    scenario.grant(entry(WRITE), entry(WRITE, TRANSACTIONAL_ID, "x"))
+    given = scenario.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
     identity = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
     added = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="x",
         v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
         **{f"v3_and_below_{key}": value for key, value in identity.items()},
     )
-    assert scene.app.ask(added, 3).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
-    assert scene.produce(transactional_id="x", base_sequence=0, **identity) == ErrorCode.NONE
-    scene.grant(entry(WRITE, permission=DENY))
-    assert scene.produce(transactional_id="x", base_sequence=1, **identity) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    scene.grant(entry(ALL, TRANSACTIONAL_ID, "x", permission=DENY))
+    assert scenario.app.ask(added, 3).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    assert scenario.produce(transactional_id="x", base_sequence=0, **identity) == ErrorCode.NONE
+    scenario.grant(entry(WRITE, permission=DENY))
+    assert scenario.produce(transactional_id="x", base_sequence=1, **identity) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scenario.grant(entry(ALL, TRANSACTIONAL_ID, "x", permission=DENY))
     end = EndTxnRequest(transactional_id="x", committed=True, **identity)
-    assert scene.app.ask(end, 3).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert scene.produce(transactional_id="x", base_sequence=1, **identity) == 53
-    scene.revoke(operation=ALL)
-    assert scene.app.ask(end, 3).error_code == ErrorCode.NONE
+    assert scenario.app.ask(end, 3).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert scenario.produce(transactional_id="x", base_sequence=1, **identity) == 53
+    scenario.revoke(operation=ALL)
+    assert scenario.app.ask(end, 3).error_code == ErrorCode.NONE
 
 
 def test_a_fetch_that_waits_is_not_asked_again() -> None:
     """As in Apache Kafka: the next one is refused."""
-    scene = Scene()
-    scene.grant(entry(READ))
-    scene.app.send(fetch(max_wait_ms=10_000), 12)
-    scene.revoke()
-    scene.produce(scene.admin)
-    scene.driver.advance(10_000)
-    assert scene.app.responses.popleft().responses[0].partitions[0].error_code == ErrorCode.NONE
-    answer = scene.app.ask(fetch(), 12)
+    scenario = Scenario()
+    scenario.grant(entry(READ))
+    scenario.app.send(fetch(max_wait_ms=10_000), 12)
+    scenario.revoke()
+    scenario.produce(scenario.admin)
+    scenario.driver.advance(10_000)
+    assert scenario.app.responses.popleft().responses[0].partitions[0].error_code == ErrorCode.NONE
+    answer = scenario.app.ask(fetch(), 12)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_a_consumer_that_says_it_is_a_replica_gets_nothing() -> None:
     """CVE-2018-1288: no right on the topic helps, only that of a broker."""
-    scene = Scene()
-    scene.grant(entry(ALL))
-    scene.produce(scene.admin)
-    answer = scene.app.ask(fetch(replica_id=1), 12)
+    scenario = Scenario()
+    scenario.grant(entry(ALL))
+    scenario.produce(scenario.admin)
+    answer = scenario.app.ask(fetch(replica_id=1), 12)
     partition = answer.responses[0].partitions[0]
     assert (answer.error_code, partition.error_code) == (0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert not partition.records
-    scene.grant(entry(9, 4, "kafka-cluster", who="User:spy"))
-    spy = scene.driver.connect(principal="User:spy")
+    scenario.grant(entry(9, 4, "kafka-cluster", who="User:spy"))
+    spy = scenario.driver.connect(principal="User:spy")
     assert spy.ask(fetch(), 12).responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_brokers_ask_each_other_by_the_right_of_a_broker() -> None:
     """ClusterAction alone shows no transactional id to a client; a broker needs nothing else for what it asks."""
-    scene = Scene()
-    scene.grant(entry(WRITE, TRANSACTIONAL_ID, "x"), entry(9, 4, "kafka-cluster", who="User:broker"))
-    given = scene.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
+    scenario = Scenario()
+    scenario.grant(entry(WRITE, TRANSACTIONAL_ID, "x"), entry(9, 4, "kafka-cluster", who="User:broker"))
+    given = scenario.app.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
     assert given.error_code == 0
-    broker = scene.driver.connect(principal="User:broker")
+    broker = scenario.driver.connect(principal="User:broker")
     for client_id, sees in (("broker-1-markers", True), ("broker-7-markers", False), ("somebody", False)):
         broker.client_id = client_id
         listed = broker.ask(ListTransactionsRequest(), 0)
         assert bool(listed.transaction_states) is sees
         described = broker.ask(DescribeTransactionsRequest(transactional_ids=["x"]), 0).transaction_states[0]
         assert described.error_code == (0 if sees else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    scene.app.client_id = "broker-1-markers"
-    scene.revoke()
-    assert not scene.app.ask(ListTransactionsRequest(), 0).transaction_states, "a client id proves nothing"
+    scenario.app.client_id = "broker-1-markers"
+    scenario.revoke()
+    assert not scenario.app.ask(ListTransactionsRequest(), 0).transaction_states, "a client id proves nothing"
 
 
 def test_writing_to_some_topic_permits_idempotence() -> None:
-    scene = Scene()
+    scenario = Scenario()
     request = InitProducerIdRequest(transactional_id=None)
-    assert scene.app.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    scene.grant(entry(WRITE, name="no-such-topic"))
-    assert scene.app.ask(request, 4).error_code == ErrorCode.NONE
-    scene.grant(entry(WRITE, name="*", permission=DENY))
-    assert scene.app.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert scenario.app.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    scenario.grant(entry(WRITE, name="no-such-topic"))
+    assert scenario.app.ask(request, 4).error_code == ErrorCode.NONE
+    scenario.grant(entry(WRITE, name="*", permission=DENY))
+    assert scenario.app.ask(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_lists_survive_a_restart_and_are_one_commit_after_the_other() -> None:
-    scene = Scene()
-    scene.grant(*(entry(READ, name=f"topic-{number}") for number in range(2_500)))
-    scene.driver.crash_and_restart(1)
-    admin = scene.driver.connect(principal=ADMIN)
+    scenario = Scenario()
+    scenario.grant(*(entry(READ, name=f"topic-{number}") for number in range(2_500)))
+    scenario.driver.crash_and_restart(1)
+    admin = scenario.driver.connect(principal=ADMIN)
     everything = DescribeAclsRequest(
         resource_type_filter=1,
         resource_name_filter=None,
@@ -202,23 +202,23 @@ def test_lists_survive_a_restart_and_are_one_commit_after_the_other() -> None:
     assert len(admin.ask(everything, 3).resources) == 2_500
     too_many = CreateAclsRequest(creations=[entry(READ)] * 10_001)
     admin.send(too_many, 3)
-    scene.driver.advance(1000)
+    scenario.driver.advance(1000)
     results = admin.responses.popleft().results
     assert {result.error_code for result in results} == {ErrorCode.POLICY_VIOLATION}
 
 
 def test_denials_and_changes_are_written_down() -> None:
-    scene = Scene()
-    scene.produce()
-    scene.grant(entry(WRITE))
-    scene.produce()
-    assert scene.driver.access_lines == [
+    scenario = Scenario()
+    scenario.produce()
+    scenario.grant(entry(WRITE))
+    scenario.produce()
+    assert scenario.driver.access_lines == [
         "Principal = User:app is Denied operation = WRITE from host = 127.0.0.1 on resource = Topic:LITERAL:t "
         "for request = Produce with resourceRefCount = 1 based on rule DefaultDeny",
         "Created ACL StandardAcl(resourceType=TOPIC, resourceName=t, patternType=LITERAL, principal=User:app, host=*, "
         "operation=WRITE, permissionType=ALLOW) by principal = User:admin from host = 127.0.0.1",
     ]
-    log = scene.driver.node.access.log
+    log = scenario.driver.node.access.log
     assert log is not None
     assert (sum(log.denied.values()), log.changes) == (1, {"Created": 1})
 

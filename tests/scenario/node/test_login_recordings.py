@@ -83,7 +83,7 @@ def test_a_token_behind_a_handshake_that_waits_is_withheld(recorded):
     driver, lines = recorded
     peer = driver.connect(LISTENER)
     log_in(peer)
-    driver.hold_facts = True
+    driver.hold_metadata = True
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     peer.send(SaslHandshakeRequest(mechanism="PLAIN"), 0)

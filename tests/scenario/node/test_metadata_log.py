@@ -153,9 +153,9 @@ def test_a_lost_session_stops_changes_until_the_broker_is_registered_again(drive
     epoch = driver.node.cluster.broker_epoch
     driver.session.follow(0, None)  # it hears of the end by its commit alone
     driver.tree.end_session(driver.session._session_id)
-    hold, driver.hold_facts = driver.hold_facts, True
+    hold, driver.hold_metadata = driver.hold_metadata, True
     peer = asked_to_create(driver)
-    driver.hold_facts = hold
+    driver.hold_metadata = hold
     driver.release()
     assert error_of(peer) is ErrorCode.REQUEST_TIMED_OUT, "it was asked for in the session that is gone"
     assert driver.fatal is None

@@ -212,7 +212,7 @@ def test_offsets_lie_where_consumers_of_zookeeper_have_theirs(driver):
 def test_a_commit_that_meets_another_ones_is_made_anew(driver):
     peer = driver.connect()
     create_topic(peer, "t")
-    driver.hold_facts = True
+    driver.hold_metadata = True
     peer.send(commit("g", 5), 0)
     driver.session.commit([Create("/consumers", b""), Create("/consumers/g", b"")])
     driver.dispatch_changes()

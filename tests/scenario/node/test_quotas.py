@@ -261,7 +261,7 @@ def test_older_versions_get_their_partitions_and_wait() -> None:
 
 def test_a_charge_is_taken_once_however_often_the_request_is_decided() -> None:
     driver, peer = started(controller_mutation_rate=1.0)
-    driver.hold_facts = True
+    driver.hold_metadata = True
     other = driver.connect()
     peer.send(new_topic("a", 8), 7)
     other.send(new_topic("a", 8), 7)  # loses, and is decided again

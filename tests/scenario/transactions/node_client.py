@@ -53,10 +53,10 @@ class StepwiseDriver(Driver):
 
     def finish(self, effect) -> None:
         """Carry out one effect that was held."""
-        hold = self.hold_syncs, self.hold_facts
-        self.hold_syncs = self.hold_facts = False
+        hold = self.hold_syncs, self.hold_metadata
+        self.hold_syncs = self.hold_metadata = False
         event = self._event_of(effect)
-        self.hold_syncs, self.hold_facts = hold
+        self.hold_syncs, self.hold_metadata = hold
         self.dispatch(event)
 
     def finish_held(self) -> None:

@@ -107,7 +107,7 @@ def run_until_cut(driver: CutDriver, left: int | None, v2: bool) -> list[Client]
 
 def shuffled(driver: CutDriver, actors: list[tuple[Peer, Steps]], chance: random.Random, moves: int) -> None:
     """Syncs and fact writes finish in any order, clients go on when they have their answer; ends after ``moves``."""
-    driver.hold_syncs = driver.hold_facts = True
+    driver.hold_syncs = driver.hold_metadata = True
     waiting = {peer.id: (peer, steps) for peer, steps in actors}
     for peer, steps in actors:
         peer.send(*next(steps))
@@ -234,7 +234,7 @@ def test_a_power_cut_with_the_disk_at_its_own_pace_leaves_every_transaction_whol
         made = clients_of(v2)
         actors = [(driver.connect(), script(client)) for client, script in made]
         shuffled(driver, actors, chance, chance.randrange(200))
-        driver.hold_syncs = driver.hold_facts = False
+        driver.hold_syncs = driver.hold_metadata = False
         restart_and_check(driver, [client for client, _ in made], seed, chance.choice((None, 1, 3, 5, 8)))
 
 

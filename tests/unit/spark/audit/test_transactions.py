@@ -27,7 +27,7 @@ from tests.unit.spark.audit.logs import (
 BOTH = "t-0 t-1"
 
 
-class Scene:
+class Scenario:
     """Two partitions and their coordinator."""
 
     def __init__(self, directory: Path) -> None:
@@ -50,8 +50,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path)
 
 
 def kinds(findings: list[Finding]) -> list[str]:
@@ -62,67 +62,67 @@ def where(one: Finding) -> tuple[str, int, int, str, int, int]:
     return one.topic, one.partition, one.offset, one.transactional_id, one.producer_id, one.epoch
 
 
-def test_a_clean_log_gives_none_and_every_transaction_has_its_fate(scene: Scene) -> None:
-    scene.transactions(4)
-    scene.logs[0].roll()
-    scene.transactions(4, first_epoch=4)
-    assert scene.findings() == []
-    tallies = run(scene.directory).tallies
+def test_a_clean_log_gives_none_and_every_transaction_has_its_fate(scenario: Scenario) -> None:
+    scenario.transactions(4)
+    scenario.logs[0].roll()
+    scenario.transactions(4, first_epoch=4)
+    assert scenario.findings() == []
+    tallies = run(scenario.directory).tallies
     assert sum(one.parts for one in tallies if one.fate == "committed") == 8
     assert sum(one.parts for one in tallies if one.fate == "aborted") == 8
 
 
-def test_torn_committed_here_and_aborted_there(scene: Scene) -> None:
-    scene.transactions()
-    scene.logs[0].transaction(epoch=3)
-    _, marker = scene.logs[1].transaction(epoch=3, committed=False)
-    scene.coordinator.ended(BOTH, epoch=3, at=9)
-    findings = scene.findings()
+def test_torn_committed_here_and_aborted_there(scenario: Scenario) -> None:
+    scenario.transactions()
+    scenario.logs[0].transaction(epoch=3)
+    _, marker = scenario.logs[1].transaction(epoch=3, committed=False)
+    scenario.coordinator.ended(BOTH, epoch=3, at=9)
+    findings = scenario.findings()
     assert set(kinds(findings)) == {"torn"}
     assert ("t", 1, marker, "app", 7, 4) in map(where, findings)
     assert "the marker says abort, the coordinator decided to commit 'app' at epoch 4"[:30] in findings[-1].text
 
 
-def test_torn_without_any_coordinator_record(scene: Scene) -> None:
-    scene.logs[0].transaction(epoch=3)
-    first, _ = scene.logs[1].transaction(epoch=3, committed=False)
-    for log in scene.logs:
+def test_torn_without_any_coordinator_record(scenario: Scenario) -> None:
+    scenario.logs[0].transaction(epoch=3)
+    first, _ = scenario.logs[1].transaction(epoch=3, committed=False)
+    for log in scenario.logs:
         log.write()
-    (finding,) = found(scene.directory)
+    (finding,) = found(scenario.directory)
     assert where(finding) == ("t", 1, first, "", 7, 3)
     assert finding.text == "committed on t-0, aborted on t-1"
 
 
-def test_torn_a_marker_is_missing_where_the_coordinator_lists_the_partition(scene: Scene) -> None:
-    scene.transactions()
-    scene.logs[0].transaction(epoch=3)
-    first = scene.logs[1].data(epoch=3)
-    scene.coordinator.ended(BOTH, epoch=3, at=9)
-    (finding,) = scene.findings()
+def test_torn_a_marker_is_missing_where_the_coordinator_lists_the_partition(scenario: Scenario) -> None:
+    scenario.transactions()
+    scenario.logs[0].transaction(epoch=3)
+    first = scenario.logs[1].data(epoch=3)
+    scenario.coordinator.ended(BOTH, epoch=3, at=9)
+    (finding,) = scenario.findings()
     assert finding.kind == "torn"
     assert where(finding) == ("t", 1, first, "app", 7, 3)
     assert "no marker: the coordinator decided to commit 'app' at epoch 4" in finding.text
 
 
-def test_torn_a_partition_that_was_listed_has_neither_data_nor_marker(scene: Scene) -> None:
-    scene.transactions()
-    scene.logs[0].transaction(epoch=3)
-    scene.coordinator.ended(BOTH, epoch=3, at=20)
-    (finding,) = scene.findings()
+def test_torn_a_partition_that_was_listed_has_neither_data_nor_marker(scenario: Scenario) -> None:
+    scenario.transactions()
+    scenario.logs[0].transaction(epoch=3)
+    scenario.coordinator.ended(BOTH, epoch=3, at=20)
+    (finding,) = scenario.findings()
     assert finding.kind == "torn"
-    assert where(finding) == ("t", 1, scene.logs[1].end, "app", 7, 4)
+    assert where(finding) == ("t", 1, scenario.logs[1].end, "app", 7, 4)
 
 
-def test_what_is_alive_young_or_being_ended_is_no_finding(scene: Scene) -> None:
-    scene.transactions(2)
-    scene.logs[0].data(epoch=2)
-    scene.coordinator.state(epoch=2, status=ONGOING, places="t-0", at=6)
-    scene.logs[1].data(pid=8, epoch=5)
-    scene.coordinator.state("other", 8, 5, ONGOING, "t-1", at=6)
-    scene.coordinator.state("other", 8, 6, PREPARE_COMMIT, "t-1", at=6)
-    assert scene.findings() == []
-    assert sorted(part.fate for part in run(scene.directory).transactions) == ["ending", "open"]
-    late = run(scene.directory, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
+def test_what_is_alive_young_or_being_ended_is_no_finding(scenario: Scenario) -> None:
+    scenario.transactions(2)
+    scenario.logs[0].data(epoch=2)
+    scenario.coordinator.state(epoch=2, status=ONGOING, places="t-0", at=6)
+    scenario.logs[1].data(pid=8, epoch=5)
+    scenario.coordinator.state("other", 8, 5, ONGOING, "t-1", at=6)
+    scenario.coordinator.state("other", 8, 6, PREPARE_COMMIT, "t-1", at=6)
+    assert scenario.findings() == []
+    assert sorted(part.fate for part in run(scenario.directory).transactions) == ["ending", "open"]
+    late = run(scenario.directory, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
     assert sorted((one.kind, one.transactional_id) for one in late) == [("hanging", "app"), ("torn", "other")]
 
 
@@ -139,32 +139,32 @@ def test_what_is_alive_young_or_being_ended_is_no_finding(scene: Scene) -> None:
     ],
 )
 def test_hanging_the_coordinator_knows_of_nothing(
-    scene: Scene, epoch: int, status: int, places: str, text: str
+    scenario: Scenario, epoch: int, status: int, places: str, text: str
 ) -> None:
-    scene.transactions()
-    first = scene.logs[1].data(epoch=4)
-    scene.coordinator.state("app", 7, epoch, status, places, at=9)
-    (finding,) = [one for one in scene.findings() if one.kind == "hanging"]
+    scenario.transactions()
+    first = scenario.logs[1].data(epoch=4)
+    scenario.coordinator.state("app", 7, epoch, status, places, at=9)
+    (finding,) = [one for one in scenario.findings() if one.kind == "hanging"]
     assert where(finding) == ("t", 1, first, "app", 7, 4)
     assert text in finding.text
 
 
-def test_prepared_in_two_phase_commit_is_open_however_old_and_kept_for_a_newer_epoch_too(scene: Scene) -> None:
-    scene.transactions()
-    scene.logs[0].data(epoch=4)
-    scene.logs[1].data(pid=8, epoch=4)
-    scene.coordinator.state("app", 7, 4, ONGOING, "t-0", at=9, timeout_ms=NEVER_TIMES_OUT)
-    scene.coordinator.state("kept", 8, 5, ONGOING, "t-1", at=9, timeout_ms=NEVER_TIMES_OUT)
-    assert scene.findings() == []
-    late = run(scene.directory, limits=replace(STOPPED, now_ms=TIME + 86_400_000))
+def test_prepared_in_two_phase_commit_is_open_however_old_and_kept_for_a_newer_epoch_too(scenario: Scenario) -> None:
+    scenario.transactions()
+    scenario.logs[0].data(epoch=4)
+    scenario.logs[1].data(pid=8, epoch=4)
+    scenario.coordinator.state("app", 7, 4, ONGOING, "t-0", at=9, timeout_ms=NEVER_TIMES_OUT)
+    scenario.coordinator.state("kept", 8, 5, ONGOING, "t-1", at=9, timeout_ms=NEVER_TIMES_OUT)
+    assert scenario.findings() == []
+    late = run(scenario.directory, limits=replace(STOPPED, now_ms=TIME + 86_400_000))
     assert late.findings == []
     assert [part.fate for part in late.transactions] == ["open", "open"]
 
 
-def test_hanging_no_coordinator_knows_the_producer(scene: Scene) -> None:
-    scene.transactions()
-    first = scene.logs[0].data(pid=99, epoch=2)
-    (finding,) = scene.findings()
+def test_hanging_no_coordinator_knows_the_producer(scenario: Scenario) -> None:
+    scenario.transactions()
+    first = scenario.logs[0].data(pid=99, epoch=2)
+    (finding,) = scenario.findings()
     assert finding.kind == "hanging"
     assert where(finding) == ("t", 0, first, "", 99, 2)
     assert "no coordinator knows producer 99" in finding.text
@@ -180,57 +180,57 @@ def test_without_a_coordinators_log_only_age_tells(tmp_path: Path) -> None:
     assert "60 min" in finding.text
 
 
-def test_late_write_after_a_marker(scene: Scene) -> None:
-    scene.transactions()
-    late = scene.logs[0].data(epoch=2, sequence=2)
-    findings = scene.findings()
+def test_late_write_after_a_marker(scenario: Scenario) -> None:
+    scenario.transactions()
+    late = scenario.logs[0].data(epoch=2, sequence=2)
+    findings = scenario.findings()
     assert ("t", 0, late, "app", 7, 2) in [where(one) for one in findings if one.kind == "late-write"]
     assert (
         "after epoch 3, after the marker at offset 8" in next(one for one in findings if one.kind == "late-write").text
     )
 
 
-def test_late_write_into_an_ended_transaction_of_the_same_epoch(scene: Scene) -> None:
+def test_late_write_into_an_ended_transaction_of_the_same_epoch(scenario: Scenario) -> None:
     """As before Transactions V2, when markers did not raise the epoch."""
-    log = scene.logs[0]
+    log = scenario.logs[0]
     log.data(epoch=0)
     marker = log.marker(epoch=0)
-    scene.coordinator.state(epoch=0, places="t-0", version=0)
-    scene.coordinator.state(epoch=0, status=PREPARE_COMMIT, places="t-0", version=0)
-    scene.coordinator.state(epoch=0, status=COMPLETE_COMMIT, version=0)
+    scenario.coordinator.state(epoch=0, places="t-0", version=0)
+    scenario.coordinator.state(epoch=0, status=PREPARE_COMMIT, places="t-0", version=0)
+    scenario.coordinator.state(epoch=0, status=COMPLETE_COMMIT, version=0)
     late = log.data(epoch=0, sequence=2)
-    findings = scene.findings()
+    findings = scenario.findings()
     assert kinds(findings) == ["hanging", "late-write"]
     assert where(findings[1]) == ("t", 0, late, "app", 7, 0)
     assert f"after the marker at offset {marker}" in findings[1].text
 
 
-def test_markers_without_a_coordinators_record(scene: Scene) -> None:
-    scene.transactions()
-    _, by_hand = scene.logs[0].transaction(epoch=3, committed=False)
-    _, unknown = scene.logs[1].transaction(pid=55, epoch=0)
-    findings = scene.findings()
+def test_markers_without_a_coordinators_record(scenario: Scenario) -> None:
+    scenario.transactions()
+    _, by_hand = scenario.logs[0].transaction(epoch=3, committed=False)
+    _, unknown = scenario.logs[1].transaction(pid=55, epoch=0)
+    findings = scenario.findings()
     assert kinds(findings) == ["stray-marker"] * 2
     assert where(findings[0]) == ("t", 0, by_hand, "app", 7, 4)
     assert where(findings[1]) == ("t", 1, unknown, "", 55, 1)
     assert "no coordinator knows producer 55" in findings[1].text
 
 
-def test_an_expired_transactional_id_explains_old_markers_of_unknown_producers(scene: Scene) -> None:
-    scene.transactions(1)
-    scene.logs[1].transaction(pid=55, epoch=0)
-    scene.findings()
-    assert run(scene.directory, limits=replace(STOPPED, now_ms=TIME + 8 * 24 * 3_600_000)).findings == []
+def test_an_expired_transactional_id_explains_old_markers_of_unknown_producers(scenario: Scenario) -> None:
+    scenario.transactions(1)
+    scenario.logs[1].transaction(pid=55, epoch=0)
+    scenario.findings()
+    assert run(scenario.directory, limits=replace(STOPPED, now_ms=TIME + 8 * 24 * 3_600_000)).findings == []
 
 
-def test_markers_of_an_old_epoch_or_an_old_coordinator(scene: Scene) -> None:
-    log = scene.logs[0]
+def test_markers_of_an_old_epoch_or_an_old_coordinator(scenario: Scenario) -> None:
+    log = scenario.logs[0]
     log.data(epoch=3)
     log.marker(epoch=4, reign=5)
     old = log.marker(epoch=2, reign=5)
     reign = log.marker(epoch=5, reign=4)
     log.write()
-    findings = [one for one in found(scene.directory) if one.kind == "stray-marker"]
+    findings = [one for one in found(scenario.directory) if one.kind == "stray-marker"]
     assert [one.offset for one in findings] == [old, reign]
 
 
