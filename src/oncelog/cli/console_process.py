@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
 from oncelog.cli.plain_options import PlainOption, read_plainly
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 DEFAULT_SAMPLE_EVERY_S: Final = 10.0
+_INTERRUPTED: Final = 130
+"""The exit code of every command that is interrupted."""
 _GC_THRESHOLDS: Final = (20_000, 10, 10)
 """A page about ten thousand topics makes a hundred thousand objects, no circle among them; looking for circles after
 each 700, as Python does, is a third of what it costs."""
@@ -103,8 +105,19 @@ def run_console(
     print(
         f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})", file=sys.stderr, flush=True
     )
-    server.run()
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        _end_at_once()
     return 0
+
+
+def _end_at_once() -> Never:
+    """End this process where it stands. Changes are over by now; threads that still wait for a cluster that hangs would
+    hold the end up until their time-outs, and nobody waits for what they ask."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED)
 
 
 def server_of(settings: Settings) -> ConsoleServer:

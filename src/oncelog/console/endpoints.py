@@ -116,7 +116,7 @@ class Endpoints:
             return rows
 
         try:
-            return await self._parts.cluster.call(work, CHANGE_PATIENCE_S)
+            return await self._parts.cluster.call(work, CHANGE_PATIENCE_S, is_change=True)
         except ClusterSlow as error:
             await run_in_threadpool(changes.end, permit, action.path, named, error)
             raise

@@ -18,7 +18,7 @@ from oncelog.client.errors import ClientError
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.pump import ConsoleEnds
 
-GRACE_S: Final = 2
+GRACE_S: Final = 1
 _TURNS: Final = 5
 """Turns of the loop in which connections that were cut off are closed: one that is not outlives its loop."""
 _LOGGER: Final = "uvicorn.error"

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,17 @@ pytestmark = pytest.mark.slow
 INTERRUPTED = 130
 
 
+def console_of(broker: Broker, log: Path) -> AbstractContextManager[tuple[subprocess.Popen[bytes], int]]:
+    """The console of a broker."""
+    return console_at(broker.bootstrap_servers, log)
+
+
 @contextmanager
-def console_of(broker: Broker, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def console_at(bootstrap: str, log: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A console as a process, and its port."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "oncelog", "console", "--bootstrap-servers", broker.bootstrap_servers]
-    command += ["--listen", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "oncelog", "console", "--bootstrap-servers", bootstrap]
+    command += ["--listen", f"127.0.0.1:{port}", *options]
     with (
         log.open("wb") as file,
         subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True) as process,
@@ -99,3 +104,24 @@ def test_a_download_that_nobody_reads_is_cut_off_without_a_word(broker: Broker, 
         console.send_signal(signal.SIGTERM)
         assert console.wait(HANG_S) == INTERRUPTED
     assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", ["/overview", "/messages/tail-events?topic=t"])
+def test_a_cluster_that_hangs_does_not_hold_up_the_end(tmp_path: Path, path: str) -> None:
+    """Time-outs are ten minutes here: what waits for one is not over in the time of a test."""
+    waiting = ("default.api.timeout.ms", "request.timeout.ms", "bootstrap.timeout.ms")
+    config = tmp_path / "config"
+    config.write_text("".join(f"{one}=600000\n" for one in (*waiting, "socket.connection.setup.timeout.ms")))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(HANG_S)
+        address = "{}:{}".format(*silent.getsockname())
+        options = ("--command-config", str(config), "--sample-every", "0")
+        with console_at(address, tmp_path / "log", *options) as (console, port), asked(port, path):
+            connected, _ = silent.accept()
+            with connected:
+                connected.settimeout(HANG_S)
+                assert connected.recv(1), "it has asked, and waits"
+                console.send_signal(signal.SIGINT)
+                assert console.wait(HANG_S) == INTERRUPTED
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert line.startswith("console of ")

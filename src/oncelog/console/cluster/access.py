@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import Empty, LifoQueue
 from typing import Any, Final, TypeVar
 
@@ -51,16 +51,22 @@ class ClusterAccess:
         self._waiting = 0
         self._is_ending = False
         self._under_way: set[asyncio.Future[Any]] = set()
+        self._changes: set[Future[Any]] = set()
 
-    async def call(self, work: Callable[[Client], T], patience_s: float | None = None) -> T:
-        """The result of ``work``. Raises what it raises, and ClusterSlow; work that has begun then goes on unseen."""
+    async def call(self, work: Callable[[Client], T], patience_s: float | None = None, *, is_change: bool = False) -> T:
+        """The result of ``work``. Raises what it raises, and ClusterSlow; work that has begun then goes on unseen.
+        ``is_change``: the console does not end before it is over."""
         if self._waiting >= MOST_WAITING:
             raise ClusterSlow(f"{self._waiting} requests wait for the cluster already")
         if self._is_ending:
             raise ClusterSlow(_ENDING)
         patience_s = self._patience_s if patience_s is None else patience_s
         self._waiting += 1
-        future = asyncio.wrap_future(self._pool.submit(self._run, work))
+        running = self._pool.submit(self._run, work)
+        if is_change:
+            self._changes.add(running)
+            running.add_done_callback(self._changes.discard)
+        future = asyncio.wrap_future(running)
         self._under_way.add(future)
         try:
             return await asyncio.wait_for(future, patience_s)
@@ -85,7 +91,8 @@ class ClusterAccess:
         return self._connect()
 
     def close(self) -> None:
-        """Close the idle clients, and take no more work."""
+        """Take no more work, wait for changes that have begun, and close the idle clients."""
+        wait([*self._changes])
         self._pool.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Empty):
             while True:

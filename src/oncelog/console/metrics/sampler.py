@@ -26,7 +26,7 @@ SHARE: Final = 20
 MOST_SAID: Final = 20
 FIRST_AFTER_S: Final = 1.0
 """The first page comes before the first look, which asks about every partition."""
-_PATIENCE_S: Final = 3.0
+_PATIENCE_S: Final = 0.5
 
 
 class Sampler:
