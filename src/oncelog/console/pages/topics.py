@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oncelog.admin.cluster import LogDirRow, describe_log_dirs
@@ -12,7 +12,7 @@ from oncelog.admin.configs import ResourceType, describe_configs, values_by_name
 from oncelog.admin.topics import describe_topics, list_topics
 from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.console.cluster.rates import Rate, Rates
 from oncelog.console.page import Asked
@@ -35,7 +35,7 @@ def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
     for one in sizes:
         by_topic[one.topic] += one.size_bytes
     names = [one.name for one in found["rows"]]
-    rates = _rates(client, asked.rates, names, sizes)
+    rates = _rates(client, asked.rates, names, _ends(client, names), sizes)
     kept = _settings(client, names, unanswered)
     found["rows"] = [
         {name: getattr(one, name) for name in one.__slots__}
@@ -93,13 +93,23 @@ def _bound(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
-def _rates(client: Client, rates: Rates, names: list[str], sizes: list[LogDirRow]) -> dict[str, Rate]:
-    """Rates of topics up to now, of those whose partitions are all led; none on a page of very many partitions."""
+def _ends(client: Client, names: list[str]) -> dict[TopicPartition, int]:
+    """The end offsets of topics, of partitions that are led; none on a page of very many partitions."""
     there = {name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics}
-    places = [_at(name, index) for name, partitions in there.items() for index in partitions]
+    places = [_at(name, index) for name, found in there.items() for index, one in found.items() if one.leader >= 0]
     if not 0 < len(places) <= MOST_RATED:
         return {}
-    bounds, _ = bounds_of(client, places)
+    try:
+        return {one: found.offset for one, found in client.list_offsets(dict.fromkeys(places, LATEST)).items()}
+    except ClientError:
+        return {}  # A page of topics is there without its rates.
+
+
+def _rates(
+    client: Client, rates: Rates, names: list[str], ends_of: Mapping[TopicPartition, int], sizes: list[LogDirRow]
+) -> dict[str, Rate]:
+    """Rates of topics up to now, of those of which all ends are known."""
+    there = {name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics}
     leaders = {(name, index): one.leader for name, partitions in there.items() for index, one in partitions.items()}
     copies: Counter[str] = Counter()
     for one in sizes:
@@ -107,8 +117,8 @@ def _rates(client: Client, rates: Rates, names: list[str], sizes: list[LogDirRow
             copies[one.topic] += one.size_bytes
     found = {}
     for name, partitions in there.items():
-        ends = {at: bounds[at].end_offset for index in partitions if (at := _at(name, index)) in bounds}
-        if len(ends) == len(partitions):
+        ends = {at: ends_of[at] for index in partitions if (at := _at(name, index)) in ends_of}
+        if len(ends) == len(partitions) > 0:
             found[str(name)] = rates.look(name, ends, copies.get(name))
     return found
 
@@ -117,12 +127,19 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     """One topic: offsets and replicas of its partitions, and the keys that are not at their defaults."""
     query = asked.query
     name = query.needed("name")
-    (described,) = describe_topics(client, [name])
-    rows = described.partitions
-    found = one_page(rows, query.number("page", 1, 1))
-    led = [TopicPartition(TopicName(name), one.partition) for one in found["rows"] if one.leader is not None]
+    (described,) = describe_topics(client, [name], offsets=False)
+    led = [_at(name, one.partition) for one in described.partitions if one.leader is not None]
     bounds, unanswered = bounds_of(client, led)
+    first = client.list_offsets(dict.fromkeys(bounds, EARLIEST))
+    rows = [
+        replace(one, earliest=first[at].offset, latest=bounds[at].end_offset)
+        if (at := _at(name, one.partition)) in bounds
+        else one
+        for one in described.partitions
+    ]
+    found = one_page(rows, query.number("page", 1, 1))
     sizes, silent = _sizes(client, [name])
+    ends = {at: one.end_offset for at, one in bounds.items()}
     size = {(one.partition, one.broker_id): one.size_bytes for one in sizes}
     found["rows"] = [
         {key: getattr(one, key) for key in one.__slots__}
@@ -137,8 +154,8 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     except BrokerRefused as error:
         configs, silent = [], [*silent, str(error)]
     return {
-        "rate": _rates(client, asked.rates, [name], sizes).get(name, Rate()),
-        "retention": _settings(client, [name], silent).get(name, Retention()),
+        "rate": _rates(client, asked.rates, [name], ends, sizes).get(name, Rate()),
+        "retention": _retention({one.name: one.value for one in configs}) if configs else Retention(),
         "topic": described.topic,
         "partitions": found,
         "offsets": sum((one.latest or 0) - (one.earliest or 0) for one in rows),
