@@ -81,13 +81,13 @@ def registered_brokers(client: Client) -> list[BrokerRow]:
 def describe_log_dirs(
     client: Client, topics: Iterable[str] | None = None, brokers: Iterable[int] | None = None
 ) -> list[LogDirRow]:
-    """Sizes of replicas, of all topics or some, on all brokers or some. Raises BrokerRefused."""
+    """Sizes of replicas, of all topics or some, on all live brokers or some. Raises BrokerRefused."""
     wanted = None
     if topics is not None:
         wanted = [DescribableLogDirTopic(topic=name, partitions=list(client.topic(name).partitions)) for name in topics]
     if brokers is None:
         client.retrying(client.refresh_brokers)
-        brokers = sorted(client.view.brokers)
+        brokers = [one.broker_id for one in registered_brokers(client) if not one.is_fenced]
     rows: list[LogDirRow] = []
     for broker in brokers:
         response = client.request(DescribeLogDirsRequest(topics=wanted), broker=broker)

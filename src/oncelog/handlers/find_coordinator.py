@@ -8,20 +8,22 @@ as Apache Kafka without the feature.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+from oncelog.core.controller.image.model import PartitionImage
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.lost_leaders import until_elected
 from oncelog.handlers.support.topic_creation import ensure_internal_topic
 from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the internal topic could not be created, or its partition has no leader",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the internal topic could not be created, or its partition has no live leader",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to describe the group",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to describe the transactional id",
     ErrorCode.INVALID_REQUEST: "a key type that does not exist, or a share group's",
@@ -63,6 +65,7 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
     topic = _TOPICS.get(request.key_type, CONSUMER_OFFSETS)
     if ErrorCode.NONE in refusals.values():
         yield from ensure_internal_topic(context.cluster, topic)
+        yield from until_elected(lambda: _coordinating(keys, topic, context), context)
     found = [
         (key, _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _Found(refusals[key]))
         for key in keys
@@ -104,6 +107,14 @@ def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
     return ErrorCode.INVALID_REQUEST
 
 
+def _coordinating(keys: Sequence[str], name: TopicName, context: Context) -> Iterator[PartitionImage]:
+    """The partitions whose leaders coordinate the keys."""
+    topic = context.cluster.image.topics.get(name)
+    count = 0 if topic is None else len(topic.partitions)
+    if topic is not None and count:
+        yield from (topic.partitions[coordinator_partition(key, count)] for key in keys)
+
+
 def _locate(key: str, name: TopicName, context: Context) -> _Found:
     """The leader of the partition of an internal topic that coordinates the key."""
     image = context.cluster.image
@@ -115,7 +126,8 @@ def _locate(key: str, name: TopicName, context: Context) -> _Found:
         host, port = context.listener
         return _Found(ErrorCode.NONE, leader, host, port)
     broker = image.brokers.get(leader)
-    address = None if broker is None or broker.fenced else context.address_of(broker)
+    is_gone = broker is None or broker.fenced or leader in context.cluster.lost_brokers
+    address = None if broker is None or is_gone else context.address_of(broker)
     if address is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(ErrorCode.NONE, leader, *address)

@@ -3,21 +3,25 @@
 Everybody polls it, so its parts are remembered: a topic's entry as long as the topic does not change, the encoded
 answer to "all topics" as long as nothing changes. A topic that does not exist is created if the broker and the client
 allow it, and then described: clients need not ask twice. Names are not created for an id that is unknown.
+
+Who asks for topics whose leader was lost a moment ago waits until another is elected, half a second at most; who asks
+for very many, or for all, is not told of a leader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId, TopicName
+from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, TopicId, TopicName
 from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.core.controller.replicas.replica_sets import described_sets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.client_limits import PartitionCharges
 from oncelog.handlers.support.context import Context
+from oncelog.handlers.support.lost_leaders import until_elected
 from oncelog.handlers.support.metadata_changes import (
     cluster_operations,
     may_cluster,
@@ -77,7 +81,14 @@ def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse
     if any(topic.name is None for topic in request.topics):
         return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     names = list(dict.fromkeys(TopicName(topic.name or "") for topic in request.topics))
+    if context.cluster.lost_brokers and len(names) <= _MANY:
+        yield from until_elected(lambda: _partitions(names, context), context)
     return (yield from _by_name(request, context, names))
+
+
+def _partitions(names: Sequence[TopicName], context: Context) -> Iterator[PartitionImage]:
+    topics = context.cluster.image.topics
+    return (partition for name in names if name in topics for partition in topics[name].partitions)
 
 
 def _by_name(request: MetadataRequest, context: Context, names: Sequence[TopicName]) -> Steps[MetadataResponse]:
@@ -169,7 +180,8 @@ def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     visible = [name for name in image.topics if would_topic(context, Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
-    key = ("metadata of all topics", version, context.listener, context.listener_name)
+    gone = (context.cluster.lost_brokers, frozenset(context.cluster.departed_brokers))
+    key = ("metadata of all topics", version, context.listener, context.listener_name, gone)
     known: MetadataResponse | None = image.derived.get(key) if shareable else None
     if known is not None:
         return _Shared.of(known) if context.cluster.quotas.enabled else known
@@ -214,9 +226,10 @@ def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> Meta
 
 
 def _brokers(context: Context) -> list[MetadataResponseBroker]:
-    """Live brokers that are not fenced and have the listener the client came by, with their address there."""
+    """Live brokers that are not fenced and have the listener the client came by, with their address there; for a while
+    those that have died, too."""
     found = []
-    for broker_id, broker in sorted(context.cluster.image.brokers.items()):
+    for broker_id, broker in sorted({**context.cluster.departed_brokers, **context.cluster.image.brokers}.items()):
         address = None if broker.fenced else context.address_of(broker)
         if address is not None:
             host, port = address
@@ -228,12 +241,14 @@ def _topic(context: Context, topic: TopicImage) -> MetadataResponseTopic:
     """A topic's entry; remembered as long as the topic does not change. Not to be changed."""
     image = context.cluster.image
     reachable = reachable_brokers(context)
+    lost = context.cluster.lost_brokers
     if reachable is not image.brokers:
         missing = context.version >= _LISTENERS_SINCE
         unreachable = ErrorCode.LISTENER_NOT_FOUND if missing else ErrorCode.LEADER_NOT_AVAILABLE
         described = _describe(topic, image.brokers, reachable, unreachable)
     else:
         described = image.remembered(topic, _describe)
+    described = _without_leaders(described, lost)
     return described if context.version >= _OFFLINE_TOLD_SINCE else _without_offline(described)
 
 
@@ -254,6 +269,30 @@ def _without_offline(topic: MetadataResponseTopic) -> MetadataResponseTopic:
         )
         partitions.append(partition)
     return MetadataResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _without_leaders(described: MetadataResponseTopic, lost: frozenset[BrokerId]) -> MetadataResponseTopic:
+    """A topic's entry with no leader where that is lost; the entry itself where none is."""
+    if not lost or not any(partition.leader_id in lost for partition in described.partitions):
+        return described
+    return MetadataResponseTopic(
+        name=described.name,
+        topic_id=described.topic_id,
+        is_internal=described.is_internal,
+        partitions=[_without_leader(each) if each.leader_id in lost else each for each in described.partitions],
+    )
+
+
+def _without_leader(partition: MetadataResponsePartition) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.partition_index,
+        leader_id=NO_BROKER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+        offline_replicas=partition.offline_replicas,
+    )
 
 
 def _describe(

@@ -5,10 +5,12 @@ Nothing but committed changes, in the order of their commits, moves the image on
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig, TopicConfigs
-from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
+from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, ImageDelta
 from oncelog.core.controller.image.model import TopicImage
 from oncelog.node.client_quotas import ClientQuotas
 from oncelog.node.replication_throttle import (
@@ -33,6 +35,10 @@ class Metadata:
         """Position of the last change that the image has, in the order of all commits."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self.quotas = ClientQuotas(self.config, image)
+        self.lost_brokers: frozenset[BrokerId] = frozenset()
+        """See ``handlers.support.ports.ClusterView``; kept by ``node.lost_brokers``."""
+        self.departed_brokers: Brokers = MappingProxyType({})
+        """The same."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
         self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)
         self._entropy = entropy

@@ -34,6 +34,7 @@ from oncelog.handlers.support.waits import (
     Transact,
     TransactEach,
     UntilDurable,
+    UntilElected,
     UntilMarked,
     UntilProducerId,
     UntilReadable,
@@ -77,6 +78,7 @@ from oncelog.node.hanging.id_search import TransactionalIdSearch
 from oncelog.node.hanging.questions import CoordinatorQuestions
 from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
+from oncelog.node.lost_brokers import LostBrokers
 from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.monitoring.audit_trail import AuditTrail
@@ -142,7 +144,7 @@ class Node:
         self._group_commit = self._make_group_commit()
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
         self.links = BrokerLinks(self.cluster, self._deadlines)
-        self.links.on_refused.append(self.controller.broker_unreachable)
+        self._lost_brokers = self._make_lost_brokers()
         self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
         self.directory = DirectoryHealth(
             logs.files.errors, self.cluster, self._metadata_log, self._deadlines, self._outbox
@@ -201,6 +203,13 @@ class Node:
             Throttling(self.cluster.quotas),
         )
 
+    def _make_lost_brokers(self) -> LostBrokers:
+        lost = LostBrokers(self.cluster, self._deadlines, self._runnable)
+        self.links.on_refused += (lost.lose, self.controller.broker_unreachable)
+        self.links.on_broken.append(lost.lose)
+        self.links.on_reached.append(lost.reach)
+        return lost
+
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
             self._deadlines,
@@ -254,6 +263,7 @@ class Node:
             CommitMetadata: self._metadata_log.park,
             ReadNodes: self._tree_reads.park,
             UntilProducerId: self._producer_ids.park,
+            UntilElected: self._lost_brokers.park,
             NextSlice: self._runnable.park,
             Offload: self._offloaded.park,
         }
@@ -434,6 +444,7 @@ class Node:
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
             self.links.take_over(delta.image)
+        self._lost_brokers.follow(delta.image, before)
         self.controller.follow(delta, before)
         self._controlled_shutdown.follow()
         if delta.brokers or delta.image.controller_id != before.controller_id:

@@ -8,6 +8,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.node.links.link import RECONNECT_BACKOFF_MS
+from oncelog.node.lost_brokers import DEPARTED_MS
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -31,6 +33,25 @@ def described(peer: Peer, version: int) -> Any:
     return peer.ask(request, version)
 
 
+def test_who_asks_before_the_election_is_told_of_the_next_leader() -> None:
+    cluster = Cluster(3)
+    create_replicated(cluster.connect(1), [2, 3, 1])
+    peer = cluster.connect(3)
+    cluster.advance(RECONNECT_BACKOFF_MS)  # of links that were up for a while another attempt follows at once
+    cluster.hold = True
+    cluster.kill(2, session_ends=False)
+    while not cluster[3].node.cluster.lost_brokers:
+        assert cluster.step()
+    peer.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 13)
+    assert not peer.responses
+    cluster.hold = False
+    cluster.settle()
+    response = peer.responses.popleft()
+    (partition,) = response.topics[0].partitions
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (ErrorCode.NONE, 3, 1)
+    assert [broker.node_id for broker in response.brokers] == [1, 2, 3]
+
+
 class TestMetadata:
     @pytest.mark.parametrize("version", range(14))
     def test_a_partition_without_a_leader(self, version: int) -> None:
@@ -43,7 +64,9 @@ class TestMetadata:
         assert (topic.error_code, partition.error_code) == (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
         replicas = [2] if version > 0 else []
         assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (-1, replicas, [])
-        assert [broker.node_id for broker in response.brokers] == [1]
+        assert [broker.node_id for broker in response.brokers] == [1, 2], "a broker that died is named for a while"
+        cluster.advance(DEPARTED_MS)
+        assert [broker.node_id for broker in described(cluster.connect(1), version).brokers] == [1]
         if version >= 5:
             assert partition.offline_replicas == [2]
         if version >= 7:

@@ -12,14 +12,14 @@ from oncelog.base.tree import CommitOutcome, commit_size
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.brokers.registration import Registration, register
-from oncelog.core.controller.image.cluster_image import ClusterImage, changes_of, load_image
+from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, changes_of, load_image
 from oncelog.core.controller.producer_ids import ProducerIds, next_block
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.registry import BY_KEY
 from oncelog.handlers.support.client_limits import UNLIMITED, ClientLimits
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.replication_limits import NO_LIMIT, ReplicationLimit
-from oncelog.handlers.support.waits import CommitMetadata, NextSlice, UntilProducerId
+from oncelog.handlers.support.waits import CommitMetadata, NextSlice, UntilElected, UntilProducerId
 from oncelog.ports import Conflict, Coordination
 
 HOST, PORT = "broker.test", 9092
@@ -33,6 +33,11 @@ class ClusterBroker:
     ) -> None:
         self.broker_id = BrokerId(broker_id)
         self.quotas: ClientLimits = UNLIMITED
+        self.lost_brokers: frozenset[BrokerId] = frozenset()
+        self.departed_brokers: Brokers = {}
+        self.elect: Callable[[], None] = lambda: None
+        """Happens while a request waits until leaders are elected."""
+        self.waited = 0
         self.leader_throttle: ReplicationLimit = NO_LIMIT
         self.static = BrokerConfig(settings)
         self.session = session or MemoryTree().session()
@@ -130,6 +135,12 @@ class ClusterBroker:
                 outcome = None
             elif isinstance(wait, UntilProducerId):
                 outcome = self._producer_id()
+            elif isinstance(wait, UntilElected):
+                assert not wait.ready(), "nobody waits for what is there"
+                self.waited += 1
+                self.elect()
+                assert wait.ready()
+                outcome = None
             else:
                 raise TypeError(wait)
 

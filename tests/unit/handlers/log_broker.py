@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage
 from oncelog.core.controller.image.model import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.replicas.leader import LeaderReplicas
@@ -46,6 +46,8 @@ class LogBroker:
         entropy = random.Random(1)
         self.broker_id = ME
         self.quotas = UNLIMITED
+        self.lost_brokers: frozenset[BrokerId] = frozenset()
+        self.departed_brokers: Brokers = {}
         self.leader_throttle: ReplicationLimit = NO_LIMIT
         self.cluster_id = "cluster"
         self.config = BrokerConfig(config)

@@ -85,4 +85,9 @@ def _max_bytes(request: FetchRequest, context: Context, replica: Replica | None)
 def _racks(context: Context) -> Mapping[BrokerId, str | None] | None:
     if context.cluster.config.get("replica.selector.class") != RACK_AWARE_SELECTOR:
         return None
-    return {broker_id: each.rack for broker_id, each in context.cluster.image.brokers.items() if not each.fenced}
+    lost = context.cluster.lost_brokers
+    return {
+        broker_id: each.rack
+        for broker_id, each in context.cluster.image.brokers.items()
+        if not each.fenced and broker_id not in lost
+    }

@@ -25,7 +25,9 @@ def leader_hint(partition: TopicPartition, error_code: int, context: Context) ->
     if error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     found = context.cluster.image.partition(partition)
-    return None if found is None else LeaderHint(found.leader, found.leader_epoch)
+    if found is None or found.leader in context.cluster.lost_brokers:
+        return None
+    return LeaderHint(found.leader, found.leader_epoch)
 
 
 def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context: Context) -> None:

@@ -21,7 +21,7 @@ from oncelog.base.ids import (
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.controller.image.cluster_image import ClusterImage
+    from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.sessions.fetch import FetchSessions
     from oncelog.core.transactions.model import AddRequest
@@ -163,6 +163,15 @@ class ClusterView(Protocol):
     @property
     def image(self) -> ClusterImage:
         """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
+
+    @property
+    def lost_brokers(self) -> frozenset[BrokerId]:
+        """Brokers that have gone a moment ago, it seems, registered or not: clients are not sent there."""
+
+    @property
+    def departed_brokers(self) -> Brokers:
+        """Brokers that died some seconds ago and are registered no more, as they were: clients are still told of their
+        addresses."""
 
     @property
     def quotas(self) -> ClientLimits:

@@ -156,6 +156,15 @@ class UntilProducerId:
 
 
 @dataclass(slots=True)
+class UntilElected:
+    """Until ``ready()`` is true, asked whenever the cluster's image changes, or a broker is lost no more
+    (``ClusterView.lost_brokers``). Resumed with None. True at the latest when nobody is lost: half a second."""
+
+    ready: Callable[[], bool]
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True)
 class NextSlice:
     """Until other connections had their turn: a request of tens of thousands of items is worked on in slices of a few
     milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
@@ -190,6 +199,7 @@ Wait = (
     | CommitMetadata
     | ReadNodes
     | UntilProducerId
+    | UntilElected
     | NextSlice
     | Offload
 )

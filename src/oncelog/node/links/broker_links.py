@@ -17,7 +17,7 @@ from oncelog.base.ids import BrokerId
 from oncelog.base.units import MIB
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.handlers.support.broker_clients import broker_client_id
-from oncelog.node.links.link import Answered, Link, LinkSettings, LinkState
+from oncelog.node.links.link import Answered, Link, LinkSettings, LinkState, Sign
 from oncelog.node.links.wires import Wires
 from oncelog.node.listeners.endpoints import inter_broker_listener
 from oncelog.wire.message import Request
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.node.metadata import Metadata
 
 Forget = Callable[[], object]
-Refused = Callable[[BrokerId], object]
+Told = Callable[[BrokerId], object]
 
 NONCE_BYTES: Final = 24
 MAX_CONTROL_RESPONSE_BYTES: Final = 64 * MIB
@@ -56,10 +56,13 @@ class LinkPurpose(Enum):
 
 class BrokerLinks:
     """See the module. Each callback in ``on_refused`` is called with a broker whose port refuses connections: its
-    process is dead, whatever its session says."""
+    process is dead, whatever its session says. ``on_broken`` and ``on_reached``: a connection to it has ended with
+    requests unanswered, or is ready."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
-        self.on_refused: list[Refused] = []
+        self.on_refused: list[Told] = []
+        self.on_broken: list[Told] = []
+        self.on_reached: list[Told] = []
         self._metadata = metadata
         self._deadlines = deadlines
         self._wires = Wires()
@@ -104,13 +107,13 @@ class BrokerLinks:
             endpoint = self._endpoint(broker)
             if endpoint is None:
                 return None
-            refused = partial(self._refused, broker_id)
+            tell = partial(self._tell, broker_id)
             try:
                 settings = replace(self._settings(purpose), new_login=self._new_login(endpoint))
             except ConfigError as error:
                 self._report_once(broker, str(error))
                 return None
-            link = Link(broker, endpoint, settings, self._wires, self._deadlines, refused)
+            link = Link(broker, endpoint, settings, self._wires, self._deadlines, tell)
             self._links[broker_id, purpose] = link
         return link
 
@@ -159,8 +162,9 @@ class BrokerLinks:
         is_fetch = purpose is LinkPurpose.FETCH
         return int(self._metadata.config.get("replica.socket.timeout.ms" if is_fetch else "request.timeout.ms"))
 
-    def _refused(self, broker_id: BrokerId) -> None:
-        for told in self.on_refused:
+    def _tell(self, broker_id: BrokerId, sign: Sign) -> None:
+        callbacks = {Sign.REFUSED: self.on_refused, Sign.BROKEN: self.on_broken, Sign.REACHED: self.on_reached}
+        for told in callbacks[sign]:
             told(broker_id)
 
     # The cluster

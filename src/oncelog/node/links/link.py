@@ -19,8 +19,9 @@ Rules:
    whether it was carried out.
 2. Responses come in the order of the requests. One that is late ends the connection, and with it all that was sent
    there: its answer would still come.
-3. A refused connection answers all that waits at once, and is told (``on_refused``): nobody listens there, so the
-   broker's process is dead. A connection that was up and ended is therefore tried again at once, asked or not.
+3. A refused connection answers all that waits at once, and is told (``Sign.REFUSED``): nobody listens there, so the
+   broker's process is dead. A connection that was up and ended is therefore tried again at once, asked or not. One that
+   ended before its requests were answered is told too (``Sign.BROKEN``): the process may have died a moment ago.
 """
 
 from __future__ import annotations
@@ -69,6 +70,14 @@ class LinkState(Enum):
     DROPPED = "dropped"
 
 
+class Sign(Enum):
+    """A sign of life or death that a link has of the broker at its other end."""
+
+    REACHED = "it answers"
+    BROKEN = "a connection ended with requests unanswered"
+    REFUSED = "nobody listens"
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """Limits of a link."""
@@ -101,7 +110,7 @@ class LinkRequest:
 
 
 class Link:
-    """See the module. ``refused()`` is called when a connection was refused."""
+    """See the module. ``tell`` is called with every sign of life or death."""
 
     def __init__(
         self,
@@ -110,7 +119,7 @@ class Link:
         settings: LinkSettings,
         wires: Wires,
         deadlines: Deadlines,
-        refused: Callable[[], None],
+        tell: Callable[[Sign], None],
     ) -> None:
         self.broker = broker
         self._endpoint = endpoint
@@ -118,7 +127,7 @@ class Link:
         self._settings = settings
         self._wires = wires
         self._deadlines = deadlines
-        self._refused = refused
+        self._tell = tell
         self._link_id = 0
         self._machine: Connection | None = None
         self._sent: deque[LinkRequest] = deque()
@@ -261,11 +270,13 @@ class Link:
         self._ready_since_ms = self._deadlines.now_ms
         self._failures = 0
         self._cancel_alarm()
+        self._tell(Sign.REACHED)
         self._send_waiting()
 
     def disconnected(self, *, refused: bool) -> None:
         """The connection has ended by itself, or could not be made."""
         was_up = self.state is LinkState.READY
+        was_busy = was_up and bool(self._sent)
         up_ms = self._deadlines.now_ms - self._ready_since_ms
         self._wires.ended(self._link_id)
         lost = self._break()
@@ -275,8 +286,8 @@ class Link:
         else:
             self._back_off()
         _answer_none(lost)
-        if refused:
-            self._refused()
+        if refused or was_busy:
+            self._tell(Sign.REFUSED if refused else Sign.BROKEN)
 
     def drop(self) -> None:
         """Give the link up for good: the broker is gone, or another process by now."""

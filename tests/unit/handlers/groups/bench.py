@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, TopicName
-from oncelog.core.controller.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers import (
     delete_groups,
@@ -100,6 +101,8 @@ class Bench:
 
     broker_id = ME
     quotas = UNLIMITED
+    lost_brokers: frozenset[BrokerId] = frozenset()
+    departed_brokers: Brokers = MappingProxyType({})
 
     def random_bytes(self, size: int) -> bytes:
         """Ids that differ."""

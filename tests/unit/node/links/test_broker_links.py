@@ -40,11 +40,17 @@ class Bench:
     def __init__(self, **config: str) -> None:
         self.deadlines = Deadlines()
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        self.metadata: Any = SimpleNamespace(broker_id=ME, config=BrokerConfig(settings), image=self.image(epoch=7))
+        self.metadata: Any = SimpleNamespace(
+            broker_id=ME, config=BrokerConfig(settings), image=self.image(epoch=7), lost_brokers=frozenset()
+        )
         self.links = BrokerLinks(self.metadata, self.deadlines)
         self.answers: list[Any] = []
         self.refused: list[BrokerId] = []
         self.links.on_refused.append(self.refused.append)
+        self.broken: list[BrokerId] = []
+        self.links.on_broken.append(self.broken.append)
+        self.reached: list[BrokerId] = []
+        self.links.on_reached.append(self.reached.append)
         self.asked: dict[int, list[int]] = {}
         """Correlation ids that await their answers, by connection."""
 
@@ -348,3 +354,27 @@ def test_a_large_response_comes_in_pieces() -> None:
     for start in range(0, len(data), 65_536):
         bench.links.received(BrokerSent(link_id, memoryview(data)[start : start + 65_536]))
     assert bench.answers == [response]
+
+
+def test_a_connection_that_ends_in_the_middle_of_a_request_is_told_and_so_is_the_next_that_is_ready() -> None:
+    bench = Bench()
+    bench.ask()
+    link_id = bench.connect()
+    assert (bench.reached, bench.broken) == ([OTHER], [])
+    bench.sent(link_id)
+    bench.links.disconnected(BrokerDisconnected(link_id))
+    assert (bench.reached, bench.broken, bench.refused) == ([OTHER], [OTHER], [])
+    bench.ask()
+    bench.pass_time(RECONNECT_BACKOFF_MS)
+    bench.connect()
+    assert bench.reached == [OTHER, OTHER]
+
+
+def test_an_idle_connection_that_ends_says_nothing_of_the_process() -> None:
+    bench = Bench()
+    bench.ask()
+    link_id = bench.connect()
+    bench.sent(link_id)
+    bench.answer(link_id, ListTransactionsResponse())
+    bench.links.disconnected(BrokerDisconnected(link_id))
+    assert (bench.broken, bench.refused) == ([], [])
