@@ -23,12 +23,12 @@ SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 PEERS := java or peer
-FAST := not slow and not spark and not ($(PEERS))
+FAST := not slow and not spark and not integration and not ($(PEERS))
 
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test tests classes test-spark-versions test-peers test-all check lint peers bench format lock java clean
+.PHONY: help setup demo test tests classes test-integration test-spark-versions test-peers test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,11 +38,11 @@ setup: $(SETUP) ## install oncelog and everything around it into .venv (.venv/bi
 demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exactly once, reports and plots
 	$(BIN)/python -m demo
 
-test: $(SETUP) java ## lint, types, contracts and all tests that need Python, Java and PyPI only
+test: $(SETUP) java ## lint, types, contracts and the tests, but for those that start whole systems
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: classes $(COLLECTED)
-	$(PYTEST) -rs -m 'not ($(PEERS))'
+	$(PYTEST) -rs -m 'not integration and not ($(PEERS))'
 
 classes: # of Spark, for the JVMs of tests: made once for them all
 	$(BIN)/python -m tests.spark.jvms
@@ -51,6 +51,9 @@ classes: # of Spark, for the JVMs of tests: made once for them all
 $(COLLECTED): $(SETUP)
 	$(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1 || true
 	@touch $@
+
+test-integration: $(SETUP) java classes $(COLLECTED) ## the tests with a browser, Spark Connect, object stores; processes that are killed
+	$(PYTEST) -rs -m 'integration and not ($(PEERS))'
 
 # Each version has its session, its broker and its wheel; a driver that changes the version under its checkpoint is killed.
 test-spark-versions: $(SETUP) java ## a part of Spark's tests on the oldest and the newest PySpark, each from PyPI, with this wheel
@@ -61,7 +64,7 @@ test-spark-versions: $(SETUP) java ## a part of Spark's tests on the oldest and 
 test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, Go and npm; what is not to be had is left out
 	$(PYTEST) --dist loadscope -m '$(PEERS)'
 
-test-all: test test-peers ## both
+test-all: test test-integration test-peers ## all three
 
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'

@@ -12,7 +12,7 @@ from tests.browser.test_every_page import STATES
 from tests.browser.watch import Open
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.java]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow, pytest.mark.java]
 
 
 def test_every_page_is_shown_in_its_json_too(tabs: Open, kafka: OnCall) -> None:

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.watch import Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 
 
 def test_an_audit_is_run_and_its_report_opened(tab: Tab) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.browser.watch import Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 
 STATES = (
     "/overview",

@@ -17,7 +17,7 @@ from tests.browser.served import Served
 from tests.browser.watch import Open, Tab
 from tests.interop.admin.lab import ByHand, at
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 
 TOPIC = "hostile." + "w" * 241
 """The longest name of a topic; others than letters, digits and three signs brokers do not take."""

@@ -9,7 +9,7 @@ from oncelog.console.pages import PAGES
 from tests.browser import scene
 from tests.browser.watch import Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 FOCUS_IS_SEEN = """() => {
   const one = document.activeElement, style = getComputedStyle(one);
   const box = one.getBoundingClientRect();

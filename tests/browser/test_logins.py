@@ -21,7 +21,7 @@ from tests.browser.served import Served
 from tests.browser.watch import Open
 from tests.certificates import Authority
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 TOKEN = "a secret that is long enough"
 UNCHECKED: dict[str, Any] = {"ignore_https_errors": True}
 """The authority is one of the tests."""

@@ -15,7 +15,7 @@ from tests.browser import scene
 from tests.browser.served import Served
 from tests.browser.watch import Open, Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 
 
 def write(broker: Broker, topic: str, values: list[bytes]) -> None:

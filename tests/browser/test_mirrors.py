@@ -18,7 +18,7 @@ from tests.browser.watch import Open
 from tests.interop.mirror.conftest import Side, settings_of
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 TOPIC = "browser.mirrored"
 
 

@@ -17,7 +17,7 @@ from tests.browser.conftest import OnCall
 from tests.browser.watch import Open
 from tests.interop.admin.lab import ByHand, at
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.java)])

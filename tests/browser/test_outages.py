@@ -20,7 +20,7 @@ from tests.browser.watch import Open
 from tests.interop.admin.lab import ByHand, at
 from tests.peers.oncelog_serve import OncelogServe
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 TOPIC = "readings"
 QUICK = {
     "default.api.timeout.ms": "1000",

@@ -23,7 +23,7 @@ from tests.peers.process import free_ports
 from tests.peers.reaper import watch
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 SECRET = "scram-secret-of-the-reader"
 
 

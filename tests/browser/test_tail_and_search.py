@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.browser.watch import Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 WAITING = 1000
 """Records that a paused tail keeps (static/tail.js)."""
 

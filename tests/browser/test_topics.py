@@ -15,7 +15,7 @@ from oncelog.testing import Broker
 from tests.browser import scene
 from tests.browser.watch import Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 
 
 def confirm(page: Page, button: str, name: str) -> None:

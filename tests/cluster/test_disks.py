@@ -14,7 +14,7 @@ from tests.cluster.test_processes import assert_nothing_was_lost, everybody_goes
 from tests.peers.forked import MODULE
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 TOPIC: Final = "orders"
 COMMAND: Final = (*MODULE, disk_on_request.__name__)
 

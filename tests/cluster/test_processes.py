@@ -15,7 +15,7 @@ from tests.cluster.load import Load, check, create_topic
 from tests.cluster.replicas import differing_replicas
 from tests.peers.zookeeper import ZooKeeper
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 TOPIC = "orders"
 
 

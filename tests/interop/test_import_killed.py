@@ -21,7 +21,7 @@ from tests.old_logs import GZIP, SNAPPY, file_path, message, message_set
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.oncelog_serve import OncelogServe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 PARTITIONS: Final = 3
 FILE_BYTES: Final = 40_000
 

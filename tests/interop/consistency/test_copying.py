@@ -10,7 +10,7 @@ import pytest
 from tests.interop.consistency import planted
 from tests.interop.consistency.copying import Plan, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

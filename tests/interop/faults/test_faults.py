@@ -14,6 +14,7 @@ PLANS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the proxy's sockets, see its close
 @pytest.mark.parametrize("names", PLANS.values(), ids=PLANS)

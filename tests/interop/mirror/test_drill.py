@@ -8,7 +8,7 @@ import pytest
 
 from tests.interop.mirror.drill import run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_nothing_is_lost_or_doubled_whoever_is_killed(tmp_path: Path) -> None:

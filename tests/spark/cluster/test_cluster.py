@@ -21,7 +21,7 @@ from tests.spark.jvms import class_path, java_options, spark_home
 from tests.spark.sink.queries import committed_values, make_input
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 
 def java(stack: ExitStack, log: Path, main: str, *arguments: str) -> None:

@@ -22,7 +22,7 @@ from tests.waiting import HANG_S, wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 POINTS: Final = ("after-flush", "after-decision", "after-commit")
 """In a task, in the process that commits, and when it has: every point is in ``tests/spark/sink/test_faults.py``."""

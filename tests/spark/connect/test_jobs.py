@@ -25,7 +25,7 @@ from tests.waiting import HANG_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 MakeTopic = Callable[..., Topic]
 NOW = "available-now"

@@ -19,7 +19,7 @@ from tests.waiting import HANG_S
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 SPEC = """
 name: rows

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyiceberg leaves catalogs' connections to the collector

@@ -17,7 +17,7 @@ from tests.spark.conftest import Topic
 from tests.spark.starting import NOT_IN_TIME
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 
 def start(topic: Topic, place: Path) -> subprocess.Popen[str]:
