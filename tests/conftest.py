@@ -28,6 +28,10 @@ _BROWSER: Final = "tests/browser/"
 _OWN_JVMS: Final = ("tests/spark/cluster/", "tests/spark/jobs/test_stream_command.py")
 """Of Spark's tests those that start all their sessions in other processes."""
 
+gc.disable()
+"""Until all tests are collected (`pytest_collection_finish`): nearly all objects made before that stay, and traversing
+them again and again took a quarter of the time that each worker needed to collect."""
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell without job control: every program that a test interrupts would go on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -75,6 +79,7 @@ def pytest_collection_finish() -> None:
     garbage: traversing them anew was a tenth of the time that simulations take."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
