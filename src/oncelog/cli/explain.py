@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
 from oncelog.cli.output import print_json
 from oncelog.cli.txn.common import cluster_options, report_unanswered, sentences
@@ -180,6 +182,11 @@ def _print(found: Report) -> None:
 
 def _print_finding(one: Finding) -> None:
     sentences(one.sentences)
+    if one.since_ms is not None:
+        ago_ms = max(0, int(time.time() * 1000) - one.since_ms)
+        sentences([f"Since {moment_text(one.since_ms)}, {duration_text(ago_ms)} ago."])
+    elif one.no_since:
+        sentences([f"Since when is not known: {one.no_since}."])
     if one.affected:
         sentences([f"Affected: {', '.join(one.affected)}."])
     if one.clears:

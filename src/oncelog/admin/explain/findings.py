@@ -33,6 +33,7 @@ class Cause(StrEnum):
     HELD_BY_TRANSACTION = "held-by-transaction"
     PENDING_OFFSETS = "pending-offsets"
     COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
+    COORDINATOR_LOADING = "coordinator-loading"
     REBALANCING = "rebalancing"
     REBALANCES_REPEATEDLY = "rebalances-repeatedly"
     NO_MEMBERS = "no-members"
@@ -57,7 +58,8 @@ class Cause(StrEnum):
 class Finding:
     """One cause. ``about`` is the partition, group or member it concerns; ``sentences`` go from what is seen to why.
 
-    ``since_ms``: the moment from which on it is known to hold; None where nothing tells. ``affected``: who else is
+    ``since_ms``: the moment from which on it is known to hold; None where nothing tells, which ``no_since`` says of
+    causes that have such a moment. ``affected``: who else is
     stopped by it. ``clears``: when, and by what, it ends without anybody's doing. ``advice`` comes before ``commands``.
     """
 
@@ -67,6 +69,7 @@ class Finding:
     sentences: list[str]
     evidence: Evidence = field(default_factory=dict)
     since_ms: int | None = None
+    no_since: str = ""
     affected: list[str] = field(default_factory=list)
     clears: str = ""
     advice: str = ""

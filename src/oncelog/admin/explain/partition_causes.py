@@ -15,6 +15,8 @@ from oncelog.base.ids import TopicPartition
 _MOVES_ON_MS = 30_000
 """The default of replica.lag.time.max.ms: a follower that is behind for so long leaves the in-sync set."""
 
+_NO_TIME = "brokers keep no time of it that can be asked for; the log of the partition's leader has one"
+
 
 def partition_findings(facts: PartitionFacts, options: str = "") -> list[Finding]:
     """The causes that hold for one partition. ``options`` name the cluster in the commands."""
@@ -64,6 +66,7 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
         str(where),
         said,
         evidence={"replicas": _listed(facts.replicas), "isr": _listed(facts.isr), "offline": _listed(facts.offline)},
+        no_since=_NO_TIME,
         affected=["every producer and consumer of this partition"],
         clears=f"It clears by itself when {_any_of(facts.isr or facts.replicas)} is back.",
         advice="Start that broker"
@@ -93,6 +96,8 @@ def _under_min_isr(facts: PartitionFacts, needed: int, options: str) -> Finding:
             "What was written with acks=1 is not shown to consumers before enough replicas have it.",
         ],
         evidence=_evidence(facts) | {"needed": needed},
+        since_ms=facts.lacks_since_ms,
+        no_since=_NO_TIME,
         affected=["producers with acks=all, and transactions that write here"],
         clears=f"It clears by itself when {_any_of(lost)} has caught up.",
         advice="To see which brokers are down, and what else they hold up:",
@@ -111,6 +116,8 @@ def _under_replicated(facts: PartitionFacts, options: str) -> Finding:
             "if its other replicas are lost, so are its records."
         ],
         evidence=_evidence(facts),
+        since_ms=facts.lacks_since_ms,
+        no_since=_NO_TIME,
         clears=f"It clears by itself when {_any_of(lost)} has caught up.",
         advice="To see which brokers are down:",
         commands=[f"oncelog cluster status{options}"],
@@ -136,6 +143,8 @@ def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
             f"They wait for {_brokers(slow)}, which {_is(slow)} in sync by the books{_where_they_are(facts, slow)}.",
         ],
         evidence=_evidence(facts) | {"high_watermark": bounds.end_offset, "waiting": waiting},
+        since_ms=facts.lacks_since_ms,
+        no_since=_NO_TIME,
         affected=["consumers of this partition, and producers with acks=all"],
         clears=f"It clears by itself when it has copied them, or is taken out of the in-sync set "
         f"(replica.lag.time.max.ms, by default {_MOVES_ON_MS // 1000} s).",

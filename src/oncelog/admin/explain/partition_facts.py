@@ -16,16 +16,20 @@ from typing import Final
 from oncelog.admin.cluster_status import MIN_ISR
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
-from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, read_at
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.machine.requests import list_offsets_request
+from oncelog.records.batch import read_header
+from oncelog.records.errors import CorruptBatch, TruncatedBatch
 from oncelog.wire.messages.list_offsets import ListOffsetsResponse
 
 _DEBUGGING_REPLICA: Final = -2
+MOST_LOOKED_INTO: Final = 20
+"""Partitions of which the first record that a replica lacks is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class PartitionFacts:
     bounds: Bounds | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
     """The end of each replica's log, by broker; only of those that told it."""
+    lacks_since_ms: int | None = None
+    """The time in the first record that a replica which is behind does not have; None where that is not known."""
 
     @property
     def lost_replicas(self) -> tuple[int, ...]:
@@ -73,6 +79,7 @@ def partition_facts(
     starts = _log_starts(client, there)
     min_isr = _min_isr(client, {one.topic for one in there})
     ends = _log_ends(client, there, topics)
+    lacking = _lacking_since(client, there, topics, ends)
     found = {}
     for where in partitions:
         topic = topics.get(where.topic)
@@ -93,8 +100,33 @@ def partition_facts(
             log_start=starts.get(where),
             bounds=bounds.get(where),
             ends=ends.get(where, {}),
+            lacks_since_ms=lacking.get(where),
         )
     return found, unanswered
+
+
+def _lacking_since(
+    client: Client,
+    wanted: list[TopicPartition],
+    topics: Mapping[TopicName, TopicInfo],
+    ends: Mapping[TopicPartition, Mapping[int, int]],
+) -> dict[TopicPartition, int]:
+    """The time in the first record that a replica lacks, of some of the partitions in which one is behind."""
+    found: dict[TopicPartition, int] = {}
+    behind = []
+    for where in wanted:
+        own = ends.get(where, {})
+        end = own.get(topics[where.topic].partitions[where.partition].leader)
+        if end is not None and (least := min(own.values())) < end:
+            behind.append((where, least))
+    for where, position in behind[:MOST_LOOKED_INTO]:
+        try:
+            header = read_header(read_at(client, where, position))
+        except (ClientError, CorruptBatch, TruncatedBatch):
+            continue  # The facts are there without it.
+        if header.base_timestamp > 0:
+            found[where] = header.base_timestamp
+    return found
 
 
 def _info(topics: Mapping[TopicName, TopicInfo], where: TopicPartition) -> object | None:

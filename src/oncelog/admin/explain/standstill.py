@@ -112,6 +112,8 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
                 str(where),
                 said,
                 evidence,
+                since_ms=history.commits[where][0].at_ms if history.commits.get(where) else None,
+                no_since="it is counted by the commits of the last minutes",
                 affected=[f"everybody with client id {member.client_id!r}"],
                 clears="It clears when the quota is raised, or when nothing more is written.",
                 advice="To give this client id ten times as much, with Apache Kafka's own tool:",

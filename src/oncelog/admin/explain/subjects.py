@@ -8,36 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.admin.explain.coordinator_causes import NO_COORDINATOR, without_coordinator
 from oncelog.admin.explain.findings import Cause, Finding, Report, Severity, worst_first
 from oncelog.admin.explain.group_causes import group_findings
 from oncelog.admin.explain.group_facts import GroupFacts, group_facts
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.explain.words import counted, shortened
-from oncelog.admin.transactions.broker_requests import Unanswered
-from oncelog.admin.transactions.cluster_scan import Scope, partitions_of, scan
+from oncelog.admin.transactions.cluster_scan import HangingRow, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.explanations import Chain, Explanation, explain_held, explain_id, group_pending
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
-from oncelog.base.errors import ErrorCode
-from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.base.units import MINUTE_MS
 from oncelog.client.blocking.client import Client
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import BrokerRefused
 
 WINDOW_MS: Final = 15 * MINUTE_MS
 """The part of a group's history that is read."""
-_NO_COORDINATOR: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-    }
-)
 _MOST_PARTITIONS: Final = 20
 """Partitions of a producer that are named."""
 
@@ -50,17 +40,18 @@ def explain_group(
     try:
         facts, unanswered = group_facts(client, group, window_ms=window_ms, principal=principal)
     except BrokerRefused as error:
-        if error.code not in _NO_COORDINATOR:
+        if error.code not in NO_COORDINATOR:
             raise
-        return _without_coordinator(client, group, error, options)
+        return without_coordinator(client, group, error, options)
     findings = group_findings(facts, options)
     findings += [found for one in facts.partitions.values() for found in partition_findings(one, options)]
     held = _held(facts.partitions, facts.committed)
     bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
     waits, offsets = group_pending(client, group, set(facts.partitions), bounds)
-    if waits:
-        findings.append(_pending(group, waits, options))
     explained = explain_held(client, f"group {group}", [*held, *offsets], bounds, [], [], options)
+    if waits:
+        holding = [one for one in explained.transactions if one.topic == CONSUMER_OFFSETS]
+        findings.append(_pending(group, waits, holding, facts.now_ms, options))
     findings += [_of_chain(chain, facts) for chain in explained.chains]
     return Report(
         f"group {group}",
@@ -159,12 +150,16 @@ def _held(
     ]
 
 
-def _pending(group: str, waits: list[str], options: str) -> Finding:
+def _pending(group: str, waits: list[str], holding: list[HangingRow], now_ms: int, options: str) -> Finding:
+    """Offsets in a transaction that has not ended. Its beginning is known if one alone is open where they are kept."""
+    age_ms = holding[0].age_ms if len(holding) == 1 else None
     return Finding(
         Cause.PENDING_OFFSETS,
         Severity.STUCK,
         f"group {group}",
         waits,
+        since_ms=None if age_ms is None else now_ms - age_ms,
+        no_since="no request tells which of the open transactions has these offsets",
         affected=["every member of the group that starts, or is given these partitions"],
         clears="It clears when that transaction ends: its coordinator aborts it at its time-out, unless it hangs.",
         advice="To see the transactions that are under way:",
@@ -234,36 +229,3 @@ def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
     elif facts.no_permissions:
         unknown.append(f"Whether {principal} may read: {facts.no_permissions}.")
     return unknown
-
-
-def _without_coordinator(client: Client, group: str, error: BrokerRefused, options: str) -> Report:
-    """A report on a group whose coordinator does not answer: why, as far as its partition of offsets tells."""
-    findings = []
-    text = f"The coordinator of group {group!r} does not answer: {error}."
-    said = [text, "Until it does, no member can join or commit, and nothing else is known of the group."]
-    unanswered: list[Unanswered] = []
-    where = _offsets_partition(client, group)
-    if where is not None:
-        facts, unanswered = partition_facts(client, [where])
-        said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
-        findings = partition_findings(facts[where], options) if where in facts else []
-    finding = Finding(
-        Cause.COORDINATOR_UNAVAILABLE,
-        Severity.STUCK,
-        f"group {group}",
-        said,
-        evidence={"error": str(error), "offsets_partition": None if where is None else str(where)},
-        affected=["every group whose offsets are in the same partition"],
-        clears="It clears when that partition has a leader that has loaded it.",
-        advice="To see which brokers are down:",
-        commands=[f"oncelog cluster status{options}"],
-    )
-    return Report(f"group {group}", text, worst_first([finding, *findings]), [], [], unanswered)
-
-
-def _offsets_partition(client: Client, group: str) -> TopicPartition | None:
-    try:
-        count = len(client.metadata({CONSUMER_OFFSETS})[CONSUMER_OFFSETS].partitions)
-    except (ClientError, KeyError):
-        return None
-    return TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count)) if count else None

@@ -15,9 +15,10 @@ from oncelog.client.blocking import Client, GroupConsumer, GroupSettings, Transa
 from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.node.coordinators import runner
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.testing import Cluster
+from oncelog.testing import Broker, Cluster
 from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from tests.interop.admin.conftest import FAST
 from tests.interop.admin.explain.test_explain import cause, causes, joined, write
@@ -174,3 +175,26 @@ def test_a_coordinator_whose_broker_is_down_and_a_copy_that_is_missing() -> None
             assert cause(found, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
             assert cause(found, Cause.NO_LEADER) is Severity.STUCK
             wait_until(lambda: cause(explain_topic(client, "t"), Cause.UNDER_REPLICATED) is Severity.RISK, "the set")
+
+
+def test_a_coordinator_that_is_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads its log slice by slice, and gets no further while the test looks."""
+    with Broker({"offsets.topic.num.partitions": "1"}) as broker:
+        with Client(broker.bootstrap_servers, config=FAST) as client:
+            create_topic(client, NewTopic("t", partitions=1, replication_factor=1))
+            write(client, "t", 0, 5)
+            commit_offsets(client, "g", {at("t"): Committed(1)})
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "apply_slice", lambda _apply, _log, offset: offset)
+            broker.restart()
+            with Client(broker.bootstrap_servers, config=replace(FAST, retry_timeout_ms=500)) as client:
+                found = explain_group(client, "g")
+        assert cause(found, Cause.COORDINATOR_LOADING) is Severity.STUCK
+        assert Cause.COORDINATOR_UNAVAILABLE not in causes(found)
+        [told] = [one for one in found.findings if one.cause is Cause.COORDINATOR_LOADING]
+        assert told.evidence["offsets_partition"] == "__consumer_offsets-0"
+        assert int(told.evidence["offsets"] or 0) >= 1
+        assert told.since_ms is None
+        assert "no request tells" in told.no_since
+        with Client(broker.bootstrap_servers, config=FAST) as client:
+            assert Cause.COORDINATOR_LOADING not in causes(explain_group(client, "g")), "it has loaded it"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oncelog.admin.explain.findings import Cause, Severity
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts
@@ -46,3 +48,12 @@ def test_records_that_wait_for_a_replica_in_sync_name_it() -> None:
 def test_a_partition_that_is_gone() -> None:
     [found] = partition_findings(PartitionFacts(A, exists=False))
     assert found.cause is Cause.TOPIC_GONE
+
+
+def test_since_when_is_the_first_record_that_a_replica_lacks_or_said_to_be_unknown() -> None:
+    facts = PartitionFacts(A, leader=1, replicas=(1, 2), isr=(1,), ends={1: 50, 2: 10}, lacks_since_ms=1_000)
+    [found] = partition_findings(facts)
+    assert (found.cause, found.since_ms) == (Cause.UNDER_REPLICATED, 1_000)
+    [found] = partition_findings(replace(facts, lacks_since_ms=None))
+    assert found.since_ms is None
+    assert "no time" in found.no_since
