@@ -47,8 +47,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_page_asks_each_thing_once(broker: Broker, sent: Counter[str], read: Read) -> None:
     name = f"asked-{read.__module__.rpartition('.')[2]}-{read.__name__.replace('_', '-')}"
     parameters = {"filter": name, "name": name, "topic": name, "kind": "topic"}
-    if read is groups.read_all or read is transactions.read_open:
-        parameters = {}
     asked = Asked(Query(parameters), Settings(broker.bootstrap_servers))
     with Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic(name, partitions=3, replication_factor=1))
