@@ -33,7 +33,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_PARTITIONS: "the topic has that many partitions already, or more",
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "the assignments are not as many as partitions are added, or not possible",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "fewer brokers are alive than the topic has replicas",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "the topic has more replicas than there ever were brokers",
     ErrorCode.INVALID_REQUEST: "a topic twice",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 3)",

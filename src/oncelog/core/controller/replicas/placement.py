@@ -24,22 +24,45 @@ Replicas = tuple[BrokerId, ...]
 
 
 def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int) -> list[Replicas]:
-    """Replicas of partitions ``first`` to ``first + count``. Raises Refused when there are too few brokers."""
+    """Replicas of partitions ``first`` to ``first + count``. Brokers that are down are taken where the others are too
+    few: their replicas come into sync when they are back. Raises Refused when there are too few of both."""
     brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
-    if replication_factor > len(brokers):
+    absent = _absent(image)
+    _check_factor(replication_factor, len(brokers), len(absent))
+    start = int.from_bytes(topic_id[:4], "big")
+    present = min(replication_factor, len(brokers))
+    placed = [
+        _replicas(brokers, start + number, number // len(brokers), present) for number in range(first, first + count)
+    ]
+    if present == replication_factor:
+        return placed
+    return [
+        (*replicas, *_rotated(absent, start + number)[: replication_factor - present])
+        for number, replicas in enumerate(placed, first)
+    ]
+
+
+def _absent(image: ClusterImage) -> list[BrokerId]:
+    """Brokers that have been registered, and cannot be given partitions to lead now."""
+    known = {*image.broker_records, *image.brokers}
+    return sorted(one for one in known if one not in image.brokers or not image.brokers[one].may_lead)
+
+
+def _check_factor(replication_factor: int, present: int, absent: int) -> None:
+    start = f"Unable to replicate the partition {replication_factor} time(s): "
+    if not present:
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, start + "All brokers are currently fenced.")
+    if replication_factor > present + absent:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered or some "
-            "brokers have all their log directories cordoned.",
+            f"{start}The target replication factor of {replication_factor} cannot be reached because only "
+            f"{present + absent} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
-    start = int.from_bytes(topic_id[:4], "big")
-    if replication_factor == 1:
-        return [(brokers[(start + number) % len(brokers)].broker_id,) for number in range(first, first + count)]
-    return [
-        _replicas(brokers, start + number, number // len(brokers), replication_factor)
-        for number in range(first, first + count)
-    ]
+
+
+def _rotated(brokers: Sequence[BrokerId], start: int) -> list[BrokerId]:
+    turn = start % len(brokers)
+    return [*brokers[turn:], *brokers[:turn]]
 
 
 def more_replicas(image: ClusterImage, replicas: Replicas, start: int, replication_factor: int) -> Replicas:
@@ -63,6 +86,8 @@ def _round(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
 def _replicas(brokers: Sequence[BrokerImage], place_in_round: int, lap: int, replication_factor: int) -> Replicas:
     count = len(brokers)
     leader = brokers[place_in_round % count]
+    if replication_factor == 1:
+        return (leader.broker_id,)
     others = [brokers[(place_in_round + 1 + (lap + step) % (count - 1)) % count] for step in range(count - 1)]
     return (leader.broker_id, *_spread([leader], others, replication_factor - 1))
 
@@ -81,13 +106,13 @@ def _spread(present: Sequence[BrokerImage], others: Sequence[BrokerImage], count
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_factor: int | None) -> Replicas:
-    """A manual assignment of one partition, checked. Raises Refused."""
+    """A manual assignment of one partition, checked; brokers in it may be down. Raises Refused."""
     start = "The manual partition assignment includes "
     if not replicas:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, start + "an empty replica list.")
     previous = None
     for broker in sorted(replicas):
-        if broker not in image.brokers:
+        if broker not in image.brokers and broker not in image.broker_records:
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start}broker {broker}, but no such broker is registered."
             )
@@ -105,7 +130,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_fac
 
 def check_can_lead(image: ClusterImage, partition: int, replicas: Replicas) -> None:
     """Raise Refused unless one of the replicas of a new partition can lead it."""
-    if not any(image.brokers[replica].may_lead for replica in replicas):
+    if not any(_may_lead(image, replica) for replica in replicas):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
@@ -113,12 +138,17 @@ def check_can_lead(image: ClusterImage, partition: int, replicas: Replicas) -> N
         )
 
 
+def _may_lead(image: ClusterImage, replica: BrokerId) -> bool:
+    broker = image.brokers.get(replica)
+    return broker is not None and broker.may_lead
+
+
 def partition_nodes(image: ClusterImage, topic: TopicName, first: int, assignment: Sequence[Replicas]) -> list[Create]:
     """Nodes of new partitions ``first``…: all replicas that may lead are in sync, the first of them leads, epoch 0."""
     operations = []
     for partition, replicas in enumerate(assignment, first):
         operations.append(Create(layout.partition_path(topic, partition), b""))
-        isr = tuple(replica for replica in replicas if image.brokers[replica].may_lead)
+        isr = tuple(replica for replica in replicas if _may_lead(image, replica))
         epoch = image.brokers[isr[0]].epoch
         state = PartitionImage(isr[0], LeaderEpoch(0), replicas, isr, leader_broker_epoch=epoch)
         value = layout.state_value(state, image.controller_epoch)

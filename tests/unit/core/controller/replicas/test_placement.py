@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, TopicId
+from oncelog.base.ids import BrokerId, TopicId, TopicName
 from oncelog.core.controller.image.cluster_image import ClusterImage
-from oncelog.core.controller.image.model import BrokerImage
+from oncelog.core.controller.image.model import BrokerImage, BrokerRecord
 from oncelog.core.controller.outcomes import Refused
-from oncelog.core.controller.replicas.placement import check_can_lead, more_replicas, place
+from oncelog.core.controller.replicas.placement import (
+    check_can_lead,
+    check_replicas,
+    more_replicas,
+    partition_nodes,
+    place,
+)
 
 ID = TopicId(bytes(16))
 
@@ -54,12 +61,29 @@ def test_nothing_is_placed_on_a_broker_that_is_fenced_or_stops() -> None:
     }
     image = ClusterImage(brokers=changed)
     assert {broker for replicas in place(image, ID, 0, 9, 2) for broker in replicas} == {1, 4}
-    with pytest.raises(Refused) as refused:
-        place(image, ID, 0, 1, 3)
-    assert refused.value.refusal.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     check_can_lead(image, 0, (BrokerId(2), BrokerId(1)))
     with pytest.raises(Refused, match="for partition 7 are fenced or in controlled shutdown"):
         check_can_lead(image, 7, (BrokerId(2), BrokerId(3)))
+
+
+def test_brokers_that_are_down_have_replicas_where_the_others_are_too_few() -> None:
+    image = brokers("...")
+    records = {broker_id: BrokerRecord(directory_id="", epoch=1) for broker_id in map(BrokerId, (2, 4, 5))}
+    image = ClusterImage(brokers={BrokerId(1): image.brokers[BrokerId(1)]}, broker_records=records)
+    placed = place(image, ID, 0, 3, 3)
+    assert [replicas[0] for replicas in placed] == [1, 1, 1]
+    assert {replicas[1:] for replicas in placed} == {(2, 4), (4, 5), (5, 2)}
+    nodes = partition_nodes(image, TopicName("t"), 0, placed)
+    states = [json.loads(node.value) for node in nodes if node.value]
+    assert [(state["leader"], state["isr"]) for state in states] == [(1, [1])] * 3
+    with pytest.raises(Refused, match="only 4 broker\\(s\\) are registered") as refused:
+        place(image, ID, 0, 1, 5)
+    assert refused.value.refusal.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    with pytest.raises(Refused, match="All brokers are currently fenced"):
+        place(ClusterImage(broker_records=records), ID, 0, 1, 1)
+    assert check_replicas(image, [5, 1], 2) == (5, 1)
+    with pytest.raises(Refused, match="includes broker 3, but no such broker is registered"):
+        check_replicas(image, [1, 3], 2)
 
 
 def test_more_replicas_come_from_other_racks_first() -> None:
