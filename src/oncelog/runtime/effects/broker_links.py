@@ -185,7 +185,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._sockets.received(self._link_id, self._receive_buffer[:nbytes])
 
     def eof_received(self) -> bool:
-        """asyncio: the other broker has closed."""
+        """asyncio: the other broker has closed. Told now, not when the transport has ended in the loop's next turn: the
+        clients that ask who leads, since their connections to that broker have ended too, may be read before that."""
+        self._sockets.lost(self._link_id)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
