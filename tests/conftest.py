@@ -24,7 +24,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "oncelog"))
 
 
 _SPARK: Final = "tests/spark/"
-_BROWSER: Final = "tests/browser/"
+_ROOMS: Final = (
+    "tests/browser/",
+    "tests/spark/connect/",
+    _SPARK,
+    "tests/unit/spark/targets/test_exactly_once.py",
+)
+"""Tests that share what is dear to start: a browser, a JVM with Spark in it, an object store."""
 _OWN_JVMS: Final = ("tests/spark/cluster/", "tests/spark/jobs/test_stream_command.py")
 """Of Spark's tests those that start all their sessions in other processes."""
 
@@ -89,17 +95,17 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Spark's tests with one session in one worker, in one JVM; those with the browser in another; the others one by
-    one where there is room."""
+    """The tests of a room in one worker, which starts once what they share; the others one by one where there is
+    room."""
     if config.getvalue("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class RoomsInOneWorker(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(_BROWSER):
-                return _BROWSER
-            return _SPARK if nodeid.startswith(_SPARK) and not nodeid.startswith(_OWN_JVMS) else nodeid
+            if nodeid.startswith(_OWN_JVMS):
+                return nodeid
+            return next((room for room in _ROOMS if nodeid.startswith(room)), nodeid)
 
     return RoomsInOneWorker(config, log)
 

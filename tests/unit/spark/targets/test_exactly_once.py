@@ -15,6 +15,7 @@ from tests.peers.s3 import ObjectStore
 from tests.unit.spark.targets.tables import Lake, good_and_bad, log_of, values
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.slow,
     pytest.mark.filterwarnings(
         "ignore::ResourceWarning"
