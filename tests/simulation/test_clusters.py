@@ -13,6 +13,7 @@ from oncelog.sim.faults.damage import DAMAGE
 from oncelog.sim.faults.plan import KINDS, OF_CLUSTERS
 from oncelog.sim.scenario import draw_scenario
 from oncelog.sim.simulation import simulate
+from oncelog.sim.workloads.hangs import HangingTransactions
 
 SAFETY_MS = 100_000
 
@@ -66,6 +67,14 @@ def test_seeds_move_replicas_have_batches_refused_and_meet_hostile_clients() -> 
     drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(60)]
     used = Counter(type(workload).__name__ for workloads in drawn for workload in workloads)
     assert all(used[kind] >= 4 for kind in ("HostileClients", "OldCopiers", "Reassignments", "RefusedBatches"))
+
+
+def test_transactions_hang_in_some_seeds() -> None:
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None) for seed in range(60)]
+    hanging = [scenario for scenario in drawn if isinstance(scenario.workloads[0], HangingTransactions)]
+    assert 3 <= len(hanging) <= 15
+    assert {len(scenario.workloads) for scenario in hanging} == {1}
+    assert all(abs(error_ms) <= 1_000 for scenario in hanging for error_ms in scenario.clock_errors_ms)
 
 
 def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, DISK, POWER, PROCESS
@@ -17,7 +18,8 @@ from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
 from oncelog.sim.faults.replicas import REPLICAS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
-from oncelog.sim.scenario import Replication, Scenario, draw_config, suitable
+from oncelog.sim.scenario import Replication, Scenario, draw_config, hanging, suitable
+from oncelog.sim.workloads.hangs import draw_hangs
 from oncelog.sim.workloads.old_copiers import kill_moments
 from oncelog.sim.workloads.selection import draw_cluster_workloads, with_old_copiers
 from oncelog.sim.workloads.workload import Workload
@@ -39,6 +41,10 @@ DAMAGES_MS: Final = (3_000, 10_000)
 UNSYNCED: Final = 0.1
 """Of the seeds: nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three machines, of
 which one loses its power once."""
+HANGING: Final = 0.15
+"""Of the seeds: transactions hang."""
+_HANGING_CLOCKS_MS: Final = (0, 0, -1_000, 1_000)
+"""Errors of the brokers' clocks there: when an orphan was ended is compared with when it began."""
 _POWER_CUT: Final = "power-cut-in-full-sets"
 _LOSING: Final = frozenset({*POWER, *DISK, "failing-disk", "power-cut-of-all", "killed-ahead", "returns-ahead"})
 """Faults that may take what was not synced, or need syncs to be noticed."""
@@ -96,7 +102,7 @@ def draw_cluster_scenario(
         faults += _damages(damage or sorted(DAMAGE), seed, length_ms)
     elif safe and synced:
         faults.append(_once(lost_disk or sorted(LOST_DISK), seed, length_ms))
-    return Scenario(
+    scenario = Scenario(
         config={
             **draw_config(draws),
             **_internal_topics(replicas),
@@ -115,6 +121,15 @@ def draw_cluster_scenario(
         sessions_outlive_processes=random.Random(f"{seed}/sessions").random() < OUTLIVING,
         replication=_replication(replicas, workloads),
         clock_errors_ms=[draws.choice((0, 0, -3_000, 3_000, 60_000)) for _ in range(count)],
+    )
+    hangs = random.Random(f"{seed}/cluster hangs")
+    if hangs.random() >= HANGING:
+        return scenario
+    workload, hang_config = draw_hangs("hang", hangs, in_cluster=True)
+    return replace(
+        hanging(scenario, workload, hang_config, scenario.plan),
+        replication=_replication(replicas, [workload]),
+        clock_errors_ms=[hangs.choice(_HANGING_CLOCKS_MS) for _ in range(count)],
     )
 
 

@@ -77,7 +77,7 @@ def draw_scenario(
         moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
         return _with_old_clients(scenario, old, moments if plan is None else [])
     workload, config = draw_hangs("hang", hangs)
-    return _hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
+    return hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
 
 
 def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:
@@ -93,7 +93,7 @@ def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Seque
     return replace(scenario, workloads=workloads, plan=suitable([*scenario.plan, *moments], 1))
 
 
-def _hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scenario:
+def hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scenario:
     """The same machine and network, and the world of hanging transactions."""
     return replace(
         scenario,

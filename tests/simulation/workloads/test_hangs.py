@@ -8,20 +8,29 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.sim.scenario import Scenario, draw_scenario
+from oncelog.sim.cluster_scenario import draw_cluster_scenario
+from oncelog.sim.faults.fault import Fault
+from oncelog.sim.scenario import Replication, Scenario, draw_scenario
 from oncelog.sim.simulation import Simulation
 from oncelog.sim.workloads.hangs import HangingTransactions, draw_hangs
 
 SECONDS = 20
 
 
-def scene_of(seed: int, *, verifies: bool, log_damager: bool) -> tuple[Scenario, HangingTransactions]:
-    """A calm one."""
-    hangs, config = draw_hangs("hang", random.Random(seed))
+def scene_of(
+    seed: int, *, verifies: bool, log_damager: bool, in_cluster: bool = False
+) -> tuple[Scenario, HangingTransactions]:
+    """A calm one; in a cluster each broker is killed once."""
+    hangs, config = draw_hangs("hang", random.Random(seed), in_cluster=in_cluster)
     config = {**config, "transaction.partition.verification.enable": "true" if verifies else "false"}
     hangs.truth.verifies = verifies
     hangs = replace(hangs, log_damager=log_damager, injectors=2, administrators=1)
-    scenario = draw_scenario(seed, SECONDS * 1000, [])
+    if in_cluster:
+        kills = [Fault(at_ms, "kill", 500, at_ms) for at_ms in range(4_000, SECONDS * 1000, 4_000)]
+        drawn = draw_cluster_scenario(seed, SECONDS * 1000, kills, brokers=3)
+        scenario = replace(drawn, replication={topic.name: Replication(3, 2) for topic in hangs.topics()})
+    else:
+        scenario = draw_scenario(seed, SECONDS * 1000, [])
     return replace(scenario, workloads=[hangs], config={**scenario.config, **config}, transaction_version=2), hangs
 
 
@@ -35,6 +44,17 @@ def test_hangs_occur_and_are_ended() -> None:
     assert kinds.keys() & {"lost", "tombstone", "unmarked"}
     ended = [one for one in simulation.world.broker.audits if one.action == "abort-hanging" and one.outcome == "NONE"]
     assert len(ended) > 5
+
+
+@pytest.mark.slow
+def test_hangs_are_found_and_ended_in_a_cluster_whose_brokers_are_killed() -> None:
+    scenario, hangs = scene_of(3, verifies=False, log_damager=False, in_cluster=True)
+    simulation = Simulation(3, scenario, SECONDS, None)
+    assert simulation.run().violations == []
+    kinds = {one.kind for one in hangs.truth.injected.values() if one.certain}
+    assert len(kinds & {"late", "moved-on", "offsets", "raw", "unlisted"}) > 2
+    ends = [one for broker in simulation.world.brokers for one in broker.audits if one.action == "abort-hanging"]
+    assert sum(one.outcome == "NONE" for one in ends) > 2
 
 
 @pytest.mark.slow

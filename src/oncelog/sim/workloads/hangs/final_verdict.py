@@ -44,8 +44,9 @@ class FinalVerdict:
         if self.truth.orphan_action == "abort":
             await host.sleep(BROKERS_TIME_MS)
         await with_client(host, self.judge_and_end)
-        ends = ends_of(self.context.world.broker.audits)
-        self.violated(ended_too_early(ends, self.truth.injected, self.truth.orphan_grace_ms))
+        for broker in self.context.world.brokers:
+            ends = ends_of(broker.audits)
+            self.violated(ended_too_early(ends, self.truth.injected, self.truth.orphan_grace_ms))
         self.truth.judged = True
 
     async def coordinators_at_rest(self, host: ClientHost) -> None:
