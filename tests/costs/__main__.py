@@ -1,4 +1,4 @@
-"""What a run of the tests costs in processor time: ``python -m tests.costs make test``.
+"""The cost of a run of the tests in processor time: ``python -m tests.costs make test``.
 
 Durations, as pytest has them, are those of waiting, too, and leave out what happens in other processes. This counts
 user and system time of everything that a test starts: brokers, JVMs, Spark's Python processes. What a whole session
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _run(command: list[str], directory: Path) -> tuple[int, float]:
-    """What it returned, and seconds of processor time of all that it started, directly or not."""
+    """The exit code, and seconds of processor time of all that it started, directly or not."""
     # Whoever loses its parent becomes a child of this process, which so learns of its time.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     options = f"{os.environ.get('PYTEST_ADDOPTS', '')} -p tests.costs.plugin"

@@ -1,4 +1,4 @@
-"""What a process has done is counted while it runs, when it has ended, and when it has lost its parent."""
+"""The time of a process is counted while it runs, when it has ended, and when it has lost its parent."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class RecordedWire(Wire):
 
 
 class Conversation:
-    """What is said to the brokers of a cluster. Events are numbered by broker where others are by connection."""
+    """The messages to the brokers of a cluster. Events are numbered by broker where others are by connection."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers

@@ -1,4 +1,4 @@
-"""What a page asks of brokers: no more than the commands that show the same, whatever the machine does beside."""
+"""Requests of a page to brokers: no more than the commands that show the same, whatever the machine does beside."""
 
 from __future__ import annotations
 

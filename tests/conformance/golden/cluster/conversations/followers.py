@@ -79,7 +79,7 @@ def _offsets(talk: Conversation) -> None:
 
 
 def _as_replica(talk: Conversation) -> None:
-    """Who is no broker, or a broker without a replica, or one that names an epoch of nobody's, fetches as one.
+    """Fetch as a replica without being one: no broker, a broker without a replica, one with an epoch of nobody's.
 
     A right one is not asked for: the leader would take it for the follower that it is.
     """
