@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
     from oncelog.spark.jobs.load_report import LoadReport
     from oncelog.spark.jobs.shape import Shape
-    from oncelog.spark.jobs.stream_job import StreamRequest
+    from oncelog.spark.jobs.stream_query import StreamRequest
     from oncelog.spark.sink.foreach_batch import transaction
     from oncelog.spark.source.data_source import OncelogSource, register
     from oncelog.spark.source.value_formats import decode_values
@@ -48,7 +48,7 @@ _MODULES = {
     "OptionError": "errors",
     "Shape": "jobs.shape",
     "SparkSourceError": "errors",
-    "StreamRequest": "jobs.stream_job",
+    "StreamRequest": "jobs.stream_query",
     "compact": "targets.entry",
     "decode_values": "source.value_formats",
     "load": "targets.entry",

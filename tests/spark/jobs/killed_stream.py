@@ -9,7 +9,7 @@ import sys
 
 from oncelog.spark.jobs.load_report import Event
 from oncelog.spark.jobs.shape import Shape
-from oncelog.spark.jobs.stream_job import StreamRequest
+from oncelog.spark.jobs.stream_query import StreamRequest
 from oncelog.spark.targets.entry import stream
 from tests.spark.starting import patient_starts
 

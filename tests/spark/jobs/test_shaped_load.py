@@ -17,7 +17,8 @@ from oncelog.records.record import Record
 from oncelog.spark import load
 from oncelog.spark.jobs.load_job import LoadReport
 from oncelog.spark.jobs.shape import Shape
-from oncelog.spark.jobs.stream_job import StreamRequest, stream
+from oncelog.spark.jobs.stream_job import stream
+from oncelog.spark.jobs.stream_query import StreamRequest
 from oncelog.spark.table.compact import compact
 from oncelog.spark.table.directory import TableError
 from tests.spark.conftest import Topic

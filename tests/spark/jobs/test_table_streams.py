@@ -13,7 +13,7 @@ import pytest
 
 from oncelog.spark.jobs.load_report import Event
 from oncelog.spark.jobs.shape import Shape
-from oncelog.spark.jobs.stream_job import StreamRequest
+from oncelog.spark.jobs.stream_query import StreamRequest
 from oncelog.spark.targets.entry import load, stream
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send

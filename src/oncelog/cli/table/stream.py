@@ -81,7 +81,7 @@ def stream(
       oncelog stream orders --to iceberg:shop.orders --catalog prod --remote sc://spark-server:15002
       oncelog stream orders --to ./orders --value-format json --schema 'id BIGINT' --trigger available-now
     """
-    from oncelog.spark.jobs.stream_job import StreamRequest
+    from oncelog.spark.jobs.stream_query import StreamRequest
     from oncelog.spark.targets.entry import stream as run
 
     servers, settings = connection_settings(bootstrap, properties, command_config)

@@ -11,8 +11,8 @@ from oncelog.spark.jobs.load_job import load as load_parquet
 from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP
 from oncelog.spark.jobs.load_report import Event, LoadReport
 from oncelog.spark.jobs.shape import PLAIN, Shape
-from oncelog.spark.jobs.stream_job import StreamRequest
 from oncelog.spark.jobs.stream_job import stream as stream_parquet
+from oncelog.spark.jobs.stream_query import StreamRequest
 from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES, CompactReport
 from oncelog.spark.table.compact import compact as compact_parquet
 from oncelog.spark.table.directory import TableError

@@ -7,28 +7,25 @@ load, a backfill and a stream continue each other, and Spark never runs a batch 
 
 from __future__ import annotations
 
-import base64
 import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import TopicPartition, uuid_text
-from oncelog.spark.errors import DataLoss
+from oncelog.base.ids import TopicPartition
 from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_job import request_for
-from oncelog.spark.jobs.load_plan import PartitionState, Piece
+from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.load_report import LoadReport
 from oncelog.spark.jobs.shape import PLAIN, Shape
-from oncelog.spark.jobs.stream_job import StreamRequest, batch_end, run_query
+from oncelog.spark.jobs.stream_query import StreamBatches, StreamRequest, checked_topic_ids, run_query
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.plan.stream_position import Position
-from oncelog.spark.table.directory import RowsFile, TableBusy, TableError
+from oncelog.spark.table.directory import RowsFile, TableBusy
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.opening import TargetDescription, held, open_quarantine, open_target
 from oncelog.spark.targets.step_writer import FrameWriter
@@ -79,8 +76,8 @@ def stream_target(
         return report
 
 
-class TargetBatches:
-    """Micro-batches into a target. Spark calls it from a thread of its own, one batch at a time."""
+class TargetBatches(StreamBatches):
+    """Micro-batches into a target."""
 
     def __init__(
         self,
@@ -90,77 +87,26 @@ class TargetBatches:
         writer: SparkStepWriter,
         how: StreamRequest,
     ) -> None:
-        self._target, self._description, self._run = target, description, run
-        self._writer, self._how = writer, how
-        self._lock, self._closed = threading.Lock(), False
-        self._starts: dict[TopicPartition, int] = {}
-        self.failure: Exception | None = None
+        super().__init__(writer.session, how, run.report)
+        self._target, self._description, self._run, self._writer = target, description, run, writer
 
-    @property
-    def session(self) -> SparkSession:
-        """The session that reads and writes."""
-        return self._writer.session
-
-    def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
-        """The ``startingOffsets`` by which the query continues the table; where late partitions begin is committed."""
-        starts: dict[str, dict[str, int]] = {}
-        late: dict[TopicPartition, int] = {}
-        for state in states:
-            position = state.position
-            if position is None:
-                position = state.latest if self._how.starting == "latest" else state.earliest
-                if self._how.starting == "latest":
-                    late[state.partition] = position
-            elif position < state.earliest and fail_on_data_loss:
-                raise DataLoss(state.partition, position, state.earliest, "retention removed what was not loaded yet")
-            position = max(position, state.earliest)
-            self._starts[state.partition] = position
-            starts.setdefault(state.partition.topic, {})[str(state.partition.partition)] = position
+    def _record_begins(self, late: Mapping[TopicPartition, int]) -> None:
         self._run.record_begins(late)
-        return starts
-
-    def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
-        """The function that Spark calls with each batch."""
-
-        def batch(frame: DataFrame, number: int) -> None:
-            with self._lock:
-                if self._closed:
-                    return
-                try:
-                    self._commit(frame, batch_end(checkpoint, number))
-                    self._compact(number)
-                except Exception as error:
-                    self.failure = error
-                    raise
-            self._how.on_batch(self._run.report)
-
-        return batch
-
-    def close(self) -> None:
-        """Let no further batch begin, and wait for one under way."""
-        with self._lock:
-            self._closed = True
 
     def _commit(self, frame: DataFrame, end: Position) -> None:
-        known: dict[str, str] = self._description.now.get("topics", {})
-        ids = {name: uuid_text(base64.urlsafe_b64decode(one + "==")) for name, one in end.topic_ids.items()}
+        topic_ids = checked_topic_ids(end, self._description.now.get("topics", {}))
         pieces = []
         for partition, until in sorted(end.offsets.items()):
-            topic = partition.topic
-            if known.get(topic) and ids.get(topic, known[topic]) != known[topic]:
-                raise TableError(f"topic {topic!r} was deleted and created anew: load it into another table")
             span = self._run.spans.get(partition)
             start = max(self._starts.get(partition, 0), 0 if span is None else span.end)
             if until > start:
-                wanted = OffsetRange(*partition, start, until, ids.get(topic, ""))
+                wanted = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
                 pieces.append(Piece(wanted, RowsFile.of(partition, start, until)))
                 self._run.add_partition(partition, start)
         if pieces:
             self._run.run_step(pieces, "append", FrameWriter(self._writer, frame))
 
-    def _compact(self, number: int) -> None:
-        every = self._how.compact_every
-        if every is not None and number % every == every - 1:
-            with suppress(TableBusy):  # a backfill replaced files meanwhile; later, then
-                before, after = self._target.compact(self._how.compact_below)
-                self._run.report.compacted_files += before if after < before else 0
+    def _compact(self) -> None:
+        with suppress(TableBusy):  # a backfill replaced files meanwhile; later, then
+            before, after = self._target.compact(self._how.compact_below)
+            self._run.report.compacted_files += before if after < before else 0

@@ -1,0 +1,181 @@
+"""The query of ``oncelog stream``, whatever it writes to: micro-batches of which each is committed by the table.
+
+Each start begins a new query where the table ends, with a checkpoint of Spark's in a temporary directory. A batch's end
+is taken from Spark's log, its beginning from the table: there is no second place that could disagree.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.ids import TopicPartition, uuid_text
+from oncelog.spark.errors import DataLoss, OptionError
+from oncelog.spark.jobs.load_plan import PartitionState
+from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
+from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches
+from oncelog.spark.jobs.spark_writer import one_line_error
+from oncelog.spark.sessions import is_connect
+from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.table.directory import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DEFAULT_TRIGGER: Final = "10 seconds"
+_POLL_SECONDS: Final = 0.2
+
+
+@dataclass(slots=True)
+class StreamRequest:
+    """Settings of a stream. ``trigger`` is an interval (``10 seconds``) or ``available-now``; ``starting`` is for
+    partitions that the table has nothing of: ``earliest`` or ``latest`` (what is before can be filled by a load's
+    backfill)."""
+
+    trigger: str = DEFAULT_TRIGGER
+    starting: str = "earliest"
+    compact_every: int | None = None
+    compact_below: int = 128 * 1024 * 1024
+    stop: threading.Event = field(default_factory=threading.Event)
+    on_batch: Callable[[LoadReport], None] = lambda report: None
+    on_event: Callable[[Event], None] = lambda event: None
+
+    def __post_init__(self) -> None:
+        if self.starting not in ("earliest", "latest"):
+            raise OptionError(f"a stream must start at 'earliest' or 'latest', got {self.starting!r}")
+
+
+class StreamBatches:
+    """Micro-batches into a table. Spark calls ``handler``'s function from a thread of its own, one batch at a time. A
+    kind of table says how a batch is committed there."""
+
+    def __init__(self, session: SparkSession, how: StreamRequest, report: LoadReport) -> None:
+        self.session = session
+        """The session that reads and writes."""
+        self.failure: Exception | None = None
+        """The error of a batch, after which none is carried out."""
+        self._how, self._report = how, report
+        self._lock, self._closed = threading.Lock(), False
+        self._starts: dict[TopicPartition, int] = {}
+        """The offset at which each partition begins, where the table has nothing of it."""
+
+    # A kind of table does each of these in its way
+
+    def _record_begins(self, late: Mapping[TopicPartition, int]) -> None:
+        """Commit where partitions begin of which the table has nothing, and which are not read from their beginning."""
+        raise NotImplementedError
+
+    def _commit(self, frame: DataFrame, end: Position) -> None:
+        """Commit the batch of rows that ends at ``end``. Raises TableError."""
+        raise NotImplementedError
+
+    def _compact(self) -> None:
+        """Merge small files; not while somebody else changes the table."""
+        raise NotImplementedError
+
+    def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
+        """The ``startingOffsets`` by which the query continues the table. Raises DataLoss."""
+        starts: dict[str, dict[str, int]] = {}
+        late: dict[TopicPartition, int] = {}
+        for state in states:
+            position = state.position
+            if position is None:
+                position = state.latest if self._how.starting == "latest" else state.earliest
+                if self._how.starting == "latest":
+                    late[state.partition] = position
+            elif position < state.earliest and fail_on_data_loss:
+                raise DataLoss(state.partition, position, state.earliest, "retention removed what was not loaded yet")
+            position = max(position, state.earliest)
+            self._starts[state.partition] = position
+            starts.setdefault(state.partition.topic, {})[str(state.partition.partition)] = position
+        self._record_begins(late)
+        return starts
+
+    def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
+        """The function that Spark calls with each batch."""
+
+        def batch(frame: DataFrame, number: int) -> None:
+            with self._lock:
+                if self._closed:
+                    return
+                try:
+                    self._commit(frame, batch_end(checkpoint, number))
+                    every = self._how.compact_every
+                    if every is not None and number % every == every - 1:
+                        self._compact()
+                except Exception as error:
+                    self.failure = error
+                    raise
+            self._how.on_batch(self._report)
+
+        return batch
+
+    def close(self) -> None:
+        """Let no further batch begin, and wait for one under way."""
+        with self._lock:
+            self._closed = True
+
+
+def run_query(
+    batches: StreamBatches,
+    request: LoadRequest,
+    starts: Mapping[str, Mapping[str, int]],
+    checkpoint: Path,
+    how: StreamRequest,
+) -> None:
+    """Run the query until ``how.stop`` is set, all is there with ``available-now``, or it fails."""
+    session = batches.session
+    if is_connect(session):
+        run_batches(session, batches.handler(checkpoint), request, starts, checkpoint, how)
+        return
+    goes_on = str(how.trigger != AVAILABLE_NOW).lower()
+    options = {"limitFirstBatch": goes_on}  # before Spark 4.2 a source is not told its trigger
+    options |= {name: value for name, value in request.options.items() if name != "minPartitions"}
+    frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
+    writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
+    if how.trigger == AVAILABLE_NOW:
+        writing = writing.trigger(availableNow=True)
+    else:
+        writing = writing.trigger(processingTime=how.trigger)
+    try:
+        query = writing.start()
+    except Exception as error:
+        raise one_line_error(error) from error
+    try:
+        while query.isActive and not how.stop.is_set():
+            how.stop.wait(_POLL_SECONDS)
+        batches.close()
+        _raise_failure(query, batches)
+    finally:
+        batches.close()
+        query.stop()
+
+
+def _raise_failure(query: StreamingQuery, batches: StreamBatches) -> None:
+    if batches.failure is not None:
+        raise batches.failure
+    error = None if query.isActive else query.exception()
+    if error is not None:
+        raise one_line_error(error)
+
+
+def checked_topic_ids(end: Position, known: Mapping[str, str]) -> dict[str, str]:
+    """The ids of a batch's topics. Raises TableError when a topic is not the one that the table has, by ``known``."""
+    ids = {name: uuid_text(base64.urlsafe_b64decode(one + "==")) for name, one in end.topic_ids.items()}
+    for topic in sorted({partition.topic for partition in end.offsets}):
+        if known.get(topic) and ids.get(topic, known[topic]) != known[topic]:
+            raise TableError(f"topic {topic!r} was deleted and created anew: load it into another table")
+    return ids
+
+
+def batch_end(checkpoint: Path, number: int) -> Position:
+    """The position at which a batch ends, from the log that Spark writes before it begins the batch."""
+    lines = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
+    said: dict[str, Any] = json.loads(lines[2])  # version, metadata of the batch, then a line for each source
+    return Position.from_json(said)
