@@ -4,7 +4,8 @@ Rules: broker, console and command line are processes of their own. A page's tim
 than the console remembers anything, since other work on the machine only adds to it; CPU times are the kernel's. The
 other side of a page is the command line that shows the same: what counts is what the broker has to do for either.
 Requests and their bytes are the same in every run (but for 8 bytes of each: the console has a longer client id); CPU
-time has ticks of 10 ms, spread over some looks and commands. ApiVersions, which new connections begin with, is not
+time has ticks of 10 ms, spread over some looks and commands, and what the broker takes with nobody asking is not in it
+(between two looks it has seconds for that). ApiVersions, which new connections begin with, is not
 counted. Byte code is on the disk, as an installation leaves it.
 """
 
@@ -19,12 +20,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.options import Options, progress
 from bench.report import Comparison, Figures, paired
@@ -39,6 +40,7 @@ _LOOKS: Final = 10
 _COMMANDS: Final = 5
 """Times that each command is run."""
 _STARTS: Final = 5
+_IDLE_S: Final = 10
 _TOPIC: Final = "orders.region-00001.v1"
 _SHOWN: Final = tuple(f"orders.region-{one:05d}.v1" for one in range(ROWS_A_PAGE))
 _FILTERED: Final = tuple(name for one in range(TOPICS) if "9" in (name := f"orders.region-{one:05d}.v1"))[:ROWS_A_PAGE]
@@ -165,13 +167,14 @@ def _by_console(broker: _Process, metrics: str) -> Figures:
     figures["first page, s"] = min(wall_s for wall_s, _ in starts)
     figures["first page, CPU s"] = min(cpu_s for _, cpu_s in starts)
     with running(*console_command(broker.address)) as console:
+        idle = _idle(broker)
         for path in PAGES:
             _page(console.address, path)
             looks, cpu_s, before = [], console.cpu_s(), _work(broker, metrics)
             for _ in range(_LOOKS):
                 time.sleep(MAX_AGE_S + 0.05)
                 looks.append(_page(console.address, path))
-            figures |= _broker_figures(path, before, _work(broker, metrics, is_over=True), _LOOKS)
+            figures |= _broker_figures(path, before, _work(broker, metrics, is_over=True), _LOOKS, idle)
             figures[f"{path}, s"] = min(looks)
             figures[f"{path}, console CPU s"] = (console.cpu_s() - cpu_s) / _LOOKS
         figures["memory, MB"] = console.peak_mb()
@@ -181,6 +184,7 @@ def _by_console(broker: _Process, metrics: str) -> Figures:
 def _by_commands(broker: _Process, metrics: str) -> Figures:
     """The commands of each page, as what the broker has to do for them."""
     figures: dict[str, float] = {}
+    idle = _idle(broker)
     for path, commands in PAGES.items():
         before = _work(broker, metrics)
         began_s = time.perf_counter()
@@ -188,23 +192,45 @@ def _by_commands(broker: _Process, metrics: str) -> Figures:
             whole = (sys.executable, "-m", "oncelog", *command, "--bootstrap-server", broker.address)
             subprocess.run(whole, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         figures[f"{path}, s"] = (time.perf_counter() - began_s) / _COMMANDS
-        figures |= _broker_figures(path, before, _work(broker, metrics, is_over=True), _COMMANDS)
+        figures |= _broker_figures(path, before, _work(broker, metrics, is_over=True), _COMMANDS, idle)
     return figures
 
 
-def _broker_figures(path: str, before: Sequence[float], after: Sequence[float], times: int) -> Figures:
-    names = ("requests", "bytes", "CPU s")
-    pairs = zip(names, before, after, strict=True)
-    return {f"broker for {path}, {name}": (late - early) / times for name, early, late in pairs}
+def _broker_figures(path: str, before: _Work, after: _Work, times: int, idle: float) -> Figures:
+    """The work of one look or command; ``idle`` is the CPU time that the broker takes in a second of nobody's."""
+    cpu_s = after.cpu_s - before.cpu_s - idle * (after.at_s - before.at_s)
+    return {
+        f"broker for {path}, requests": (after.requests - before.requests) / times,
+        f"broker for {path}, bytes": (after.size_bytes - before.size_bytes) / times,
+        f"broker for {path}, CPU s": max(0.0, cpu_s) / times,
+    }
 
 
-def _work(broker: _Process, metrics: str, *, is_over: bool = False) -> tuple[float, float, float]:
+def _idle(broker: _Process) -> float:
+    """CPU time that the broker takes in a second in which nobody asks it anything."""
+    cpu_s = broker.cpu_s()
+    time.sleep(_IDLE_S)
+    return (broker.cpu_s() - cpu_s) / _IDLE_S
+
+
+class _Work(NamedTuple):
+    """All that a broker has done so far, and when that was."""
+
+    requests: float
+    size_bytes: float
+    cpu_s: float
+    at_s: float
+
+
+def _work(broker: _Process, metrics: str, *, is_over: bool = False) -> _Work:
     """Requests, their bytes, and CPU time of the broker so far, without that of telling it; ApiVersions, of new
     connections, are not counted. ``is_over``: this ends what is measured."""
-    cpu_s = broker.cpu_s() if is_over else 0.0
+    at_s, cpu_s = time.perf_counter(), broker.cpu_s()
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = re.findall(r'^oncelog_request(s|_bytes)_total\{api="(?!ApiVersions)[^"]*"\} (\S+)$', text, re.MULTILINE)
     requests = sum(float(value) for kind, value in found if kind == "s")
     size = sum(float(value) for kind, value in found if kind == "_bytes")
-    return requests, size, cpu_s if is_over else broker.cpu_s()
+    if not is_over:
+        at_s, cpu_s = time.perf_counter(), broker.cpu_s()
+    return _Work(requests, size, cpu_s, at_s)
