@@ -16,11 +16,11 @@ from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import name_refusal
-from oncelog.core.controller.outcomes import Refused
+from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.metadata_changes import may_cluster, may_topic
+from oncelog.handlers.support.metadata_changes import CLUSTER_DENIED, may_cluster, may_topic
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -46,8 +46,8 @@ _BROKER_ID: Final = re.compile(r"[+]?0*([0-9]+)")
 
 _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
 _DENIED: Final = {
-    ConfigResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ConfigResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ConfigResourceType.TOPIC: Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+    ConfigResourceType.GROUP: Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
 }
 
 
@@ -65,9 +65,8 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
     results = [describe.result(resource) for resource, may in allowed if may]
     for resource, may in allowed:
         if not may:
-            kind = ConfigResourceType(resource.resource_type)
-            error = _DENIED.get(kind, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            results.append(_refuse(resource, Refused(error, "Not authorized to see these configs.")))
+            denied = _DENIED.get(ConfigResourceType(resource.resource_type), CLUSTER_DENIED)
+            results.append(_refuse(resource, Refused(denied.error_code, denied.message)))
     return DescribeConfigsResponse(results=results)
 
 

@@ -91,7 +91,7 @@ class ClusterBroker:
         return CommitOutcome.COMMITTED
 
     def context(self, api_key: int, version: int, authoriser: Any = None) -> Context:
-        """The context of a client's request."""
+        """The context of a client's request, as the node makes it."""
         return Context(
             partitions=self,  # type: ignore[arg-type]  # only what these handlers ask for
             groups=self,  # type: ignore[arg-type]

@@ -52,6 +52,17 @@ def test_what_decides_beside_the_lists_is_told_to_who_asks_for_it(version: int) 
     assert denied.super_users is None
 
 
+def test_a_code_that_is_not_known_is_refused_in_apache_kafkas_words() -> None:
+    broker = ClusterBroker({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
+    named = {"resource_name": "t", "principal": "User:a", "host": "*"}
+    creations = [AclCreation(**{**CREATION, **named, key: 99}) for key in ("resource_type", "operation")]
+    answer = broker.call(CreateAclsRequest(creations=creations), 3)
+    assert [(result.error_code, result.error_message) for result in answer.results] == [
+        (ErrorCode.INVALID_REQUEST, "Invalid resourceType UNKNOWN"),
+        (ErrorCode.INVALID_REQUEST, "Invalid operation UNKNOWN"),
+    ]
+
+
 def test_who_may_not_ask() -> None:
     broker = ClusterBroker()
     described = broker.call(DescribeAclsRequest(**KNOWN), 3, NOT_DESCRIBE)

@@ -225,7 +225,11 @@ class TestDescribeConfigs:
             )
         )
         results = broker.call(configs.DescribeConfigsRequest(resources=resources), 4, denying).results
-        assert [result.error_code for result in results] == [29, 30, 31]
+        assert [(result.error_code, result.error_message) for result in results] == [
+            (29, "Topic authorization failed."),
+            (30, "Group authorization failed."),
+            (31, "Cluster authorization failed."),
+        ]
 
 
 class TestAlterConfigs:

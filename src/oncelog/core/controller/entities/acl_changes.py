@@ -54,6 +54,11 @@ _LIST_FULL: Final = Refusal(
 )
 
 
+def _name(code: ResourceType | Operation) -> str:
+    """The name of a code in Apache Kafka's sentences."""
+    return code.name if code else "UNKNOWN"
+
+
 def refusal_of(binding: AclBinding) -> Refusal | None:
     """Why such an entry is not made; None if it may be."""
     pattern, entry = binding
@@ -62,11 +67,11 @@ def refusal_of(binding: AclBinding) -> Refusal | None:
     if not pattern.name:
         return _invalid("Invalid empty resource name")
     if pattern.resource_type in (ResourceType.NONE, ResourceType.ANY):
-        return _invalid(f"Invalid resourceType {pattern.resource_type.name}")
+        return _invalid(f"Invalid resourceType {_name(pattern.resource_type)}")
     if pattern.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         return _invalid(f"Invalid patternType {pattern.pattern_type.name}")
     if entry.operation in (Operation.NONE, Operation.ANY):
-        return _invalid(f"Invalid operation {entry.operation.name}")
+        return _invalid(f"Invalid operation {_name(entry.operation)}")
     if entry.permission not in (Permission.DENY, Permission.ALLOW):
         return _invalid(f"Invalid permissionType {entry.permission.name}")
     if ":" not in entry.principal:
