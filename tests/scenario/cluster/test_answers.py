@@ -16,6 +16,7 @@ from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.scenario.cluster.client import ClusterClient
@@ -141,6 +142,18 @@ class TestReplicas:
             partition.offset_lag,
             partition.is_future_key,
         )
+
+    def test_records_that_wait_for_followers_hold_up_nobody_who_asks_for_the_end(self) -> None:
+        cluster = Cluster(2)
+        create_replicated(cluster.connect(1), [1, 2], min_insync_replicas="2")
+        assert write(cluster, 1, b"a") == (ErrorCode.NONE, 0)
+        cluster.kill(2)
+        assert write(cluster, 1, b"b", acks=1) == (ErrorCode.NONE, 1)
+        latest = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+        asked_ms = cluster.now_ms
+        (topic,) = cluster.connect(1).ask(ListOffsetsRequest(replica_id=-1, topics=[latest]), 7).topics
+        assert [(each.error_code, each.offset) for each in topic.partitions] == [(ErrorCode.NONE, 1)]
+        assert cluster.now_ms == asked_ms
 
     def test_leaders_and_followers_describe_producers(self) -> None:
         """As in Apache Kafka: kafka-transactions find-hanging --broker-id asks for all replicas of a broker."""

@@ -93,13 +93,15 @@ def check_resource(resource: Resource, broker_id: BrokerId) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
 
 
-def check_broker_name(name: str, broker_id: BrokerId, not_a_number: str, but: str) -> None:
-    """Raise Refused unless ``name`` is this broker's id."""
+def check_broker_name(
+    name: str, broker_id: BrokerId, not_a_number: str, but: str, start: str = "Unexpected broker id, expected"
+) -> None:
+    """Raise Refused unless ``name`` is this broker's id. The sentences are Apache Kafka's, which differ by request."""
     digits = name[1:] if name[:1] in ("-", "+") else name
     if not (digits.isascii() and digits.isdigit() and len(digits) < 11):
         raise Refused(ErrorCode.INVALID_REQUEST, not_a_number + name)
     if int(name) != broker_id:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}{but}{name}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{start} {broker_id}{but}{name}")
 
 
 def is_list(resource: Resource, key: str) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from tests.conformance.golden.compare import Translation, comparable_batches
-from tests.conformance.golden.replay import Asked, answers_differ, decode_request, named
+from tests.conformance.golden.replay import Asked, answers_differ, decode_request, decode_response, named
 from tests.peers.recorder import Direction, Event
 
 _OF_INTERNAL_TOPICS: Final = re.compile(
@@ -40,8 +41,23 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
             for line in answers_differ(question, theirs.frame, mine.frame, translation, set()):
                 if not _OF_INTERNAL_TOPICS.search(line):
                     yield f"event {number}: {line} (broker {mine.connection})"
+            if question is not None:
+                texts = [sorted(_texts(decode_response(each.frame, question))) for each in (theirs, mine)]
+                if texts[0] != texts[1]:
+                    yield f"event {number}: {named(question)}: error_message: {texts[1]}, Apache Kafka {texts[0]}"
     if len(recorded) != len(ours):
         raise ValueError(f"{len(ours)} events, {len(recorded)} recorded: the conversation is not the recorded one")
+
+
+def _texts(message: Any) -> Iterator[str]:
+    """What an answer says in words: in a cluster the same as Apache Kafka, to the letter."""
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if field.name == "error_message":
+            yield value or ""
+        elif isinstance(value, list):
+            for element in filter(is_dataclass, value):
+                yield from _texts(element)
 
 
 def _is_request(event: Event) -> bool:

@@ -129,7 +129,8 @@ def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alter
     resource = alteration.resource
     _check_changes(alteration)
     if resource.type == ConfigResourceType.BROKER_LOGGER and not alteration.replace:
-        check_broker_name(resource.name, broker_id, "Node id must be an integer, but it is: ", ", but received ")
+        start, not_a_number = "Unexpected node id. Expected", "Node id must be an integer, but it is: "
+        check_broker_name(resource.name, broker_id, not_a_number, ", but received ", start)
         for change in alteration.changes:
             raise Refused(ErrorCode.INVALID_CONFIG, f"Logger {change.key} does not exist!")
         return []
