@@ -1,4 +1,4 @@
-"""A cluster as a client sees it: conversations with three brokers, recorded from Apache Kafka and held with ours.
+"""A cluster as its clients see it: conversations with three brokers, recorded from Apache Kafka and held with ours.
 
 A conversation (``conversations``) is a function that asks brokers by their ids, stops and starts them, and waits for
 states. Against Apache Kafka it writes the recording (``record``); in the tests the same function speaks to three

@@ -50,7 +50,7 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
 
 
 def _texts(message: Any) -> Iterator[str]:
-    """What an answer says in words: in a cluster the same as Apache Kafka, to the letter."""
+    """The error messages of an answer: in a cluster they are Apache Kafka's to the letter."""
     for field in fields(message):
         value = getattr(message, field.name)
         if field.name == "error_message":

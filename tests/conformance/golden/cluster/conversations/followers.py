@@ -79,7 +79,7 @@ def _offsets(talk: Conversation) -> None:
 
 
 def _as_replica(talk: Conversation) -> None:
-    """Fetch as a replica without being one: no broker, a broker without a replica, one with an epoch of nobody's.
+    """Fetches as a replica by nobody, by a broker without a replica, and in an epoch that nobody has.
 
     A right one is not asked for: the leader would take it for the follower that it is.
     """

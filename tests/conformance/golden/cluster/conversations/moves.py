@@ -130,7 +130,7 @@ def _to_one_down(talk: Conversation) -> None:
 
 
 def _ask(talk: Conversation, topic_id: bytes) -> None:
-    """Ask all that concerns a partition on the move."""
+    """Everything that concerns a partition on the move."""
     talk.ask_each(_list(), 0)
     talk.ask_each(_list(("m-way", (0, 1))), 0)
     talk.ask_each(_list(("m-way", (1,))), 0)
@@ -164,7 +164,7 @@ def _deleted(talk: Conversation) -> None:
 
 
 def _log_dirs(talk: Conversation) -> None:
-    """Ask which broker has which replica."""
+    """Directories: each broker tells the replicas that it has."""
     talk.topic("m-dirs", {0: (1, 2), 1: (3, 1)})
     asked = [DescribableLogDirTopic(topic="m-dirs", partitions=[0, 1, 7])]
     for version in versions(DescribeLogDirsRequest):
