@@ -112,3 +112,18 @@ def test_what_was_answered_is_not_undone_by_a_power_cut_of_all(cluster: Cluster)
 def test_a_follower_never_goes_past_its_leader(cluster: Cluster) -> None:
     assert outcome(delete(cluster, 3, broker_id=2)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     assert starts(cluster) == [0, 0, 0]
+
+
+def test_a_copy_that_begins_in_the_middle_of_a_batch_begins_there_after_a_power_cut_of_all(cluster: Cluster) -> None:
+    cluster.kill(3)
+    write(cluster, 1, b"e", b"f", b"g")
+    assert outcome(delete(cluster, 6)) == (ErrorCode.NONE, 6)
+    cluster.start(3)  # its log ends where its leader's has been deleted
+    cluster.advance(1_000)
+    assert starts(cluster) == [6, 6, 6]
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id)
+    for broker_id in (1, 2, 3):
+        cluster[broker_id].files.crash(broker_id)
+    cluster.start(3)
+    assert replica(cluster[3]).log_start_offset == 6

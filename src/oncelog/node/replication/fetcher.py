@@ -268,7 +268,7 @@ class LeaderFetcher:
             self._truncate(copy, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
         else:
             copy.wait_ms, copy.leader_end = FIRST_WAIT_MS, data.high_watermark
-            appended = None
+            appended, start, was_inside = None, log.log_start_offset, log.starts_inside_segment
             if data.records:
                 records = _contiguous(data.records)
                 appended = log.append_replicated(
@@ -277,11 +277,10 @@ class LeaderFetcher:
                 services.metadata.follower_throttle.record(copy.partition, len(records), services.deadlines.now_ms)
             if data.transactional_ids:
                 log.transactions.told(copy.partition, bytes(data.transactional_ids))
-            start = log.log_start_offset
             if log.follow(data.high_watermark, data.log_start_offset):
                 services.delayed_fetches.changed(copy.partition)
-            if log.log_start_offset != start and log.starts_inside_segment:
-                self._log_starts_rose = True
+            if log.starts_inside_segment and (log.log_start_offset != start or not was_inside):
+                self._log_starts_rose = True  # or the first batch reaches over a start that was the segment's
             if appended is not None and appended.batch_count:
                 self._sync(copy)
             else:
