@@ -12,12 +12,16 @@ from oncelog.client.blocking import Client, FetchSettings, read_fetched
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark import versions
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 TWO_PHASE = {"transaction.two.phase.commit.enable": "true"}
+PATIENT = {f"kafka.{name}": str(HANG_S * 1000) for name in ("bootstrap.timeout.ms", "default.api.timeout.ms")}
+"""For a broker that is killed and started again: a task that begins meanwhile would give up after two seconds, in which
+a busy machine starts none."""
 
 
 def make_input(bootstrap_servers: str, topic: str, rows: int, partitions: int = 2) -> list[bytes]:
@@ -92,6 +96,7 @@ class Copy:
         rows = (
             self.spark.readStream.format("oncelog")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .options(**PATIENT)
             .option("subscribe", self.source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", self.rows_per_epoch)
@@ -102,6 +107,7 @@ class Copy:
             rows.select("value")
             .writeStream.format("oncelog")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .options(**PATIENT)
             .option("topic", self.sink)
             .option("checkpointLocation", str(self.checkpoint))
             .option("oncelog.testing.points", str(self.points))
