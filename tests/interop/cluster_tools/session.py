@@ -22,6 +22,8 @@ _TOPIC_IDS: Final = re.compile(r"TopicId: [\w-]{22}")
 _ADDRESSES: Final = re.compile(r"127\.0\.0\.1:(\d+)")
 _SIZES: Final = re.compile(r'"size":\d+')
 _ANY_BROKER: Final = re.compile(r"(?<=request sent to broker )\d")
+_COORDINATOR: Final = re.compile(r"host:\d(\s+)\(\d\)")
+"""Of a group: whoever leads its partition of ``__consumer_offsets`` after the kills before."""
 _LOG_DIRECTORIES: Final = re.compile(r'"logDir":"[^"]*"')
 _REPLICA_DIRECTORIES: Final = re.compile(r',"log_dirs":\[[^]]*]')
 _IN_SYNC: Final = re.compile(r"(?<=Isr: )[\d,]+")
@@ -124,7 +126,7 @@ class Session:
         text = _TOPIC_IDS.sub("TopicId: ID", text)
         text = _LOG_DIRECTORIES.sub('"logDir":"DIR"', text)
         text = _ANY_BROKER.sub("N", _SIZES.sub('"size":N', text))
-        text = text.replace(str(self.directory), "DIR")
+        text = _COORDINATOR.sub(r"host:N\1(N)", text).replace(str(self.directory), "DIR")
         return without_chance(_MOMENTS.sub("MOMENT", text))
 
 
