@@ -23,7 +23,7 @@ from tests.interop.admin.lab import ByHand, at
 from tests.interop.client.secured import PASSWORD, USER, SecuredKafka, make_certificates
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.java]
+pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow, pytest.mark.java]
 TOPIC, GROUP = "orders", "billing"
 
 
