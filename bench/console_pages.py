@@ -214,7 +214,7 @@ def _idle(broker: _Process) -> float:
 
 
 class _Work(NamedTuple):
-    """All that a broker has done so far, and when that was."""
+    """The work of a broker up to a moment, and that moment."""
 
     requests: float
     size_bytes: float
