@@ -56,6 +56,8 @@ PAGES: Final[Mapping[str, tuple[Command, ...]]] = {
     f"/explain?kind=topic&name={_TOPIC}": (("explain", "topic", _TOPIC),),
 }
 """Pages, and the commands that show of a cluster what the page does."""
+_OF_ALL_TOPICS: Final = ("/overview", "/topics", "/topics?filter=9", "/transactions")
+"""Pages that cost the broker more than a tick; of the others its CPU time says nothing."""
 _READY: Final = re.compile(rb"(?:ready on|at http://)\s*([\d.]+:\d+)")
 _HERE: Final = "127.0.0.1:0"
 
@@ -136,7 +138,8 @@ def start_and_pages(options: Options) -> Comparison:
     count = options.scaled(TOPICS)
     goals = {"first page, s": "≤ 0.5 s", "memory, MB": "≤ 150 MB"}
     goals |= {f"{path}, s": "≤ 0.3 s" for path in PAGES}
-    goals |= {f"broker for {path}, {what}": "≤ 1 ×" for path in PAGES for what in ("requests", "CPU s")}
+    goals |= {f"broker for {path}, requests": "≤ 1 ×" for path in PAGES}
+    goals |= {f"broker for {path}, CPU s": "≤ 1 ×" for path in _OF_ALL_TOPICS}
     with TemporaryDirectory(prefix="oncelog-bench-") as directory:
         metrics = f"127.0.0.1:{_free_port()}"
         serving = ("serve", "--data-dir", directory, "--listen", _HERE, "--http", metrics, "-o", "log.sync.policy=none")
