@@ -11,6 +11,7 @@ from oncelog.base.units import INT32_MAX, KIB, MINUTE_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
+from oncelog.spark.client_settings import client_config
 from oncelog.spark.errors import OptionError
 
 _REFUSED_CLIENT_KEYS: Final = {
@@ -71,7 +72,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         raise OptionError(f"jobId must be 1 to 200 characters without '/', got {job_id!r}")
     return SinkOptions(
         servers,
-        ClientConfig.from_properties({"client.id": "oncelog-spark-sink", **client_options}),
+        client_config({"client.id": "oncelog-spark-sink", **client_options}),
         _producer(client_options, mode),
         topic=options.get("topic"),
         mode=mode,

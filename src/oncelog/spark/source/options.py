@@ -16,6 +16,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_bytes,
 from oncelog.base.units import INT64_MAX, MIB, MINUTE_MS, SECOND_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import FetchSettings
+from oncelog.spark.client_settings import client_config
 from oncelog.spark.errors import OptionError
 from oncelog.spark.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
@@ -156,7 +157,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise OptionError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', not {strategy!r}")
     return SourceOptions(
         bootstrap_servers=servers,
-        client=ClientConfig.from_properties(client_options),
+        client=client_config(client_options),
         fetch=_fetch_settings(client_options),
         subscribe=_subscribe(options),
         subscribe_pattern=optional(options, "subscribePattern", _pattern),

@@ -97,6 +97,14 @@ def test_what_is_wrong_is_named(given: dict[str, str], message: str) -> None:
         parse_options(given)
 
 
+def test_a_task_that_begins_while_the_broker_is_started_anew_waits_for_it() -> None:
+    assert parse_options({**BASE, "subscribe": "t"}).client.bootstrap_timeout_ms == 10_000
+    assert (
+        parse_options({**BASE, "subscribe": "t", "kafka.bootstrap.timeout.ms": "500"}).client.bootstrap_timeout_ms
+        == 500
+    )
+
+
 def test_a_wrong_client_setting_is_named() -> None:
     with pytest.raises(ConfigError, match=r"request.timeout.ms='soon'"):
         parse_options({**BASE, "subscribe": "t", "kafka.request.timeout.ms": "soon"})
