@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -58,11 +59,12 @@ class Wire:
         self.send_bytes(b"".join(bytes(chunk) for chunk in encode_request(header, message)))
 
     def send_bytes(self, frame: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes as they are. A connection that the broker has closed meanwhile is for who receives to find."""
         if self._connection is None:
             self._connection = socket.create_connection(self._address, timeout=HANG_S)
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection.sendall(frame)
+        with contextlib.suppress(ConnectionError):
+            self._connection.sendall(frame)
 
     def receive(self, message: Any, version: int) -> Any:
         """The answer to a request that was sent."""
