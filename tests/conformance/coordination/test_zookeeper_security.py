@@ -212,7 +212,7 @@ def test_a_tree_that_is_there_already_is_closed_and_opened(
 
     assert run(False) == run(True, "--open") == 2
     assert run(True) == 0
-    assert "changed by their owner only now" in capsys.readouterr().out
+    assert "only their owner may change them now" in capsys.readouterr().out
     assert not any(changes_as_anybody(server, chroot + path) for path in ("", *ours, "/oncelog_tree"))
     assert all(changes_as_anybody(server, chroot + path) for path in theirs)
     with pytest.raises(NoAuthError):

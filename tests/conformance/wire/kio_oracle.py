@@ -32,6 +32,8 @@ OUR_OWN = {
     "ListTransactionsRequest": {"led_partitions", "leader_epochs"},
     "PartitionData": {"transactional_ids"},
     "ProducerState": {"transactional_id", "verdict"},
+    "DescribeAclsRequest": {"with_settings"},
+    "DescribeAclsResponse": {"super_users", "allow_everyone"},
 }
 """Tagged fields that kio does not know; left at their defaults."""
 ERROR_CODES = list(ErrorCode)

@@ -149,7 +149,7 @@ def test_lists_producers_and_watching(run: Run, client: Client) -> None:
     ("arguments", "code", "says"),
     [
         (("abort", "--topic", "t"), 2, "give --topic, --partition and --start-offset, or --all-hanging"),
-        (("abort", "--all-hanging", "--start-offset", "1"), 2, "one of --start-offset and --all-hanging"),
+        (("abort", "--all-hanging", "--start-offset", "1"), 2, "give --start-offset or --all-hanging, not both"),
         (("explain",), 2, "give exactly one of --group, --topic, --transactional-id"),
         (("explain", "--group", "g", "-p", "1"), 2, "give the --topic it belongs to"),
         (("find-hanging", "-p", "1"), 2, "give the one --topic it belongs to"),

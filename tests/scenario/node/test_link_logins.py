@@ -34,7 +34,7 @@ class BackToBack:
         settings = LinkSettings(
             "broker", 10_000, 30_000, 1 << 20, lambda: SaslMachine(credentials, f"nonce-{next(self._nonces)}")
         )
-        self.link = Link(SimpleNamespace(broker_id=2), ENDPOINT, settings, self, self._deadlines, lambda: None)
+        self.link = Link(SimpleNamespace(broker_id=2), ENDPOINT, settings, self, self._deadlines, lambda _sign: None)
 
     def connect(self, link, endpoint) -> int:
         self.connections += 1

@@ -59,8 +59,8 @@ def zookeeper_acl(
     if as_json:
         print_json({"connect": connect, "nodes": count, "acl": "open" if open_ else "owner"})
         return
-    state = "open to everybody" if open_ else "changed by their owner only"
-    print(f"{counted(count, 'node')} at {connect} now {state}")
+    nodes = f"{counted(count, 'node')} at {connect}"
+    print(f"opened {nodes} to everybody" if open_ else f"closed {nodes}: only their owner may change them now")
 
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
