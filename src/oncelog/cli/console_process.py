@@ -102,9 +102,8 @@ def run_console(
     scheme = "https" if settings.has_tls else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
-    print(
-        f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})", file=sys.stderr, flush=True
-    )
+    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})"
+    server.on_listening = lambda: print(line, file=sys.stderr, flush=True)
     try:
         server.run()
     except KeyboardInterrupt:

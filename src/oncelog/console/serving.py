@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Final
 
 import uvicorn
@@ -26,7 +27,18 @@ _CUT_OFF: Final = "Cancel %s running task(s)"
 
 
 class ConsoleServer(uvicorn.Server):
-    """The server of a console, which ends it in order."""
+    """The server of a console, which says when it listens, and ends it in order."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.on_listening: Callable[[], object] = lambda: None
+        """Called once, when a browser can connect."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so; where that cannot be, uvicorn has said why."""
+        await super().startup(sockets)
+        if self.started:
+            self.on_listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams and pages, then the server."""
