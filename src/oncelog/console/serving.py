@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -33,10 +34,19 @@ class ConsoleServer(uvicorn.Server):
         super().__init__(config)
         self.on_listening: Callable[[], object] = lambda: None
         """Called once, when a browser can connect."""
+        self.refused: OSError | None = None
+        """The reason why the address cannot be listened on, as uvicorn would have logged it."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so; where that cannot be, uvicorn has said why."""
-        await super().startup(sockets)
+        """Listen, and say so. Raises ClientError where that cannot be."""
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            if self.refused is None:
+                raise
+            reason = os.strerror(self.refused.errno or 0).lower()
+            address = f"{self.config.host}:{self.config.port}"
+            raise ClientError(f"cannot listen on {address}: {reason}; choose another address with --listen") from None
         if self.started:
             self.on_listening()
 
@@ -73,14 +83,20 @@ def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
         h11_max_incomplete_event_size=64 * 1024,
     )
     server = ConsoleServer(config)
-    logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_saying(record, server.should_exit))
+    logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_saying(record, server))
     return server
 
 
-def _is_worth_saying(record: logging.LogRecord, is_ending: bool) -> bool:
-    """False for what an end brings about; a file that broke off is told without its traceback."""
+def _is_worth_saying(record: logging.LogRecord, server: ConsoleServer) -> bool:
+    """False for what an end brings about, and for what ``startup`` raises; a file that broke off is told without its
+    traceback."""
+    if isinstance(record.msg, OSError):
+        server.refused = record.msg
+        return False
     error = record.exc_info[1] if record.exc_info else None
-    if is_ending and (isinstance(error, asyncio.CancelledError | ConsoleEnds) or str(record.msg).startswith(_CUT_OFF)):
+    if server.should_exit and (
+        isinstance(error, asyncio.CancelledError | ConsoleEnds) or str(record.msg).startswith(_CUT_OFF)
+    ):
         return False
     if isinstance(error, ClientError):
         record.msg, record.args, record.exc_info = "a download broke off: %s", (error,), None

@@ -106,6 +106,23 @@ def test_a_download_that_nobody_reads_is_cut_off_without_a_word(broker: Broker, 
     assert len((tmp_path / "log").read_text().splitlines()) == 1
 
 
+def test_an_address_that_is_taken_is_one_line_that_says_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        ran = subprocess.run(
+            [sys.executable, "-m", "oncelog", "console", "--bootstrap-servers", "127.0.0.1:1", "--listen", address],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANG_S,
+        )
+    assert ran.stderr == (
+        f"oncelog: cannot listen on {address}: address already in use; choose another address with --listen\n"
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+
+
 @pytest.mark.parametrize("path", ["/overview", "/messages/tail-events?topic=t"])
 def test_a_cluster_that_hangs_does_not_hold_up_the_end(tmp_path: Path, path: str) -> None:
     """Time-outs are ten minutes here: what waits for one is not over in the time of a test."""
