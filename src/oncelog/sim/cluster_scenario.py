@@ -42,7 +42,7 @@ UNSYNCED: Final = 0.1
 """Of the seeds: nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three machines, of
 which one loses its power once."""
 HANGING: Final = 0.15
-"""Of the seeds: transactions hang."""
+"""The part of the seeds in which transactions hang."""
 _HANGING_CLOCKS_MS: Final = (0, 0, -1_000, 1_000)
 """Errors of the brokers' clocks there: when an orphan was ended is compared with when it began."""
 _POWER_CUT: Final = "power-cut-in-full-sets"
@@ -122,15 +122,7 @@ def draw_cluster_scenario(
         replication=_replication(replicas, workloads),
         clock_errors_ms=[draws.choice((0, 0, -3_000, 3_000, 60_000)) for _ in range(count)],
     )
-    hangs = random.Random(f"{seed}/cluster hangs")
-    if hangs.random() >= HANGING:
-        return scenario
-    workload, hang_config = draw_hangs("hang", hangs, in_cluster=True)
-    return replace(
-        hanging(scenario, workload, hang_config, scenario.plan),
-        replication=_replication(replicas, [workload]),
-        clock_errors_ms=[hangs.choice(_HANGING_CLOCKS_MS) for _ in range(count)],
-    )
+    return _with_hangs(scenario, seed, replicas)
 
 
 def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -> list[Fault]:
@@ -140,6 +132,19 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
     if not chosen:
         return draw_plan(entropy, length_ms, CLUSTER_FAMILIES)
     return draw_plan(entropy, length_ms, [(chosen, len(chosen), 1.0)], SHORT_PAUSES_MS)
+
+
+def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
+    """In some seeds the world of hanging transactions, on the same machines; a stream of chance of its own."""
+    draws = random.Random(f"{seed}/cluster hangs")
+    if draws.random() >= HANGING:
+        return scenario
+    workload, config = draw_hangs("hang", draws, in_cluster=True)
+    return replace(
+        hanging(scenario, workload, config, scenario.plan),
+        replication=_replication(replicas, [workload]),
+        clock_errors_ms=[draws.choice(_HANGING_CLOCKS_MS) for _ in range(scenario.brokers)],
+    )
 
 
 def _with_power_cut(faults: Sequence[Fault], cut: Fault) -> list[Fault]:
