@@ -33,7 +33,7 @@ def shown(value: object, keep_lines: bool = False) -> str:
 
 
 def _piece_shown(text: str, keep_lines: bool) -> str:
-    """A piece of a text: its characters are objects of 80 bytes each as long as they are looked at."""
+    """A piece of a text: its characters are objects of 80 bytes each while they are escaped."""
     return "".join(_shown(one) if not (keep_lines and one in _KEPT) else one for one in text)
 
 
