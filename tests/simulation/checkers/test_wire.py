@@ -357,6 +357,17 @@ def test_the_disk_is_told_what_was_acknowledged_by_all() -> None:
     assert (sent.partition, sent.topic_id, sent.offset) == (("t", 0), OLD, 4)
 
 
+def test_a_duplicate_stands_for_the_batch_that_was_acknowledged_first() -> None:
+    """A leader that is cut off answers so to whoever names the producer, its epoch and the sequence."""
+    talk = Talk()
+    learn(talk, OLD)
+    first, other = (batch(value, producer=7, epoch=0, sequence=0) for value in ("v", "of somebody else"))
+    talk.produce(first, 3)
+    (acknowledged,) = talk.observer.acknowledged_batches()
+    talk.produce(other, 3)
+    assert talk.observer.acknowledged_batches() == [acknowledged]
+
+
 def _joined_and_synced(talk: Talk, broker_id: int, generation: int) -> None:
     talk.broker_id = broker_id
     talk.join(generation)

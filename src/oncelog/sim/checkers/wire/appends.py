@@ -121,7 +121,8 @@ class Appends:
             known = self.placed(key, header, offset, certain=certain)
             if not known:
                 self._occupy(key, _Range(offset, following, certain))
-            if certain:
+            if certain and not (known and (key, offset) in self._durable):
+                # A duplicate stands for the batch that was acknowledged first, whatever its own bytes are.
                 partition = TopicPartition(place[0], key[1])
                 self._durable[key, offset] = AcknowledgedBatch(
                     partition, place[1], offset, header.crc, header.batch_length
