@@ -49,7 +49,13 @@ class LeaderModel:
         return ErrorCode.NONE, base_offset
 
 
-FATES = ("answered", "request lost", "response lost", "refused for now", "refused for good")
+RESIGNED = {
+    "leader resigned": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    "leader's disk failed": ErrorCode.KAFKA_STORAGE_ERROR,
+    "replicas left": ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
+"""Answers to a batch that was appended and waited for replicas, which the next leader has."""
+FATES = ("answered", "request lost", "response lost", "refused for now", "refused for good", *RESIGNED)
 
 
 class World:
@@ -94,6 +100,7 @@ class World:
             if fate == "response lost":
                 self.note(self.machine.lost(batch, self.now_ms))
             else:
+                code = code or RESIGNED.get(fate, ErrorCode.NONE)
                 self.note(self.machine.answered(batch, code, offset, None, self.now_ms))
 
     def note(self, outcome: Outcome | None) -> None:

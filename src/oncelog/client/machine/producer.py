@@ -45,7 +45,15 @@ _NOT_OF_THIS_SEQUENCE: Final = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
-_PERHAPS_APPENDED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+_PERHAPS_APPENDED: Final = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Also answers to batches that were appended, and wait for replicas when their leader resigns or its disk fails."""
 
 
 @dataclass(frozen=True, slots=True)
