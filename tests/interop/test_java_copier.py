@@ -68,7 +68,7 @@ def broker(tmp_path: Path) -> Iterator[OncelogServe]:
 
 def copied(broker: OncelogServe) -> list[list[str]]:
     """The records that a reader at read_committed finds in each partition, in order."""
-    return [[seen.value for seen in drain(broker.bootstrap_servers, index, 30)] for index in range(SOURCES)]
+    return [[seen.value for seen in drain(broker.bootstrap_servers, index)] for index in range(SOURCES)]
 
 
 EVERYTHING = [[f"{index}:{number}" for number in range(EACH)] for index in range(SOURCES)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.interop.cli.conftest import Run
 from tests.peers.apache_kafka import ApacheKafka
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -48,11 +50,16 @@ def test_topics_records_and_groups(run: Run, kafka: ApacheKafka) -> None:
 
 def test_the_state_of_a_cluster(run: Run) -> None:
     assert run("topic", "create", "s", "-p", "2").code == 0
-    ran = run("cluster", "status", "--json")
-    found = json.loads(ran.out)
-    assert (ran.code, found["healthy"], found["controller_id"]) == (0, True, 1)
+    found: dict[str, Any] = {}
+
+    def has_both() -> bool:
+        ran = run("cluster", "status", "--json")
+        found.update(json.loads(ran.out), code=ran.code)
+        return {("s", 0), ("s", 1)} <= {(row["topic"], row["partition"]) for row in found["at_min_isr"]}
+
+    wait_until(has_both, lambda: f"a broker that has heard of the new topic: {found}")
+    assert (found["code"], found["healthy"], found["controller_id"]) == (0, True, 1)
     assert [(row["state"], len(row["directories"])) for row in found["brokers"]] == [("up", 1)]
-    assert {("s", 0), ("s", 1)} <= {(row["topic"], row["partition"]) for row in found["at_min_isr"]}
     assert run("topic", "delete", "s").code == 0
 
 

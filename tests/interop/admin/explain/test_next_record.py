@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Place
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.subjects import explain_group
+from oncelog.admin.groups import describe_group
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.offsets import committed_offsets
@@ -70,6 +71,12 @@ def member(servers: str, group: str, topic: str, **settings: object) -> Consumer
     return opened
 
 
+def leave(client: Client, group: str, consumer: Consumer) -> None:
+    """End a group's only consumer; librdkafka does not wait for the answer to its LeaveGroup."""
+    consumer.close()
+    wait_until(lambda: not describe_group(client, group).members, "a group without members")
+
+
 def commit(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
     consumer.commit(offsets=[Place(topic, partition, offset)], asynchronous=False)
 
@@ -108,7 +115,7 @@ def test_a_partition_that_its_consumer_has_paused(
     shown = run(*command(stands, 0), "--format", "%p/%o\n")
     assert (shown.code, shown.out) == (0, "0/5\n")
     assert run(*command(stands, 1)).code != 0, "while the group has members nobody moves its offsets"
-    consumer.close()
+    leave(client, group, consumer)
     assert run(*command(stands, 1)).code == 0
     assert committed_offsets(client, group)[at(topic)].offset == 6
 
@@ -145,7 +152,7 @@ def test_a_record_larger_than_its_consumer_takes(servers: str, run_at: Callable[
         assert alone[Cause.LARGE_BATCH, f"{topic}-0"].severity is Severity.RISK
         assert (Cause.MEMBER_DOES_NOT_COMMIT, "member reader") in alone, "nothing of it moves: it may be the member"
         assert read[0] == 20
-        consumer.close()
+        leave(client, group, consumer)
         shown = run(*command(large, 0), "--format", "%o %S\n")
         assert (shown.code, shown.out) == (0, f"20 {LARGE}\n")
         assert run(*command(large, 1)).code == 0
