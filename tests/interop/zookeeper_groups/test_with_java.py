@@ -133,6 +133,7 @@ def test_a_frozen_member_loses_its_partitions_and_takes_nothing_back_when_it_tha
     group.join("java", "1.0.2")
     group.wait_for("java", "ours", partitions=PARTITIONS)
     read_once(group, load)
+    wait_until(lambda: sum(group.offsets().values()) == len(load.sent), "the offsets")
     ours.freeze()
     group.wait_for("java", partitions=PARTITIONS)
     load.send()
