@@ -8,6 +8,7 @@ and SIGSTOP. For tests of how a program starts, or of what it holds in memory, i
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import runpy
@@ -66,7 +67,8 @@ class ForkedProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Nothing happens to a process that has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # its end is known to the server before it is here
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL."""
