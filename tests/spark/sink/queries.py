@@ -76,6 +76,8 @@ class Copy:
         self.trigger: dict[str, Any] = {"availableNow": True}
         self.rows = 0
         """Rows of the last run."""
+        self.failures: list[str] = []
+        """Of runs that ``run_to_the_end`` has followed by another."""
 
     def order(self, *names: str, what: str = "") -> None:
         """Processes that reach these points die, one each, or what ``points`` says."""
@@ -117,8 +119,11 @@ class Copy:
         )
 
     def run(self) -> str | None:
-        """Until it ends; what it failed with."""
-        query = self.start()
+        """Start it, until it ends; what it failed with."""
+        return self.end(self.start())
+
+    def end(self, query: StreamingQuery) -> str | None:
+        """Wait until a run ends; what it failed with."""
         try:
             query.awaitTermination()
         except Exception as error:  # noqa: BLE001 - whatever a killed process is reported as
@@ -131,11 +136,13 @@ class Copy:
         """True if the last run left nothing that was there; before Spark 4.2 only one without rows tells."""
         return versions.has_admission_control() or not self.rows
 
-    def run_to_the_end(self, lives: int = 20, has_all: Callable[[], bool] | None = None) -> int:
-        """Again and again until nothing fails and nothing is left; how often it was started. ``has_all`` tells it
-        where the progress of a query that has ended may lack its rows, as over Connect."""
-        for life in range(1, lives + 1):
+    def run_to_the_end(self, lives: int = 20, has_all: Callable[[], bool] | None = None) -> None:
+        """Again and again until nothing fails and nothing is left. ``has_all`` tells it where the progress of a query
+        that has ended may lack its rows, as over Connect."""
+        for _ in range(lives):
             failure = self.run()
-            if failure is None and (self.is_at_the_end if has_all is None else has_all()):
-                return life
-        raise AssertionError(f"still failing after {lives} lives: {failure}")
+            if failure is not None:
+                self.failures.append(failure)
+            elif self.is_at_the_end if has_all is None else has_all():
+                return
+        raise AssertionError(f"not at the end after {lives} lives, with the failures {self.failures}")

@@ -27,9 +27,9 @@ def test_a_kill_at_every_point_of_two_phase_commit(spark: SparkSession, sink_bro
     query, values = copy(spark, sink_broker, "points", tmp_path)
     points = [name for name in NAMES if not name.startswith("ledger")]
     query.order(*points)
-    lives = query.run_to_the_end()
+    query.run_to_the_end()
     assert query.ordered == []
-    assert lives > len(points) // 2
+    assert len(query.failures) >= len(points) // 2
     assert committed_values(sink_broker.bootstrap_servers, query.sink) == values
 
 
