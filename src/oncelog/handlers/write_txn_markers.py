@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition here",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has gone while the marker was being made durable, or "
-    "(administrator) its coordinator, or if it is not known one of all, cannot be asked now: it may have decided or "
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition, or this broker has no replica of it",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or no more when the marker is durable, "
+    "or (administrator) its coordinator, or if it is not known one of all, cannot be asked now: it may have decided or "
     "prepared it",
     ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
@@ -110,7 +110,7 @@ def _write(
 ) -> Steps[ErrorCode]:
     leader = context.partitions.leader_log(partition)
     if isinstance(leader, ErrorCode):
-        return leader
+        return leader if _has_replica(partition, context) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     written = _marker(marker, leader.log, context.version)
     if written.start_offset != NO_OFFSET:
         refusal = yield from _administrators_refusal(written, leader.log, context, ends_live=marker.ends_live)
@@ -124,6 +124,11 @@ def _write(
         return ErrorCode.KAFKA_STORAGE_ERROR
     ends[partition] = max(end, ends.get(partition, end))
     return ErrorCode.NONE
+
+
+def _has_replica(partition: TopicPartition, context: Context) -> bool:
+    found = context.cluster.image.partition(partition)
+    return found is not None and context.cluster.broker_id in found.replicas
 
 
 def _administrators_refusal(

@@ -57,6 +57,7 @@ _MEANINGS: Final[dict[int, str]] = {
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written there by now; nothing was written",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed: it needs Alter or ClusterAction on the cluster",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has moved to another broker; try again",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition has moved off the broker, or is gone; try again",
 }
 
 

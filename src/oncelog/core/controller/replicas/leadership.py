@@ -7,7 +7,8 @@ Invariants:
    unclean elections any live replica.
 3. The last members of the in-sync set stay in it when they die: one of them has to come back ("last replica
    standing"). A replica whose directory is new has nothing of the log and is no such member, unless it is the only one.
-4. The leader epoch rises with each election and when a leader is lost, and with nothing else.
+4. The leader epoch rises with each election, when a leader is lost, and when the partition has lost a replica by a
+   reassignment: whatever that one still asks for is of an epoch that is over. It rises with nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def settled(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -
         return partition
     after = _without_departed(partition, brokers, rules)
     after = finished_reassignment(after, brokers)
-    after = with_leader(after, brokers, rules)
+    after = without_removed(partition, with_leader(after, brokers, rules))
     return partition if after == partition else after
 
 
@@ -106,6 +107,13 @@ def finished_reassignment(partition: PartitionImage, brokers: Brokers) -> Partit
         adding=(),
         removing=(),
     )
+
+
+def without_removed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """The partition ``after``, in a new epoch where it has lost a replica of ``before`` and no election began one."""
+    if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
+        return after
+    return after._replace(leader_epoch=LeaderEpoch(before.leader_epoch + 1))
 
 
 def _without_departed(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:

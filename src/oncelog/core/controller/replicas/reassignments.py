@@ -17,7 +17,12 @@ from oncelog.core.controller.fencing import topics_check
 from oncelog.core.controller.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.replicas.failover import UncleanOf, rules_of
-from oncelog.core.controller.replicas.leadership import ElectionRules, finished_reassignment, with_leader
+from oncelog.core.controller.replicas.leadership import (
+    ElectionRules,
+    finished_reassignment,
+    with_leader,
+    without_removed,
+)
 from oncelog.core.controller.replicas.placement import check_replicas
 
 
@@ -102,7 +107,7 @@ def _begun(
 def _ended(image: ClusterImage, partition: PartitionImage, rules: ElectionRules) -> PartitionImage:
     """The partition, its reassignment ended at once where nothing has to be copied."""
     after = finished_reassignment(partition, image.brokers)
-    return partition if after is partition else with_leader(after, image.brokers, rules)
+    return partition if after is partition else without_removed(partition, with_leader(after, image.brokers, rules))
 
 
 def _cancelled(
@@ -125,7 +130,7 @@ def _cancelled(
         adding=(),
         removing=(),
     )
-    return with_leader(after, image.brokers, rules)
+    return without_removed(partition, with_leader(after, image.brokers, rules))
 
 
 def _without(replicas: Sequence[BrokerId], gone: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
