@@ -56,6 +56,7 @@ MODULES = (
     "update_features",
     "describe_cluster",
     "describe_producers",
+    "unregister_broker",
     "describe_transactions",
     "list_transactions",
     "consumer_group_heartbeat",

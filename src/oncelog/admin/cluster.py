@@ -13,6 +13,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 _FIRST_VERSION_WITH_FENCED: Final = 2
 
@@ -27,7 +28,7 @@ class BrokerRow:
     rack: str | None
     is_controller: bool
     is_fenced: bool = False
-    """True: it is registered, but leads and replicates nothing."""
+    """True: it is registered, but leads and replicates nothing; on oncelog and Apache Kafka it may be down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,13 @@ def registered_brokers(client: Client) -> list[BrokerRow]:
         BrokerRow(one.broker_id, one.host, one.port, one.rack, one.broker_id == response.controller_id, one.is_fenced)
         for one in sorted(response.brokers, key=lambda one: one.broker_id)
     ]
+
+
+def unregister_broker(client: Client, broker_id: int) -> None:
+    """Let nothing count any more on a broker that is down for good. Raises BrokerRefused."""
+    response = client.request(UnregisterBrokerRequest(broker_id=broker_id))
+    if response.error_code:
+        raise BrokerRefused(response.error_code, f"broker {broker_id}", response.error_message)
 
 
 def describe_log_dirs(

@@ -25,8 +25,8 @@ from oncelog.client.machine.metadata import TopicInfo
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
-"""``fenced``: registered, but leads and replicates nothing. ``unreachable``: registered, but does not answer us.
-``absent``: holds replicas by the metadata, but is not registered."""
+"""``fenced``: registered, but down, or leads and replicates nothing. ``unreachable``: registered, but does not answer
+us. ``absent``: holds replicas by the metadata, but is not registered."""
 MIN_ISR: Final = "min.insync.replicas"
 _TOPICS_AT_ONCE: Final = 500
 
@@ -56,6 +56,11 @@ class BrokerStatus:
     replicas: int
     directories: list[DirectoryStatus]
     error: str | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """True unless it is up, or fenced and without replicas: stopped after everything was moved off it."""
+        return self.state != "up" and (self.state != "fenced" or self.replicas > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +188,7 @@ def assess(
     without_leader = [one for one in partitions if not one.has_leader]
     under_replicated = [one for one in partitions if one.is_under_replicated]
     under_min_isr = [one for one in partitions if one.spare is not None and one.spare < 0]
-    problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.state != "up"]
+    problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.is_missed]
     controllers = [one.broker_id for one in brokers if one.is_controller]
     if not controllers:
         problems.append("no controller")

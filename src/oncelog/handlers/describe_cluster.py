@@ -1,12 +1,12 @@
-"""DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and live brokers.
+"""DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and brokers.
 
-There are no controllers that clients could reach. A broker that is not alive is not listed; one that is fenced only if
-that is asked for.
+There are no controllers that clients could reach. A broker that is fenced is listed only if that is asked for, and
+one that is down as if it were fenced, where it was last; one that an operator has unregistered is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -37,20 +37,29 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
         message = f"Unsupported endpoint type {request.endpoint_type}"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
     cluster = context.cluster
-    brokers = []
-    for broker_id, found in sorted(cluster.image.brokers.items()):
-        if found.fenced and not request.include_fenced_brokers:
-            continue
-        address = context.address_of(found)
-        if address is None:
-            continue
-        described = DescribeClusterBroker(broker_id=broker_id, host=address[0], port=address[1], rack=found.rack)
-        described.is_fenced = found.fenced
-        brokers.append(described)
     response = DescribeClusterResponse(
-        cluster_id=cluster.cluster_id, controller_id=cluster.image.controller_id, brokers=brokers
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.image.controller_id,
+        brokers=list(_brokers(context, with_fenced=request.include_fenced_brokers)),
     )
     if request.include_cluster_authorized_operations:
         allowed = may_cluster(context, Operation.DESCRIBE)
         response.cluster_authorized_operations = cluster_operations(context) if allowed else 0
     return response
+
+
+def _brokers(context: Context, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
+    """The brokers that have the listener by which the client came, in order of their ids."""
+    image = context.cluster.image
+    for broker_id in sorted({*image.broker_records, *image.brokers} if with_fenced else image.brokers):
+        found = image.brokers.get(broker_id)
+        if found is not None:
+            address, rack, fenced = context.address_of(found), found.rack, found.fenced
+        elif image.is_registered(broker_id):
+            record = image.broker_records[broker_id]
+            address, rack, fenced = context.last_address_of(record), record.rack, True
+        else:
+            continue
+        if address is not None and (with_fenced or not fenced):
+            host, port = address
+            yield DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack, is_fenced=fenced)

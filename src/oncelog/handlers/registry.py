@@ -60,6 +60,7 @@ APIS: Final = (
     Api(57, "UpdateFeatures", 0, 2, "update_features", Op.ALTER, Res.CLUSTER),
     Api(60, "DescribeCluster", 0, 2, "describe_cluster", Op.DESCRIBE, Res.CLUSTER),
     Api(61, "DescribeProducers", 0, 0, "describe_producers", Op.READ, Res.TOPIC),
+    Api(64, "UnregisterBroker", 0, 0, "unregister_broker", Op.ALTER, Res.CLUSTER),
     Api(65, "DescribeTransactions", 0, 0, "describe_transactions", Op.DESCRIBE, Res.TRANSACTIONAL_ID),
     Api(66, "ListTransactions", 0, 2, "list_transactions", Op.DESCRIBE, Res.TRANSACTIONAL_ID),
     Api(74, "ListConfigResources", 0, 1, "list_config_resources", Op.DESCRIBE_CONFIGS, Res.CLUSTER),

@@ -71,6 +71,7 @@ WIRE_APIS: Final = (
     WireApi(57, "UpdateFeatures", "update_features", 0, 2, 0),
     WireApi(60, "DescribeCluster", "describe_cluster", 0, 2, 0),
     WireApi(61, "DescribeProducers", "describe_producers", 0, 0, 0),
+    WireApi(64, "UnregisterBroker", "unregister_broker", 0, 0, 0),
     WireApi(65, "DescribeTransactions", "describe_transactions", 0, 0, 0),
     WireApi(66, "ListTransactions", "list_transactions", 0, 2, 0),
     WireApi(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, 0),

@@ -174,10 +174,10 @@ def test_brokers_that_are_gone_and_brokers_that_do_not_answer(run_at: Callable[[
         assert (ran.code, found["healthy"]) == (1, False)
         assert [(row["broker_id"], row["state"]) for row in found["brokers"]] == [
             (1, "up"),
-            (2, "absent"),
+            (2, "fenced"),
             (3, "unreachable"),
         ]
-        assert found["problems"][:2] == ["broker 2 is absent", "broker 3 is unreachable"]
+        assert found["problems"][:2] == ["broker 2 is fenced", "broker 3 is unreachable"]
         assert "accepts connections but does not answer" in found["brokers"][2]["error"]
         assert "accepts connections but does not answer" in run("cluster", "status", *quick).out
 
@@ -194,8 +194,14 @@ def test_a_broker_is_emptied_and_its_leaders_are_spread(run_at: Callable[[str], 
         assert {broker for row in found["partitions"] for broker in row["replicas"]} == {1, 2, 3}
         assert all(sorted(row["isr"]) == [1, 2, 3] for row in found["partitions"])
         assert max(Counter(row["replicas"][0] for row in found["partitions"]).values()) == 3
+        ran = run("cluster", "unregister", "4")
+        assert (ran.code, ran.err.count("\n")) == (1, 1), "it is running"
+        assert "broker 4: Broker ID 4 is running: stop it first (INVALID_REQUEST)" in ran.err
         cluster.kill(4)
         assert run("cluster", "status").code == 0
+        assert len(json.loads(run("cluster", "status", "--json").out)["brokers"]) == 4
+        assert run("cluster", "unregister", "4").out == "broker 4 is unregistered\n"
+        wait_until(lambda: len(json.loads(run("cluster", "status", "--json").out)["brokers"]) == 3, "is forgotten")
         assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c"]
 
 

@@ -73,7 +73,13 @@ def test_a_replica_that_is_being_added_is_not_missed_yet() -> None:
 
 
 def test_brokers_that_are_not_up() -> None:
-    brokers = [broker(1), broker(2, state="fenced"), broker(3, state="absent"), broker(4, state="unreachable")]
+    brokers = [
+        broker(1),
+        broker(2, state="fenced", replicas=1),
+        broker(5, state="fenced"),
+        broker(3, state="absent"),
+        broker(4, state="unreachable"),
+    ]
     found = assessed(FULL, brokers=brokers)
     assert found.problems == ["broker 2 is fenced", "broker 3 is absent", "broker 4 is unreachable"]
 

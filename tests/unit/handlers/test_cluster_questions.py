@@ -34,6 +34,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 )
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.wire.messages.list_config_resources import ListConfigResourcesRequest
+from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.unit.handlers.cluster_broker import HOST, PORT, ClusterBroker, Denying
 
@@ -477,3 +478,13 @@ def test_every_handler_says_its_errors() -> None:
             pytest.skip(f"{api.module} is not there yet")
         assert callable(handler.handle)
         assert all(isinstance(code, ErrorCode) and text for code, text in handler.ERRORS.items()), api.name
+
+
+def test_who_may_unregister_a_broker(broker: ClusterBroker) -> None:
+    answer = broker.call(UnregisterBrokerRequest(broker_id=9), 0, NO_CLUSTER[Operation.ALTER])
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "Cluster authorization failed.",
+    )
+    answer = broker.call(UnregisterBrokerRequest(broker_id=9), 0)
+    assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -34,8 +34,8 @@ def decommission(
 ) -> None:
     """Move every replica off a broker: to other racks first, evenly, with the replication factors they have.
 
-    Ends when nothing is left, and goes on where it was when it is run again. Stop the broker after that: while it is
-    up, new topics may be placed on it.
+    Ends when nothing is left, and goes on where it was when it is run again. Stop the broker after that, and
+    unregister it: as long as the cluster knows it, new topics may be placed on it.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.ports import ClusterView, Groups, Partitions, Transactions
 
 if TYPE_CHECKING:
-    from oncelog.core.controller.image.model import BrokerImage
+    from oncelog.core.controller.image.model import BrokerImage, BrokerRecord
 
 
 class CoordinatorRefusal(Exception):
@@ -79,6 +79,10 @@ class Context:
         """Host and port at which a client of this listener reaches a broker; None if that one has no such listener."""
         if broker.broker_id == self.cluster.broker_id:
             return self.listener
+        return self.last_address_of(broker)
+
+    def last_address_of(self, broker: BrokerImage | BrokerRecord) -> tuple[str, int] | None:
+        """The same of a broker that may be down: where it was when it was registered."""
         endpoint = broker.endpoint(self.listener_name)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 

@@ -121,3 +121,7 @@ def describe_user_scram_credentials(_version: int, _known: Known) -> Any:
 def alter_user_scram_credentials(_version: int, _known: Known) -> Any:
     deletion = make("alter_user_scram_credentials.ScramCredentialDeletion", name="somebody", mechanism=1)
     return make("alter_user_scram_credentials.AlterUserScramCredentialsRequest", deletions=[deletion])
+
+
+def unregister_broker(_version: int, _known: Known) -> Any:
+    return make("unregister_broker.UnregisterBrokerRequest", broker_id=99)

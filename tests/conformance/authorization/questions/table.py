@@ -24,6 +24,7 @@ from tests.conformance.authorization.questions.cluster import (
     describe_configs,
     describe_user_scram_credentials,
     list_config_resources,
+    unregister_broker,
     update_features,
 )
 from tests.conformance.authorization.questions.groups import (
@@ -139,6 +140,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "alter-user-scram-credentials": alter_user_scram_credentials,
     "describe-all-topic-partitions": describe_topic_partitions(),
     "alter-replica-log-dirs": alter_replica_log_dirs,
+    "unregister-broker": unregister_broker,
 }
 """In the order in which they are asked."""
 

@@ -14,6 +14,7 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.peers.clients.sweep.wire import Sweep, Wire, versions
 
@@ -85,6 +86,13 @@ def _alter_replica_log_dirs(wire: Wire) -> None:
         wire.call(AlterReplicaLogDirsRequest(), version)
 
 
+def _unregister_broker(wire: Wire) -> None:
+    """Only brokers that nobody knows: Apache Kafka unregisters one that runs, too."""
+    for version in versions(UnregisterBrokerRequest):
+        for broker_id in (-1, -(2**31), 99, 2**31 - 1):
+            wire.call(UnregisterBrokerRequest(broker_id=broker_id), version)
+
+
 def _elect_leaders(wire: Wire) -> None:
     wire.topic("sx-elect", 2)
     for version in versions(ElectLeadersRequest):
@@ -119,6 +127,7 @@ SWEEPS: Final[dict[str, Sweep]] = {
     "describe-cluster": _describe_cluster,
     "alter-replica-log-dirs": _alter_replica_log_dirs,
     "describe-log-dirs": _describe_log_dirs,
+    "unregister-broker": _unregister_broker,
     "elect-leaders": _elect_leaders,
     "update-features": _update_features,
 }

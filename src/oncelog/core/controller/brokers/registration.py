@@ -163,6 +163,8 @@ def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: i
             fenced=here.fenced,
             is_new_directory=here.is_new_directory,
             sync_policy=broker.sync_policy,
+            rack=broker.rack,
+            endpoints=here.listeners,
         )
     )
     return [

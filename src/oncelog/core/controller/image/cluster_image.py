@@ -109,6 +109,13 @@ class ClusterImage:
         """True if the cluster has such a partition."""
         return self.partition(partition) is not None
 
+    def is_registered(self, broker_id: int) -> bool:
+        """True if the broker is alive, or was and nobody has unregistered it since."""
+        if broker_id in self.brokers:
+            return True
+        record = self.broker_records.get(BrokerId(broker_id))
+        return record is not None and not record.unregistered
+
     def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The dynamic configs: those for all brokers, and those for ``broker_id``."""
         found = self.broker_configs

@@ -244,10 +244,8 @@ def read_config(path: str, value: bytes) -> dict[str, str]:
 def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
     """The value of a broker's registration as Apache Kafka writes it, and what is ours: ``epoch``, ``directory_id``,
     and what keeps the broker from leading where that is so."""
-    endpoints = broker.endpoints or (Endpoint(_PLAINTEXT.value, _PLAINTEXT, broker.host, broker.port),)
     facts: dict[str, Any] = {
-        "listener_security_protocol_map": {each.listener_name: each.protocol.value for each in endpoints},
-        "endpoints": [str(each) for each in endpoints],
+        **_endpoints_value(broker.listeners),
         "jmx_port": -1,
         "features": {_TREE_FEATURE: dict(zip(_RANGE_KEYS, broker.tree_formats, strict=True))},
         "host": broker.host,
@@ -276,10 +274,12 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
     facts = loads(path, value)
     try:
         broker_id = BrokerId(int(path.rpartition("/")[2]))
+        endpoints = _read_endpoints(facts)
+        only = Endpoint(_PLAINTEXT.value, _PLAINTEXT, str(facts["host"]), int(facts["port"]))
         return BrokerImage(
             broker_id,
-            str(facts["host"]),
-            int(facts["port"]),
+            only.host,
+            only.port,
             facts.get("rack"),
             int(facts.get("epoch", UNKNOWN_BROKER_EPOCH)),
             version,
@@ -288,7 +288,7 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
             in_controlled_shutdown=facts.get("in_controlled_shutdown") is True,
             is_new_directory=facts.get("is_new_directory") is True,
             has_full_disk=facts.get("has_full_disk") is True,
-            endpoints=_read_endpoints(facts),
+            endpoints=() if endpoints == (only,) else endpoints,
             tree_formats=_read_tree_formats(facts),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -300,8 +300,14 @@ def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
     return TreeFormats() if found is None else TreeFormats(*(int(found[key]) for key in _RANGE_KEYS))
 
 
+def _endpoints_value(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    return {
+        "listener_security_protocol_map": {each.listener_name: each.protocol.value for each in endpoints},
+        "endpoints": [str(each) for each in endpoints],
+    }
+
+
 def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
-    """The listeners of a registration; none where it has but one, PLAINTEXT, at its host and port."""
     protocols = facts.get("listener_security_protocol_map") or {}
     endpoints = []
     for text in facts.get("endpoints") or ():
@@ -309,8 +315,7 @@ def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
         host, _, port = address.rpartition(":")
         protocol = SecurityProtocol(protocols.get(name, name))
         endpoints.append(Endpoint(name, protocol, host.removeprefix("[").removesuffix("]"), int(port)))
-    only = Endpoint(_PLAINTEXT.value, _PLAINTEXT, str(facts["host"]), int(facts["port"]))
-    return () if endpoints == [only] else tuple(endpoints)
+    return tuple(endpoints)
 
 
 def broker_record_value(record: BrokerRecord) -> bytes:
@@ -318,13 +323,17 @@ def broker_record_value(record: BrokerRecord) -> bytes:
     facts: dict[str, Any] = {"version": 1, "directory_id": record.directory_id, "epoch": record.epoch}
     if record.sync_policy:
         facts["sync_policy"] = record.sync_policy
+    if record.endpoints:
+        facts.update(_endpoints_value(record.endpoints))
+    if record.rack is not None:
+        facts["rack"] = record.rack
     for key in _RECORD_FLAGS:
         if getattr(record, key):
             facts[key] = True
     return dumps(facts)
 
 
-_RECORD_FLAGS: Final = ("fenced", "is_new_directory")
+_RECORD_FLAGS: Final = ("fenced", "is_new_directory", "unregistered")
 
 
 def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId, BrokerRecord]:
@@ -338,9 +347,12 @@ def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId,
             fenced=facts.get("fenced") is True,
             is_new_directory=facts.get("is_new_directory") is True,
             sync_policy=str(facts.get("sync_policy", "")),
+            unregistered=facts.get("unregistered") is True,
+            rack=facts.get("rack"),
+            endpoints=_read_endpoints(facts),
         )
         return BrokerId(int(path.rpartition("/")[2])), record
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFact(path, value) from error
 
 

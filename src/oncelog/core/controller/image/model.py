@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -70,6 +70,11 @@ class TreeFormats(NamedTuple):
 _NOT_SAID: Final = TreeFormats()
 
 
+def endpoint_of(endpoints: Iterable[Endpoint], listener_name: str) -> Endpoint | None:
+    """The endpoint of a listener; None if it is not among them."""
+    return next((each for each in endpoints if each.listener_name == listener_name), None)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """A live broker. ``epoch`` rises with each registration of any broker."""
@@ -94,14 +99,14 @@ class BrokerImage:
     """Its listeners, by the addresses it advertises; empty: it has one, PLAINTEXT, at ``host`` and ``port``."""
     tree_formats: TreeFormats = _NOT_SAID
 
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        """Its endpoints, also where it has only the one at ``host`` and ``port``."""
+        return self.endpoints or (Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, self.host, self.port),)
+
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The endpoint of a listener; None if the broker does not have the listener."""
-        for each in self.endpoints:
-            if each.listener_name == listener_name:
-                return each
-        if self.endpoints or listener_name != PLAINTEXT_LISTENER:
-            return None
-        return Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, self.host, self.port)
+        return endpoint_of(self.listeners, listener_name)
 
     @property
     def may_lead(self) -> bool:
@@ -122,6 +127,16 @@ class BrokerRecord:
     is_new_directory: bool = False
     sync_policy: str = ""
     """``log.sync.policy`` of the registration; empty: not said."""
+    unregistered: bool = False
+    """True from when an operator said that the broker is gone for good, until it registers again: nothing counts on it
+    any more. What is known of its directory stays, so that an empty one of the same id is not taken for it."""
+    rack: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    """The listeners of the registration; empty: registered by an earlier version."""
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """The endpoint that a listener had; None if the broker did not have the listener, or it is not known."""
+        return endpoint_of(self.endpoints, listener_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replic
 
 def _absent(image: ClusterImage) -> list[BrokerId]:
     """Brokers that have been registered, and cannot be given partitions to lead now."""
-    known = {*image.broker_records, *image.brokers}
-    return sorted(one for one in known if one not in image.brokers or not image.brokers[one].may_lead)
+    known = filter(image.is_registered, {*image.broker_records, *image.brokers})
+    return sorted(one for one in known if not _may_lead(image, one))
 
 
 def _check_factor(replication_factor: int, present: int, absent: int) -> None:
@@ -112,7 +112,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_fac
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, start + "an empty replica list.")
     previous = None
     for broker in sorted(replicas):
-        if broker not in image.brokers and broker not in image.broker_records:
+        if not image.is_registered(broker):
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start}broker {broker}, but no such broker is registered."
             )

@@ -14,9 +14,11 @@ from oncelog.wire.messages.describe_topic_partitions import (
 )
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.conformance.golden.cluster.conversation import Conversation
 from tests.conformance.golden.cluster.corpus import GROUP_COORDINATOR, TRANSACTION_COORDINATOR
 from tests.conformance.golden.cluster.readiness import until_coordinators
+from tests.conformance.golden.cluster.requests import create
 from tests.peers.clients.sweep.wire import NOWHERE, versions
 
 _TOPICS: Final = {
@@ -83,6 +85,43 @@ def _ask_brokers(talk: Conversation) -> None:
             talk.ask_each(DescribeClusterRequest(include_fenced_brokers=True), version)
 
 
+def _unregistered(talk: Conversation) -> None:
+    """A broker that is down is unregistered, and registers again when it is started."""
+    talk.topic("v-forgotten", {0: (1, 3)})
+    talk.topic("v-alone", {0: (3,)})
+    for broker_id in (-1, 9):
+        talk.ask_each(UnregisterBrokerRequest(broker_id=broker_id), 0)
+    talk.stop(3)
+    talk.until_partition("v-forgotten", leader=1, isr=(1,))
+    talk.until_partition("v-alone", leader=-1)
+    talk.ask_each(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    for asked_of in (2, 1):
+        talk.ask(asked_of, UnregisterBrokerRequest(broker_id=3), 0)
+        for broker_id in talk.running:
+            talk.until(
+                broker_id,
+                DescribeClusterRequest(include_fenced_brokers=True),
+                2,
+                lambda answer: [broker.broker_id for broker in answer.brokers] == [1, 2],
+                "knows two",
+            )
+        talk.ask_each(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    for replicas in ((1, 3), (3, 1)):
+        talk.ask(1, create("v-refused", replicas), 7)
+    _ask_forgotten(talk)
+    talk.start(3)
+    talk.until_partition("v-forgotten", leader=1, isr=(1, 3))
+    talk.until_partition("v-alone", leader=3, isr=(3,))
+    talk.ask_each(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    _ask_forgotten(talk)
+
+
+def _ask_forgotten(talk: Conversation) -> None:
+    names = ("v-forgotten", "v-alone")
+    talk.ask_each(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12)
+    talk.ask_each(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names]), 0)
+
+
 def _api_versions(talk: Conversation) -> None:
     for version in versions(ApiVersionsRequest):
         talk.ask_each(ApiVersionsRequest(client_software_name="sweep", client_software_version="1.0"), version)
@@ -142,6 +181,7 @@ def _ask_coordinators(talk: Conversation) -> None:
 CONVERSATIONS: Final[dict[str, Callable[[Conversation], None]]] = {
     "metadata": _metadata,
     "brokers": _brokers,
+    "unregistered": _unregistered,
     "api-versions": _api_versions,
     "topic-partitions": _topic_partitions,
     "find-coordinator": _coordinators,

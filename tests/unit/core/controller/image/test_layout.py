@@ -5,6 +5,7 @@ import json
 import pytest
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId
+from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.core.controller.image.model import Assignment, BrokerImage, BrokerRecord, PartitionImage
@@ -75,8 +76,25 @@ def test_a_tree_of_an_earlier_version_is_read_without_what_it_does_not_say() -> 
     assert topic.partitions == (PartitionImage(ONE, LeaderEpoch(0), (ONE,), (ONE,), 0, -1, (), (), ()),)
 
 
-def test_the_record_of_a_broker_is_read_as_it_was_written() -> None:
-    record = BrokerRecord("directory", 9, 4)
+@pytest.mark.parametrize(
+    "record",
+    [
+        BrokerRecord("directory", 9, 4),
+        BrokerRecord(
+            "directory",
+            9,
+            4,
+            fenced=True,
+            unregistered=True,
+            rack="a",
+            endpoints=(
+                Endpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "host", 1),
+                Endpoint("INSIDE", SecurityProtocol.SASL_SSL, "::1", 2),
+            ),
+        ),
+    ],
+)
+def test_the_record_of_a_broker_is_read_as_it_was_written(record: BrokerRecord) -> None:
     value = layout.broker_record_value(record)
     assert layout.read_broker_record(layout.broker_record_path(TWO), value, 4) == (TWO, record)
     with pytest.raises(layout.DamagedFact):

@@ -1,0 +1,35 @@
+"""``oncelog cluster unregister``: forget a broker that is down for good."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.output import print_json
+
+
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: Properties = None,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a broker that is down for good: new topics are not placed on it any more, and status does not list it.
+
+    Move its replicas away before (oncelog cluster decommission). Started again, it registers again.
+
+    \b
+    Examples:
+      oncelog cluster unregister 3
+    """
+    from oncelog.admin.cluster import unregister_broker
+
+    with open_client(bootstrap, properties, command_config) as client:
+        unregister_broker(client, broker)
+    if as_json:
+        print_json({"broker_id": broker, "unregistered": True})
+    else:
+        print(f"broker {broker} is unregistered")
