@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.console_process import DEFAULT_LISTEN, DEFAULT_SAMPLE_EVERY_S, address_of, run_console
-from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
-from oncelog.cli.options import Bootstrap, CommandConfig, Properties, connection_settings
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import ClusterOptions
 
 EPILOG = """
 Examples:
@@ -87,6 +87,7 @@ SampleEvery = Annotated[
 ]
 
 
+@grouped
 def console(
     listen: Listen = DEFAULT_LISTEN,
     name: Names = None,
@@ -100,18 +101,16 @@ def console(
     audit_data: AuditData = None,
     metrics_url: MetricsUrls = None,
     sample_every: SampleEvery = DEFAULT_SAMPLE_EVERY_S,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Serve pages about a cluster: what is open, what hangs, what can really be read, and why something is stuck."""
     if address_of(listen) is None:
         raise typer.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
-    servers, given = connection_settings(bootstrap, properties, command_config)
+    servers, given = cluster.connection_settings()
     code = run_console(
         bootstrap=servers,
         client=given,
-        command_options=cluster_options(bootstrap, properties, command_config),
+        command_options=cluster.as_arguments(),
         listen=listen,
         name=name or (),
         allow_changes=allow_changes,

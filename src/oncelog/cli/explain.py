@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json
-from oncelog.cli.txn.common import cluster_options, report_unanswered, sentences
+from oncelog.cli.txn.common import report_unanswered, sentences
 
 if TYPE_CHECKING:
     from oncelog.admin.explain.findings import Finding, Report
@@ -24,6 +25,7 @@ FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {
 
 
 @app.command()
+@grouped
 def group(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     window: Annotated[
@@ -36,9 +38,7 @@ def group(
         ),
     ] = None,
     fail_on_stuck: FailOnStuck = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Tell why a consumer group does not advance.
@@ -57,19 +57,18 @@ def group(
     from oncelog.base.units import MINUTE_MS
 
     who = principal if principal is None or ":" in principal else f"User:{principal}"
-    options = cluster_options(bootstrap, properties, command_config)
-    with open_client(bootstrap, properties, command_config) as client:
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
         found = explain_group(client, name, window_ms=int(window * MINUTE_MS), principal=who, options=options)
     _show(found, as_json, fail_on_stuck)
 
 
 @app.command()
+@grouped
 def topic(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     fail_on_stuck: FailOnStuck = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Tell why a topic cannot be written, or read to its end.
@@ -81,20 +80,19 @@ def topic(
     """
     from oncelog.admin.explain.subjects import explain_topic
 
-    options = cluster_options(bootstrap, properties, command_config)
-    with open_client(bootstrap, properties, command_config) as client:
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
         found = explain_topic(client, name, options=options)
     _show(found, as_json, fail_on_stuck)
 
 
 @app.command()
+@grouped
 def partition(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     number: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition's number.")],
     fail_on_stuck: FailOnStuck = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Tell why a partition cannot be written, or read to its end.
@@ -105,19 +103,18 @@ def partition(
     """
     from oncelog.admin.explain.subjects import explain_topic
 
-    options = cluster_options(bootstrap, properties, command_config)
-    with open_client(bootstrap, properties, command_config) as client:
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
         found = explain_topic(client, name, number, options=options)
     _show(found, as_json, fail_on_stuck)
 
 
 @app.command()
+@grouped
 def producer(
     producer_id: Annotated[int, typer.Argument(metavar="PRODUCER-ID", min=0, help="The producer id.")],
     fail_on_stuck: FailOnStuck = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Tell what a producer id is, what it has open, and who waits for it.
@@ -128,19 +125,18 @@ def producer(
     """
     from oncelog.admin.explain.subjects import explain_producer
 
-    options = cluster_options(bootstrap, properties, command_config)
-    with open_client(bootstrap, properties, command_config) as client:
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
         found = explain_producer(client, producer_id, options=options)
     _show(found, as_json, fail_on_stuck)
 
 
 @app.command()
+@grouped
 def txn(
     name: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID", help="The transactional id.")],
     fail_on_stuck: FailOnStuck = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Tell what a transactional id is doing, what it holds, and who waits for it.
@@ -151,8 +147,8 @@ def txn(
     """
     from oncelog.admin.explain.subjects import explain_txn
 
-    options = cluster_options(bootstrap, properties, command_config)
-    with open_client(bootstrap, properties, command_config) as client:
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
         found = explain_txn(client, name, options=options)
     _show(found, as_json, fail_on_stuck)
 

@@ -1,13 +1,14 @@
-"""Options that several sub-commands share, and the client that they open."""
+"""Options that several sub-commands share: which cluster, how to print."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP
+from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -39,29 +40,43 @@ CommandConfig = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The cluster that a command is about, and the settings of its client: a group of options (``option_groups``)."""
+
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+    properties: Properties = None
+    command_config: CommandConfig = None
+
+    def open_client(self) -> Client:
+        """A client for a command, with shorter time-outs than in a program. Raises BadParameter for a wrong
+        property."""
+        from oncelog.client.blocking.client import Client
+
+        settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
+        settings |= {"socket.connection.setup.timeout.ms": "5000", "unknown.topic.grace.ms": "400"}
+        servers, given = self.connection_settings()
+        return Client(servers, config=settings | given)
+
+    def connection_settings(self) -> tuple[str, dict[str, str]]:
+        """The brokers to start from, and the other client settings. ``bootstrap.servers`` of ``--command-config`` or
+        ``-X`` counts where ``--bootstrap-server`` is not given. Raises BadParameter for what cannot be read."""
+        settings = self.client_settings()
+        servers = settings.pop("bootstrap.servers", self.bootstrap)
+        return (servers if self.bootstrap == DEFAULT_BOOTSTRAP else self.bootstrap), settings
+
+    def client_settings(self) -> dict[str, str]:
+        """All client settings that are given. Raises BadParameter for what cannot be read."""
+        return client_settings(self.properties, self.command_config)
+
+    def as_arguments(self) -> str:
+        """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
+        return cluster_options(self.bootstrap, self.properties, self.command_config)
+
+
 def new_app(summary: str) -> typer.Typer:
     """A group of sub-commands with the settings that all of ours have."""
     return typer.Typer(help=summary, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
-
-
-def open_client(bootstrap: str, properties: list[str] | None = None, command_config: Path | None = None) -> Client:
-    """A client for a command, with shorter time-outs than in a program. Raises BadParameter for a wrong property."""
-    from oncelog.client.blocking.client import Client
-
-    settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
-    settings |= {"socket.connection.setup.timeout.ms": "5000", "unknown.topic.grace.ms": "400"}
-    servers, given = connection_settings(bootstrap, properties, command_config)
-    return Client(servers, config=settings | given)
-
-
-def connection_settings(
-    bootstrap: str, properties: list[str] | None, command_config: Path | None
-) -> tuple[str, dict[str, str]]:
-    """The brokers to start from, and the other client settings. ``bootstrap.servers`` of ``--command-config`` or ``-X``
-    counts where ``--bootstrap-server`` is not given. Raises BadParameter for what cannot be read."""
-    settings = client_settings(properties, command_config)
-    servers = settings.pop("bootstrap.servers", bootstrap)
-    return (servers if bootstrap == DEFAULT_BOOTSTRAP else bootstrap), settings
 
 
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:

@@ -84,7 +84,7 @@ def test_ctrl_c_ends_with_130_and_nothing_printed(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oncelog.cli.topic.commands.open_client", interrupted)
+    monkeypatch.setattr("oncelog.cli.options.ClusterOptions.open_client", interrupted)
     assert invoke(["topic", "list"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -9,21 +9,16 @@ import typer
 
 from oncelog.cli.acl.explain import explain
 from oncelog.cli.acl.options import (
-    Cluster,
-    Group,
     Host,
-    Prefix,
+    PatternOptions,
     Principal,
-    Resources,
-    Topic,
-    TransactionalId,
-    User,
     check_operations,
     operation_of,
     principal_of,
     print_acls,
 )
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -38,18 +33,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the entries, make 
 
 
 @app.command("list")
+@grouped
 def list_(
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: Cluster = False,
-    user: User = None,
-    prefix: Prefix = False,
+    resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
     match: Annotated[bool, typer.Option("--match", help="All lists for that name, prefixes and '*' too.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """List the entries of all resources, or of some.
@@ -62,8 +51,7 @@ def list_(
     """
     from oncelog.admin.acls import list_acls
 
-    resources = Resources(topic, group, transactional_id, cluster, user, prefix)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found = [
             binding for wanted in _filters(resources, principal, match=match) for binding in list_acls(client, wanted)
         ]
@@ -74,20 +62,14 @@ def list_(
 
 
 @app.command()
+@grouped
 def allow(
     principal: Who,
     operations: What,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: Cluster = False,
-    user: User = None,
-    prefix: Prefix = False,
+    resources: PatternOptions = PatternOptions(),
     host: Host = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Allow a principal to do something.
@@ -100,31 +82,19 @@ def allow(
     """
     from oncelog.base.acls import Permission
 
-    wanted = _entries(
-        Resources(topic, group, transactional_id, cluster, user, prefix),
-        principal,
-        operations,
-        host,
-        Permission.ALLOW,
-    )
-    _make(wanted, bootstrap, properties, command_config, dry_run=dry_run, as_json=as_json)
+    wanted = _entries(resources, principal, operations, host, Permission.ALLOW)
+    _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
+@grouped
 def deny(
     principal: Who,
     operations: What,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: Cluster = False,
-    user: User = None,
-    prefix: Prefix = False,
+    resources: PatternOptions = PatternOptions(),
     host: Host = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Deny a principal something, whatever else allows it.
@@ -136,19 +106,14 @@ def deny(
     """
     from oncelog.base.acls import Permission
 
-    resources = Resources(topic, group, transactional_id, cluster, user, prefix)
     wanted = _entries(resources, principal, operations, host, Permission.DENY)
-    _make(wanted, bootstrap, properties, command_config, dry_run=dry_run, as_json=as_json)
+    _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
+@grouped
 def remove(
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: Cluster = False,
-    user: User = None,
-    prefix: Prefix = False,
+    resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
     host: Host = None,
     operation: Annotated[
@@ -157,9 +122,7 @@ def remove(
     allow: Annotated[bool, typer.Option("--allow", help="Only entries that allow.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only entries that deny.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only shown.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Remove entries. Shows them first; only --yes removes.
@@ -171,13 +134,12 @@ def remove(
     """
     from oncelog.admin.acls import delete_acls, list_acls
 
-    resources = Resources(topic, group, transactional_id, cluster, user, prefix)
     if not resources.named() and principal is None:
         raise typer.BadParameter("name a resource or a --principal; access control lists are not all removed at once")
     if allow and deny:
         raise typer.BadParameter("give --allow or --deny, not both; without either both are meant")
     kept = operation_of(operation) if operation is not None else None
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found = [
             binding
             for wanted in _filters(resources, principal, match=False)
@@ -196,7 +158,7 @@ def remove(
         print("oncelog: nothing was removed; --yes does it", file=sys.stderr)
 
 
-def _filters(resources: Resources, principal: str | None, *, match: bool) -> list[AclFilter]:
+def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -> list[AclFilter]:
     """One filter for each resource named, or one for all."""
     from oncelog.admin.acls import AclFilter
     from oncelog.base.acls import PatternType
@@ -209,7 +171,7 @@ def _filters(resources: Resources, principal: str | None, *, match: bool) -> lis
 
 
 def _entries(
-    resources: Resources, principal: str, operations: list[str], host: str | None, permission: Permission
+    resources: PatternOptions, principal: str, operations: list[str], host: str | None, permission: Permission
 ) -> list[AclBinding]:
     from oncelog.base.acls import AclBinding, AclEntry
 
@@ -224,19 +186,11 @@ def _entries(
     ]
 
 
-def _make(
-    wanted: list[AclBinding],
-    bootstrap: str,
-    properties: list[str] | None,
-    command_config: CommandConfig,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _make(wanted: list[AclBinding], cluster: ClusterOptions, *, dry_run: bool, as_json: bool) -> None:
     from oncelog.admin.acls import create_acls
 
     if not dry_run:
-        with open_client(bootstrap, properties, command_config) as client:
+        with cluster.open_client() as client:
             create_acls(client, wanted)
     if as_json:
         print_json(wanted)

@@ -8,13 +8,8 @@ import typer
 
 from oncelog.base.acl_rules import Reason
 from oncelog.cli.acl.options import (
-    Cluster,
-    Group,
     Host,
-    Resources,
-    Topic,
-    TransactionalId,
-    User,
+    ResourceOptions,
     check_operations,
     command_for,
     operation_of,
@@ -22,7 +17,8 @@ from oncelog.cli.acl.options import (
     print_acls,
     word,
 )
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -32,12 +28,9 @@ if TYPE_CHECKING:
 ANONYMOUS = "User:ANONYMOUS"
 
 
+@grouped
 def explain(
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: Cluster = False,
-    user: User = None,
+    resource: ResourceOptions = ResourceOptions(),
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="NAME", help="Who asks; default: the user that logs in here.")
     ] = None,
@@ -45,9 +38,7 @@ def explain(
     operation: Annotated[
         list[str] | None, typer.Option("--operation", "-o", metavar="NAME", help="May be repeated; default: all.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Say what a principal may do to a resource, which entry decides, and what to add where nothing allows it.
@@ -62,10 +53,10 @@ def explain(
     """
     from oncelog.admin import acls
 
-    pattern = Resources(topic, group, transactional_id, cluster, user).single()
+    pattern = resource.single()
     wanted = [operation_of(each) for each in operation or ()]
     check_operations([pattern], wanted)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         who = _own_principal(client) if principal is None else principal_of(principal)
         found = acls.explain(client, pattern.resource_type, pattern.name, who, host or "*", wanted)
     if as_json:

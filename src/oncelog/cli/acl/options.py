@@ -42,23 +42,27 @@ OPTIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The resources that a command line names."""
+@dataclass(frozen=True)
+class ResourceOptions:
+    """The resources that a command names: a group of options (``option_groups``)."""
 
-    topic: str | None
-    group: str | None
-    transactional_id: str | None
-    cluster: bool
-    user: str | None = None
-    prefix: bool = False
+    topic: Topic = None
+    group: Group = None
+    transactional_id: TransactionalId = None
+    cluster: Cluster = False
+    user: User = None
+
+    @property
+    def pattern_type(self) -> PatternType:
+        """The way in which the names are meant."""
+        return PatternType.LITERAL
 
     def named(self) -> list[ResourcePattern]:
         """The patterns, one for each option. Raises BadParameter for a prefix of all names."""
-        kind = PatternType.PREFIXED if self.prefix else PatternType.LITERAL
+        kind = self.pattern_type
         values = zip(OPTIONS, (self.topic, self.group, self.transactional_id, self.user), strict=True)
         found = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
-        if self.prefix and any(pattern.name in ("", "*") for pattern in found):
+        if kind is PatternType.PREFIXED and any(pattern.name in ("", "*") for pattern in found):
             raise typer.BadParameter(
                 "a prefix is the beginning of names; '*' means all without it", param_hint="--prefix"
             )
@@ -79,6 +83,18 @@ class Resources:
         if len(found) > 1:
             raise typer.BadParameter("name one resource")
         return found[0]
+
+
+@dataclass(frozen=True)
+class PatternOptions(ResourceOptions):
+    """The resources that a command names, one by one or by the beginning of their names."""
+
+    prefix: Prefix = False
+
+    @property
+    def pattern_type(self) -> PatternType:
+        """The way in which the names are meant."""
+        return PatternType.PREFIXED if self.prefix else PatternType.LITERAL
 
 
 def principal_of(text: str) -> str:

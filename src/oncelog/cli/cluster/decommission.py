@@ -8,7 +8,8 @@ import typer
 
 from oncelog.base.text import counted
 from oncelog.cli.moving import Timeout, wait_until_moved
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 20
 
 
+@grouped
 def decommission(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
     dry_run: Annotated[
@@ -27,9 +29,7 @@ def decommission(
         int, typer.Option("--at-once", metavar="COUNT", min=1, help="Partitions that are moved at a time.")
     ] = _AT_ONCE,
     timeout: Timeout = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Move every replica off a broker: to other racks first, evenly, with the replication factors they have.
@@ -47,7 +47,7 @@ def decommission(
     from oncelog.admin.reassignment_plan import assignment_json
     from oncelog.cli.commands import EXIT_FAILED, complain
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found = plan_decommission(client, broker)
         if dry_run:
             if as_json:

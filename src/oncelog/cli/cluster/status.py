@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from oncelog.cli.moving import MOST_ROWS, ids_text, show_reassignments, tell_rest
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,10 +19,9 @@ EXIT_NOT_HEALTHY: Final = 1
 _GIB: Final = 1 << 30
 
 
+@grouped
 def status(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Show brokers, controller, and the partitions that lack a leader or replicas.
@@ -40,7 +40,7 @@ def status(
     """
     from oncelog.admin.cluster_status import cluster_status
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found = cluster_status(client)
     if as_json:
         print_json(found)

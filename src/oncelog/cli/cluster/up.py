@@ -143,11 +143,11 @@ def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan], client: Pat
 
 def _knows_all(address: str, addresses: dict[int, str], config: Path | None) -> bool:
     from oncelog.admin.cluster import registered_brokers
-    from oncelog.cli.options import open_client
+    from oncelog.cli.options import ClusterOptions
     from oncelog.client.errors import ClientError
 
     try:
-        with open_client(address, None, config) as client:
+        with ClusterOptions(address, command_config=config).open_client() as client:
             there = {one.broker_id: f"{one.host}:{one.port}" for one in registered_brokers(client) if not one.is_fenced}
     except ClientError:
         return False

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.group import zookeeper as group_zookeeper
-from oncelog.cli.options import (
-    DEFAULT_BOOTSTRAP,
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    Properties,
-    client_settings,
-    new_app,
-    open_client,
-)
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.topic.partition_arguments import partitions_named
 
@@ -36,15 +28,14 @@ ZooKeeper = Annotated[
 
 
 @app.command("list")
+@grouped
 def list_(
     state: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only in this state (Stable, Empty, …); may be repeated."),
     ] = None,
     zookeeper: ZooKeeper = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """List groups.
@@ -60,7 +51,7 @@ def list_(
     if zookeeper is not None:
         group_zookeeper.list_groups(zookeeper, state or [], as_json)
         return
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         rows = list_groups(client, state or ())
     if as_json:
         print_json(rows)
@@ -72,13 +63,12 @@ def list_(
 
 
 @app.command()
+@grouped
 def describe(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
     zookeeper: ZooKeeper = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Show the committed offsets of groups, their lag, and the members that read each partition.
@@ -91,11 +81,11 @@ def describe(
     from oncelog.admin.groups import describe_group, group_lag
 
     if zookeeper is not None:
-        keys = client_settings(properties, command_config)
+        keys = cluster.client_settings()
         group_zookeeper.describe_groups(zookeeper, groups, keys, members=members, as_json=as_json)
         return
     documents = []
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         for number, name in enumerate(groups):
             found = describe_group(client, name)
             lag = [] if members and not as_json else group_lag(client, found)
@@ -126,6 +116,7 @@ def describe(
 
 
 @app.command("reset-offsets")
+@grouped
 def reset_offsets(
     group: Name,
     topic: Annotated[
@@ -146,9 +137,7 @@ def reset_offsets(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
     zookeeper: ZooKeeper = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows the plan only; --execute carries it out.
@@ -164,10 +153,10 @@ def reset_offsets(
 
     to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
     if zookeeper is not None:
-        keys = client_settings(properties, command_config)
+        keys = cluster.client_settings()
         rows = group_zookeeper.reset_group(zookeeper, group, topic, to, keys, execute)
     else:
-        with open_client(bootstrap, properties, command_config) as client:
+        with cluster.open_client() as client:
             rows = plan_reset(client, group, to, partitions_named(client, topic))
             if execute and rows:
                 execute_reset(client, group, rows)
@@ -184,6 +173,7 @@ def reset_offsets(
 
 
 @app.command()
+@grouped
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     topic: Annotated[
@@ -192,9 +182,7 @@ def delete(
             "--topic", "-t", metavar="TOPIC[:0,2-4]", help="Only forget its offsets in this topic; may be repeated."
         ),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members and their offsets, or only their offsets in some topics.
@@ -207,7 +195,7 @@ def delete(
     from oncelog.admin.groups import delete_groups, delete_offsets
     from oncelog.cli.commands import complain
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         if topic:
             partitions = partitions_named(client, topic) or []
             outcomes = [one for group in groups for one in delete_offsets(client, group, partitions)]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json_line, progress
 from oncelog.cli.records.produce import Compression
 
@@ -36,6 +37,7 @@ class Timestamps(StrEnum):
     none = "none"
 
 
+@grouped
 def import_(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A 0.7 broker's log.dir, or one partition of it.")],
     to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write to; created if absent.")],
@@ -57,9 +59,7 @@ def import_(
     transaction_bytes: Annotated[
         int, typer.Option(metavar="BYTES", min=1, help="Size of a transaction, about; it becomes visible at once.")
     ] = 32 << 20,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Import a log of Kafka 0.7 into a topic, each message exactly once.
@@ -88,7 +88,7 @@ def import_(
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
-        with open_client(bootstrap, properties, command_config) as client, _told(as_json) as on_event:
+        with cluster.open_client() as client, _told(as_json) as on_event:
             codec = Codec[compression.name.upper()]
             policy, times = Policy(on_corruption.value), Times(timestamps.value)
             settings = ImportSettings(policy, times, follow, codec, transaction_bytes=transaction_bytes)

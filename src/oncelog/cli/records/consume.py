@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, client_settings, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import ClusterOptions
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
 from oncelog.cli.zookeeper_options import (
@@ -48,6 +49,7 @@ To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop befor
 Count = Annotated[int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")]
 
 
+@grouped
 def consume(
     topics: Topics = None,
     partition: Partition = None,
@@ -81,9 +83,7 @@ def consume(
     black_list: BlackList = None,
     storage: OffsetsStorage = None,
     dual_commit: DualCommit = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Print the records of topics.
 
@@ -107,13 +107,13 @@ def consume(
         from oncelog.cli.records.consume_zookeeper import consume_zookeeper
 
         read = subscription(topics or [], white_list, black_list)
-        keys = client_settings(properties, command_config) | storage_settings(storage, dual_commit)
+        keys = cluster.client_settings() | storage_settings(storage, dual_commit)
         keys |= {"auto.commit.enable": "false"} if no_commit else {}
         consume_zookeeper(zookeeper, group, read, sink, where, settings, keys, stop_at_end=stop_at_end, quiet=quiet)
         return
     if not topics:
         raise typer.BadParameter("name the topics to read")
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         if group is not None:
             consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
         else:

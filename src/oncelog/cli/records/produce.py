@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import ClusterOptions
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.producer import Producer, ProducerSettings
@@ -71,6 +72,7 @@ class InputError(ValueError):
     """A piece of input that is no record."""
 
 
+@grouped
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
     files: Annotated[
@@ -102,9 +104,7 @@ def produce(
     ] = False,
     encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values in the input are base64.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no count on stderr.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Write records to a topic: lines of stdin, or files.
 
@@ -131,7 +131,7 @@ def produce(
     if not cut or parsing.key_delimiter == b"":
         raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
     with (
-        open_client(bootstrap, properties, command_config) as client,
+        cluster.open_client() as client,
         Producer(client, _settings(compression, acks), create_topics=True) as producer,
     ):
         if partition is not None:

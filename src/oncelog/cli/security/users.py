@@ -14,7 +14,8 @@ from typing import Annotated, Final
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, new_app, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json, print_table
 
 app = new_app("Add, list and delete users that log in by a password (SCRAM).")
@@ -32,6 +33,7 @@ _MAX_PASSWORD_BYTES: Final = 4096
 
 
 @app.command()
+@grouped
 def add(
     name: User,
     mechanisms: Annotated[
@@ -53,9 +55,7 @@ def add(
     password_env: Annotated[
         str | None, typer.Option(metavar="NAME", help="An environment variable that holds the password.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Add a user, or change a user's password; asks for it, unless a file or the environment has it.
@@ -72,7 +72,7 @@ def add(
 
     wanted = [each.value for each in mechanisms or Mechanism]
     password = _password(name, password_file, password_env)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         set_password(client, name, password, wanted, iterations)
         rows = list_credentials(client, [name])
     if as_json:
@@ -82,11 +82,10 @@ def add(
 
 
 @app.command("list")
+@grouped
 def list_(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="List these users only.")] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """List users and the mechanisms by which they log in; nothing that is secret.
@@ -98,7 +97,7 @@ def list_(
     """
     from oncelog.admin.scram_users import list_credentials
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         rows = list_credentials(client, names or None)
     if as_json:
         print_json(rows)
@@ -107,6 +106,7 @@ def list_(
 
 
 @app.command()
+@grouped
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The users.")],
     mechanisms: Annotated[
@@ -115,9 +115,7 @@ def delete(
             "--mechanism", help="Delete the credential of this mechanism only; may be repeated. [default: all]"
         ),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Delete users. Connections that are there stay until they log in again (connections.max.reauth.ms); their entries
@@ -131,7 +129,7 @@ def delete(
     from oncelog.admin.scram_users import delete_credentials, list_credentials
 
     only = {each.value for each in mechanisms or Mechanism}
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         there = [row for row in list_credentials(client, names) if row.mechanism in only]
         unknown = sorted(set(names) - {row.user for row in there})
         if unknown:

@@ -7,18 +7,19 @@ from typing import Annotated
 import typer
 
 from oncelog.base.text import counted
+from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json
-from oncelog.cli.table.options import Catalog, StorageOptions, storage_options_of
+from oncelog.cli.table.options import PlaceOptions
 
 
+@grouped
 def compact(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A table that 'oncelog load' made, as its --to.")],
     target_mib: Annotated[
         int, typer.Option("--target-mib", min=1, metavar="N", help="Merge neighbouring files up to this size.")
     ] = 128,
-    catalog: Catalog = None,
-    storage_option: StorageOptions = None,
+    place: PlaceOptions = PlaceOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Merge a table's small files. Whoever reads meanwhile sees every row once: the old files or the new ones.
@@ -34,8 +35,7 @@ def compact(
     """
     from oncelog.spark.targets.entry import compact as run
 
-    options = storage_options_of(storage_option)
-    report = run(table, target_mib * 1024 * 1024, catalog=catalog, storage_options=options)
+    report = run(table, target_mib * 1024 * 1024, **place.as_arguments())
     if as_json:
         print_json(report)
     elif not report.files_before:

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json
 from oncelog.cli.table.options import Remote, spark_at
 
 
+@grouped
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A table that 'oncelog load' or 'stream' made.")],
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to; created if missing.")],
@@ -21,9 +23,7 @@ def export(
         typer.Option("--keep-partitions", help="Write each row to the partition it came from, instead of its key's."),
     ] = False,
     remote: Remote = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Write the rows of a table into a topic that were not written to it yet, each exactly once.
@@ -38,7 +38,7 @@ def export(
     """
     from oncelog.spark.export import export as run
 
-    servers, settings = connection_settings(bootstrap, properties, command_config)
+    servers, settings = cluster.connection_settings()
     options = {f"kafka.{name}": value for name, value in settings.items()}
     with spark_at(remote) as spark:
         report = run(directory, topic, servers, spark=spark, keep_partitions=keep_partitions, options=options)

@@ -11,31 +11,22 @@ from typing import TYPE_CHECKING
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table, progress
 from oncelog.cli.table.options import (
-    AllowDataLoss,
     Backfill,
-    Catalog,
     Compact,
-    EventTime,
     FromLogs,
     FromTime,
-    Headers,
-    PartitionBy,
+    PlaceOptions,
     QuarantineTopic,
-    ReadUncommitted,
+    ReadingOptions,
     Remote,
     RowsPerStep,
-    SchemaText,
-    SkipBytes,
-    StorageOptions,
+    ShapeOptions,
     To,
     TopicsOrLogs,
-    ValueFormat,
-    place_of,
-    shape_of,
-    source_options,
     spark_at,
 )
 
@@ -46,29 +37,21 @@ if TYPE_CHECKING:
     from oncelog.spark.jobs.shape import Shape
 
 
+@grouped
 def load(
     to: To,
     topics: TopicsOrLogs = None,
     from_logs: FromLogs = None,
     from_time: FromTime = None,
     rows_per_step: RowsPerStep = 2_000_000,
-    partition_by: PartitionBy = None,
-    event_time: EventTime = "timestamp",
-    value_format: ValueFormat = "binary",
-    schema: SchemaText = None,
-    skip_bytes: SkipBytes = 0,
+    shape: ShapeOptions = ShapeOptions(),
     quarantine_topic: QuarantineTopic = None,
     backfill: Backfill = False,
     compact: Compact = False,
-    catalog: Catalog = None,
-    storage_option: StorageOptions = None,
+    place: PlaceOptions = PlaceOptions(),
     remote: Remote = None,
-    headers: Headers = False,
-    read_uncommitted: ReadUncommitted = False,
-    allow_data_loss: AllowDataLoss = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    reading: ReadingOptions = ReadingOptions(),
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Load what is new in topics into a table (Parquet files, Delta, Iceberg), each record exactly once.
@@ -88,15 +71,15 @@ def load(
     from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES
     from oncelog.spark.targets.entry import load as run
 
-    shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
     if from_logs is not None:
         given: dict[str, object] = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
-        given |= {"--headers": headers, "--compact": compact, "--allow-data-loss": allow_data_loss, "--remote": remote}
-        given |= {"--catalog": catalog, "--storage-option": storage_option}
-        _load_old_logs(from_logs, to, topics, shape, as_json, [name for name, value in given.items() if value])
+        given |= {"--headers": reading.headers, "--compact": compact, "--allow-data-loss": reading.allow_data_loss}
+        given |= {"--remote": remote, "--catalog": place.catalog, "--storage-option": place.storage_option}
+        _load_old_logs(from_logs, to, topics, shape.shape(), as_json, [name for name, value in given.items() if value])
         return
+    wanted = shape.shape()
     topics = _named(topics)
-    servers, settings = connection_settings(bootstrap, properties, command_config)
+    servers, settings = cluster.connection_settings()
     with spark_at(remote) as spark, load_progress(quiet=as_json) as on_event:
         report = run(
             topics,
@@ -105,15 +88,13 @@ def load(
             spark=spark,
             from_ms=_milliseconds(from_time),
             rows_per_step=rows_per_step,
-            options=source_options(
-                settings, headers=headers, read_uncommitted=read_uncommitted, allow_data_loss=allow_data_loss
-            ),
-            shape=shape,
+            options=reading.source_options(settings),
+            shape=wanted,
             quarantine_topic=quarantine_topic,
             backfill=backfill,
             compact_below=DEFAULT_TARGET_BYTES if compact else None,
             on_event=on_event,
-            **place_of(catalog, storage_option),
+            **place.as_arguments(),
         )
     _print(report, as_json)
 

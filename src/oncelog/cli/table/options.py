@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from oncelog.spark.jobs.shape import Shape
+
+
+class PlaceArguments(TypedDict):
+    """Arguments of the functions of ``spark.targets.entry``."""
+
+    catalog: str | None
+    storage_options: dict[str, str]
+
 
 To = Annotated[
     str,
@@ -117,31 +126,65 @@ AllowDataLoss = Annotated[
 ]
 
 
-def shape_of(
-    value_format: str, schema: str | None, skip_bytes: int, partition_by: str | None, event_time: str
-) -> Shape:
-    """The table that the options describe. Raises BadParameter and OptionError."""
-    from oncelog.spark.jobs.shape import Shape
+@dataclass(frozen=True)
+class ShapeOptions:
+    """The shape of the table's rows: a group of options (``option_groups``)."""
 
-    if partition_by not in (None, "day", "hour"):
-        raise typer.BadParameter("must be day or hour", param_hint="--partition-by")
-    text = schema
-    if schema is not None and schema.startswith("@"):
-        try:
-            text = Path(schema[1:]).read_text(encoding="utf-8")
-        except OSError as error:
-            raise typer.BadParameter(f"{schema[1:]}: {error.strerror}", param_hint="--schema") from None
-    by: Literal["day", "hour"] | None = "day" if partition_by == "day" else "hour" if partition_by else None
-    return Shape(value_format, text, skip_bytes, by, event_time)
+    partition_by: PartitionBy = None
+    event_time: EventTime = "timestamp"
+    value_format: ValueFormat = "binary"
+    schema: SchemaText = None
+    skip_bytes: SkipBytes = 0
+
+    def shape(self) -> Shape:
+        """The shape that the options describe. Raises BadParameter and OptionError."""
+        from oncelog.spark.jobs.shape import Shape
+
+        partition_by = self.partition_by
+        if partition_by not in (None, "day", "hour"):
+            raise typer.BadParameter("must be day or hour", param_hint="--partition-by")
+        text = self.schema
+        if text is not None and text.startswith("@"):
+            name = text[1:]
+            try:
+                text = Path(name).read_text(encoding="utf-8")
+            except OSError as error:
+                raise typer.BadParameter(f"{name}: {error.strerror}", param_hint="--schema") from None
+        by: Literal["day", "hour"] | None = "day" if partition_by == "day" else "hour" if partition_by else None
+        return Shape(self.value_format, text, self.skip_bytes, by, self.event_time)
 
 
-def place_of(catalog: str | None, storage_options: list[str] | None) -> dict[str, Any]:
-    """The arguments that say where a table in Delta or Iceberg is, beside its address."""
-    return {"catalog": catalog, "storage_options": storage_options_of(storage_options)}
+@dataclass(frozen=True)
+class PlaceOptions:
+    """The place of a table in Delta or Iceberg, beside its address: a group of options (``option_groups``)."""
+
+    catalog: Catalog = None
+    storage_option: StorageOptions = None
+
+    def as_arguments(self) -> PlaceArguments:
+        """The arguments of ``spark.targets.entry`` that say it. Raises BadParameter, which does not print a value: it
+        may be a secret."""
+        return {"catalog": self.catalog, "storage_options": _storage_options(self.storage_option)}
 
 
-def storage_options_of(given: list[str] | None) -> dict[str, str]:
-    """The options by key. Raises BadParameter, which does not print a value: it may be a secret."""
+@dataclass(frozen=True)
+class ReadingOptions:
+    """The records of a topic that are read: a group of options (``option_groups``)."""
+
+    headers: Headers = False
+    read_uncommitted: ReadUncommitted = False
+    allow_data_loss: AllowDataLoss = False
+
+    def source_options(self, settings: dict[str, str]) -> dict[str, str]:
+        """The options of the Spark source, with the client's ``settings``."""
+        options = {f"kafka.{name}": value for name, value in settings.items()}
+        options["kafka.isolation.level"] = "read_uncommitted" if self.read_uncommitted else "read_committed"
+        options["includeHeaders"] = str(self.headers).lower()
+        options["failOnDataLoss"] = str(not self.allow_data_loss).lower()
+        return options
+
+
+def _storage_options(given: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in given or ():
         key, separator, value = one.partition("=")
@@ -149,17 +192,6 @@ def storage_options_of(given: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter("must be KEY=VALUE", param_hint="--storage-option")
         found[key] = value
     return found
-
-
-def source_options(
-    settings: dict[str, str], *, headers: bool, read_uncommitted: bool, allow_data_loss: bool
-) -> dict[str, str]:
-    """The source's options."""
-    options = {f"kafka.{name}": value for name, value in settings.items()}
-    options["kafka.isolation.level"] = "read_uncommitted" if read_uncommitted else "read_committed"
-    options["includeHeaders"] = str(headers).lower()
-    options["failOnDataLoss"] = str(not allow_data_loss).lower()
-    return options
 
 
 @contextmanager

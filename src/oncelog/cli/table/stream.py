@@ -12,26 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, connection_settings
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json
 from oncelog.cli.table.load import print_report
 from oncelog.cli.table.options import (
-    AllowDataLoss,
-    Catalog,
-    EventTime,
-    Headers,
-    PartitionBy,
+    PlaceOptions,
     QuarantineTopic,
-    ReadUncommitted,
+    ReadingOptions,
     Remote,
-    SchemaText,
-    SkipBytes,
-    StorageOptions,
+    ShapeOptions,
     To,
-    ValueFormat,
-    place_of,
-    shape_of,
-    source_options,
     spark_at,
 )
 
@@ -39,6 +30,7 @@ if TYPE_CHECKING:
     from oncelog.spark.jobs.load_job import LoadReport
 
 
+@grouped
 def stream(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
     to: To,
@@ -52,21 +44,12 @@ def stream(
     compact_every: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="After every N batches merge small files into larger ones.")
     ] = None,
-    partition_by: PartitionBy = None,
-    event_time: EventTime = "timestamp",
-    value_format: ValueFormat = "binary",
-    schema: SchemaText = None,
-    skip_bytes: SkipBytes = 0,
+    shape: ShapeOptions = ShapeOptions(),
     quarantine_topic: QuarantineTopic = None,
-    catalog: Catalog = None,
-    storage_option: StorageOptions = None,
+    place: PlaceOptions = PlaceOptions(),
     remote: Remote = None,
-    headers: Headers = False,
-    read_uncommitted: ReadUncommitted = False,
-    allow_data_loss: AllowDataLoss = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    reading: ReadingOptions = ReadingOptions(),
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Load topics into a table as records arrive, each exactly once, until Ctrl-C or SIGTERM.
@@ -84,11 +67,8 @@ def stream(
     from oncelog.spark.jobs.stream_query import StreamRequest
     from oncelog.spark.targets.entry import stream as run
 
-    servers, settings = connection_settings(bootstrap, properties, command_config)
-    options = source_options(
-        settings, headers=headers, read_uncommitted=read_uncommitted, allow_data_loss=allow_data_loss
-    )
-    shape = shape_of(value_format, schema, skip_bytes, partition_by, event_time)
+    servers, settings = cluster.connection_settings()
+    options, wanted = reading.source_options(settings), shape.shape()
     how = StreamRequest(trigger, starting, compact_every)
     if not as_json:
         how.on_batch = _say
@@ -100,9 +80,9 @@ def stream(
             how,
             spark=spark,
             options=options,
-            shape=shape,
+            shape=wanted,
             quarantine_topic=quarantine_topic,
-            **place_of(catalog, storage_option),
+            **place.as_arguments(),
         )
     if as_json:
         print_json(report)

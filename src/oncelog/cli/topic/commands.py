@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import (
-    DEFAULT_BOOTSTRAP,
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    Properties,
-    key_values,
-    new_app,
-    open_client,
-)
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions, key_values, new_app
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.topic.moves import elect, reassign
 
@@ -35,6 +27,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check th
 
 
 @app.command()
+@grouped
 def create(
     topic: Name,
     partitions: Annotated[
@@ -54,9 +47,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Create a topic.
@@ -82,7 +73,7 @@ def create(
             "it cannot be combined with --partitions or --replication-factor, which it implies",
             param_hint="--replica-assignment",
         )
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         try:
             row = create_topic(client, new, validate_only=dry_run)
         except BrokerRefused as error:
@@ -99,11 +90,10 @@ def create(
 
 
 @app.command("list")
+@grouped
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """List topics.
@@ -115,7 +105,7 @@ def list_(
     """
     from oncelog.admin.topics import list_topics
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         rows = list_topics(client, internal=internal)
     if as_json:
         print_json(rows)
@@ -126,15 +116,14 @@ def list_(
 
 
 @app.command()
+@grouped
 def describe(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]…", help="Default: all of them.")] = None,
     sizes: Annotated[bool, typer.Option("--sizes", help="Bytes on disk, from the brokers' log directories.")] = False,
     all_configs: Annotated[
         bool, typer.Option("--all-configs", help="Show settings that have their defaults, too.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Show partitions, leaders, offsets and settings of topics.
@@ -148,7 +137,7 @@ def describe(
     from oncelog.admin.configs import ConfigRow, ResourceType, describe_configs
     from oncelog.admin.topics import describe_topics
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found = describe_topics(client, topics or None)
         configs: dict[str, list[ConfigRow]] = {}
         for one in found:
@@ -201,6 +190,7 @@ def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | 
 
 
 @app.command()
+@grouped
 def alter(
     topic: Name,
     partitions: Annotated[
@@ -212,9 +202,7 @@ def alter(
         typer.Option("--delete-config", metavar="KEY", help="Set this setting back to its default; may be repeated."),
     ] = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Change a topic's settings, or give it more partitions.
@@ -230,7 +218,7 @@ def alter(
     change = key_values(config, "--config")
     if partitions is None and not change and not delete_config:
         raise typer.BadParameter("nothing to change; give --partitions, --config or --delete-config")
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         client.topic(topic)
         if change or delete_config:
             alter_configs(
@@ -245,12 +233,11 @@ def alter(
 
 
 @app.command()
+@grouped
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics' names.")],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records.
@@ -264,7 +251,7 @@ def delete(
     from oncelog.base.errors import ErrorCode
     from oncelog.cli.commands import complain
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         outcomes = delete_topics(client, topics)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     failed = [one for one in outcomes if one.error and not (if_exists and one.error_code == gone)]

@@ -11,7 +11,8 @@ import typer
 
 from oncelog.base.text import counted
 from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Plan = Mapping[TopicPartition, Replicas]
 
 
+@grouped
 def reassign(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="A plan as kafka-reassign-partitions takes it.")
@@ -55,9 +57,7 @@ def reassign(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Move the replicas of topics to other brokers, or give a topic more replicas or fewer.
@@ -77,7 +77,7 @@ def reassign(
       oncelog topic reassign --cancel --topic flights
     """
     _check(file, topic, brokers, replication_factor, list_ or unthrottle, cancel, throttle)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         if list_:
             _list(client, as_json)
         elif cancel:
@@ -258,6 +258,7 @@ def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) 
             print(f"{one.topic}-{one.partition} {done}")
 
 
+@grouped
 def elect(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC[:0,2-4]]…", help="Default: all partitions (preferred only).")
@@ -266,9 +267,7 @@ def elect(
         bool, typer.Option("--unclean", help="Let a replica lead that was not in sync: what it lacks is LOST.")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="All partitions of the cluster.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Make the first replica of each partition its leader again; or let any replica lead where none is in sync.
@@ -288,7 +287,7 @@ def elect(
         raise typer.BadParameter("cannot be combined with topics", param_hint="--all")
     if unclean and not (topics or everything):
         raise typer.BadParameter("name the topics that may lose records, or give --all", param_hint="--unclean")
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         wanted = partitions_named(client, topics, led=False)
         outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
     elected = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]

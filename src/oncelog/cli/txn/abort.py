@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.txn.common import (
     COLUMNS,
@@ -18,7 +19,6 @@ from oncelog.cli.txn.common import (
     Partition,
     Yes,
     cells,
-    cluster_options,
     confirmed,
     report_unanswered,
     scope_of,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 1
 
 
+@grouped
 def abort(
     topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic it is in.")] = None,
     partition: Partition = None,
@@ -51,9 +52,7 @@ def abort(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     yes: Yes = False,
     audit_log: AuditLog = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """End hanging transactions by a marker to their partition.
@@ -72,9 +71,9 @@ def abort(
 
     _check_arguments(topic, partition, start_offset, all_hanging)
     audit = _audit(audit_log)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found, age_ms = _found(client, topic, partition, start_offset, broker, min_age_ms)
-        options = cluster_options(bootstrap, properties, command_config)
+        options = cluster.as_arguments()
         refused = [(one, text) for one in found if (text := refusal(one, force=force, options=options)) is not None]
         wanted = [one for one in found if refusal(one, force=force) is None]
         if not as_json:
@@ -206,13 +205,12 @@ def _document(one: OpenTransaction, outcome: str, error: str | None, result: Abo
     return document
 
 
+@grouped
 def force_terminate(
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
     yes: Yes = False,
     audit_log: AuditLog = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Have the coordinator abort an id's open transaction.
@@ -231,7 +229,7 @@ def force_terminate(
     from oncelog.admin.transactions.transactional_ids import describe_transaction
 
     audit = _audit(audit_log)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         row = describe_transaction(client, transactional_id)
         if row.is_open:
             print(f"warning: {warning_of(row)}", file=sys.stderr)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.cli.named_cluster import cluster_options as cluster_options
-
 if TYPE_CHECKING:
     from oncelog.admin.transactions.broker_requests import Progress, Unanswered
     from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope

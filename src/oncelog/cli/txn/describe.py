@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_json_rows, print_long_table, print_table
 from oncelog.cli.txn.common import report_unanswered
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 SORTS = ("id", "producer", "state", "coordinator")
 
 
+@grouped
 def list_(
     state: Annotated[
         list[str] | None,
@@ -39,9 +41,7 @@ def list_(
         typer.Option("--coordinator", metavar="BROKER", help="Ask this coordinator only; may be repeated."),
     ] = None,
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="By id, producer, state or coordinator.")] = "id",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """List the transactional ids of all coordinators.
@@ -61,7 +61,7 @@ def list_(
     wanted = ListFilter(tuple(state or ()), tuple(producer_id or ()), longer_than_ms, pattern)
     name = {"producer": "producer_id"}.get(sort, sort)
     key = by_id if sort == "id" else lambda row: (getattr(row, name), row.transactional_id)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         listing = sorted_ids(client, wanted, coordinators=coordinator or None, key=key)
     report_unanswered(listing.unanswered)
     if as_json:
@@ -75,11 +75,10 @@ def list_(
         raise typer.Exit(1)
 
 
+@grouped
 def describe(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Show what coordinators know of transactional ids.
@@ -96,7 +95,7 @@ def describe(
 
     failed = False
     documents = []
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         described = describe_transactions(client, ids)
         for name in dict.fromkeys(ids):
             row = described.rows.get(name)
@@ -173,14 +172,13 @@ def _print(client: Client, row: TransactionRow) -> None:
         )
 
 
+@grouped
 def producers(
     partitions: Annotated[
         list[str], typer.Argument(metavar="TOPIC[:PARTITION]…", help="Topics, or partitions as topic:0,2-4.")
     ],
     open_only: Annotated[bool, typer.Option("--open", help="Only those that have a transaction open.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Show the producers that partition leaders remember.
@@ -196,7 +194,7 @@ def producers(
     from oncelog.admin.transactions.producers import describe_producers
     from oncelog.cli.topic.partition_arguments import partitions_named
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)
     report_unanswered(found.unanswered)
     if as_json:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.txn.common import (
     COLUMNS,
@@ -17,7 +18,6 @@ from oncelog.cli.txn.common import (
     Partition,
     Topics,
     cells,
-    cluster_options,
     progress_on_terminal,
     report_unanswered,
     scope_of,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oncelog.admin.transactions.explanations import Explanation
 
 
+@grouped
 def find_hanging(
     topics: Topics = None,
     partition: Partition = None,
@@ -38,9 +39,7 @@ def find_hanging(
         bool, typer.Option("--all", help="Every open transaction: the live and the suspected ones too.")
     ] = False,
     fail_on_hanging: FailOnHanging = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Find transactions that no coordinator is going to end.
@@ -60,7 +59,7 @@ def find_hanging(
 
     scope = scope_of(topics, partition, broker)
     with (
-        open_client(bootstrap, properties, command_config) as client,
+        cluster.open_client() as client,
         progress_on_terminal() as progress,
     ):
         found = scan(client, scope, min_age_ms=min_age_ms, progress=progress)
@@ -79,7 +78,7 @@ def find_hanging(
         print(summary(found, every))
         if hanging:
             first = hanging[0].producer
-            more = cluster_options(bootstrap, properties, command_config)
+            more = cluster.as_arguments()
             print(f"why, and what to do: oncelog txn explain --topic {first.topic} --partition {first.partition}{more}")
     if found.saw_nothing:
         raise typer.Exit(1)
@@ -106,6 +105,7 @@ def summary(found: Scan, every: bool) -> str:
     return text
 
 
+@grouped
 def explain(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="A consumer group that does not advance.")
@@ -118,9 +118,7 @@ def explain(
         str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="A transactional id.")
     ] = None,
     fail_on_hanging: FailOnHanging = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Tell why a consumer of committed records is stuck.
@@ -140,8 +138,8 @@ def explain(
         raise typer.BadParameter("give exactly one of --group, --topic, --transactional-id")
     if partition is not None and topic is None:
         raise typer.BadParameter("give the --topic it belongs to", param_hint="--partition")
-    options = cluster_options(bootstrap, properties, command_config)
-    with open_client(bootstrap, properties, command_config) as client:
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
         if group is not None:
             found = explain_group(client, group, options=options)
         elif topic is not None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json_line, print_table, to_json
 from oncelog.cli.txn.common import (
     COLUMNS,
@@ -35,6 +36,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 _SHOWN = 40
 
 
+@grouped
 def watch(
     topics: Topics = None,
     partition: Partition = None,
@@ -54,9 +56,7 @@ def watch(
     prometheus_address: Annotated[
         str, typer.Option("--prometheus-address", metavar="HOST", help="Address to serve metrics on.")
     ] = "127.0.0.1",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Look for hanging transactions again and again, for people, scripts or Prometheus.
@@ -80,7 +80,7 @@ def watch(
 
         exporter = Exporter(prometheus_address, prometheus)
         print(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", file=sys.stderr, flush=True)
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         for looks in itertools.count(1):
             found, seconds = _scan(client, scope, min_age_ms)
             if exporter is not None:

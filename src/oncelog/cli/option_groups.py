@@ -1,0 +1,59 @@
+"""Options that travel together, as one value: a parameter of a command whose type is a dataclass stands for its fields.
+
+typer reads the options of a command off its signature and calls it with one argument for each. ``grouped`` shows it a
+signature in which a group's fields stand in the place of the group, and makes the group of what typer read::
+
+    @grouped
+    def list_(cluster: ClusterOptions = ClusterOptions(), as_json: AsJson = False) -> None: ...
+
+Fields are annotated as a command's parameters are, and have the values of the group's default. The names of all options
+of a command must differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer is to see it: with the options of its groups as parameters, given by name."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, tuple[type, list[str]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        group = hints[name]
+        if dataclasses.is_dataclass(group) and isinstance(group, type):
+            fields = _fields(group, parameter.default)
+            groups[name] = group, [field.name for field in fields]
+            parameters += fields
+        else:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @functools.wraps(command)
+    def with_groups(**options: Any) -> None:
+        made = {
+            name: group(**{field: options.pop(field) for field in fields}) for name, (group, fields) in groups.items()
+        }
+        command(**options, **made)
+
+    with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    with_groups.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_groups
+
+
+def _fields(group: type, default: object) -> list[inspect.Parameter]:
+    """The fields of a group as parameters, with the values that they have in ``default``, the group's own default."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(default, field.name),
+            annotation=hints[field.name],
+        )
+        for field in dataclasses.fields(group)
+    ]
