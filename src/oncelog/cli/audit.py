@@ -6,14 +6,19 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import key_values
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from oncelog.spark.audit.audit_context import Limits
     from oncelog.spark.audit.model import Finding
     from oncelog.spark.audit.pipeline import AuditResult, Engine
 
@@ -78,6 +83,47 @@ TellProgress = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class LimitOptions:
+    """The cluster's settings that decide what is late: a group of options (``option_groups``)."""
+
+    as_of: AsOf = None
+    max_timeout_ms: MaxTimeout = 900_000
+    id_expiration_ms: IdExpiration = 604_800_000
+    copied_within: CopiedWithin = None
+    transaction_partitions: TransactionPartitions = None
+
+    def limits(self) -> Limits:
+        """The limits of the audit. Raises BadParameter."""
+        from oncelog.spark.audit.audit_context import Limits
+
+        return Limits(
+            self.max_timeout_ms,
+            transactional_id_expiration_ms=self.id_expiration_ms,
+            now_ms=_moment(self.as_of),
+            skew_ms=None if self.copied_within is None else int(self.copied_within * 1000),
+            transaction_partitions=self.transaction_partitions,
+        )
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where the work is done: a group of options (``option_groups``)."""
+
+    master: Master = None
+    spark_config: SparkConfig = None
+    spark: OnSpark = None
+
+    def engine(self, size_bytes: int, progress: bool) -> AbstractContextManager[Engine]:
+        """The engine for so many bytes of log: Spark where it is asked for, or pays. Raises BadParameter."""
+        settings = key_values(self.spark_config, "--spark-config")
+        on_spark = self.spark
+        if on_spark is None:
+            on_spark = self.master is not None or bool(settings) or size_bytes >= _WORTH_SPARK
+        return _on_spark(self.master, settings, size_bytes, progress) if on_spark else _here(progress)
+
+
+@grouped
 def audit(
     directories: Directories,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -85,14 +131,8 @@ def audit(
     html: Html = None,
     crc: Crc = True,
     fail_on_findings: FailOnFindings = False,
-    as_of: AsOf = None,
-    max_timeout_ms: MaxTimeout = 900_000,
-    id_expiration_ms: IdExpiration = 604_800_000,
-    copied_within: CopiedWithin = None,
-    transaction_partitions: TransactionPartitions = None,
-    master: Master = None,
-    spark_config: SparkConfig = None,
-    spark: OnSpark = None,
+    limit_options: LimitOptions = LimitOptions(),
+    engine_options: EngineOptions = EngineOptions(),
     progress: TellProgress = False,
 ) -> None:
     """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
@@ -111,18 +151,10 @@ def audit(
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
     from oncelog.cli.commands import EXIT_FAILED, complain
-    from oncelog.spark.audit.audit_context import Limits
     from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
 
-    limits = Limits(
-        max_timeout_ms,
-        transactional_id_expiration_ms=id_expiration_ms,
-        now_ms=_moment(as_of),
-        skew_ms=None if copied_within is None else int(copied_within * 1000),
-        transaction_partitions=transaction_partitions,
-    )
-    settings = _settings(spark_config)
+    limits = limit_options.limits()
     if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
         raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
     try:
@@ -130,10 +162,7 @@ def audit(
     except NothingToAudit as error:
         complain(str(error))
         raise typer.Exit(EXIT_FAILED) from None
-    on_spark = (
-        spark if spark is not None else master is not None or bool(settings) or planned.size_bytes >= _WORTH_SPARK
-    )
-    with _on_spark(master, settings, planned.size_bytes, progress) if on_spark else _here(progress) as engine:
+    with engine_options.engine(planned.size_bytes, progress) as engine:
         result = run(planned, engine, check_crc=crc, limits=limits, to=to)
     if html is not None:
         from oncelog.spark.audit.html.page import page
@@ -156,16 +185,6 @@ def _moment(text: str | None) -> int | None:
         return None if text is None else parse_time_ms(text)
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--as-of") from None
-
-
-def _settings(words: list[str] | None) -> dict[str, str]:
-    settings = {}
-    for word in words or ():
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="--spark-config")
-        settings[name] = value
-    return settings
 
 
 @contextlib.contextmanager

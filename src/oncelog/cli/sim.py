@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -35,6 +36,29 @@ Examples:
 Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
 
 _SHOWN_LINES: Final = 25
+
+
+@dataclass(frozen=True)
+class _Worlds:
+    """What is the same in the worlds of all seeds."""
+
+    brokers: int | None
+    """None: as many as the seeds draw."""
+    plant: str | None
+    faults: list[Fault] | None
+    """None: those that the seeds draw, of these kinds."""
+    kinds: tuple[str, ...] = ()
+
+    def simulate(
+        self, seed: int, faults: Sequence[Fault] | None = None, log: Callable[[str], None] | None = None
+    ) -> Outcome:
+        """Run one of them, with these faults instead of its own if they are given."""
+        from oncelog.sim.mutants import MUTANTS
+        from oncelog.sim.simulation import simulate
+
+        plan = self.faults if faults is None else faults
+        applied = nullcontext() if self.plant is None else MUTANTS[self.plant].applied()
+        return simulate(seed, plan=plan, mutant=applied, log=log, brokers=self.brokers, kinds=self.kinds)
 
 
 def sim(
@@ -73,47 +97,54 @@ def sim(
 
     The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
     """
-    from oncelog.sim.mutants import MUTANTS
-
     if list_plants:
-        for name, known in MUTANTS.items():
-            print_json_line({"name": name, "what": known.what}) if as_json else print(name)
+        _list_plants(as_json)
         return
-    if plant is not None and plant not in MUTANTS:
-        raise typer.BadParameter(f"no bug is called {plant!r}; the bugs are {', '.join(MUTANTS)}")
-    faults = None if plan is None else _read_plan(plan)
     count = None if cluster else brokers
-    kinds = _kinds(fault, count, plan)
-    again = _options(count, plan, kinds)
+    worlds = _Worlds(count, _known(plant), None if plan is None else _read_plan(plan), _kinds(fault, count, plan))
+    command = "oncelog sim --seed {seed}" + (f" --plant {plant}" if plant else "") + _options(worlds, plan)
     if replay is not None:
         if seed is not None or seeds is not None or plant is not None or plan is not None:
             raise typer.BadParameter("the file says --seed, --plant and --plan; leave them out", param_hint="--replay")
         if _is_recording(replay):
             _replay_recording(replay, trace=trace, as_json=as_json)
             return
-        seed, plant, faults, count = _read_dump(replay)
-    if (seed is None) == (seeds is None):
-        raise typer.BadParameter("give --seed N or --seeds K")
-    runs = [seed] if seed is not None else _fresh_seeds(seeds or 0)
-    command = "oncelog sim --seed {seed}" + (f" --plant {plant}" if plant else "") + again
-    if replay is not None:
+        seed, dumped = _read_dump(replay)
+        worlds = replace(dumped, kinds=worlds.kinds)
         command = f"oncelog sim --replay {shlex.quote(str(replay))}"
     with _quiet_end():
-        failed = _run(runs, count, plant, faults, kinds, trace=trace, as_json=as_json, command=command)
+        failed = _run(worlds, _seeds(seed, seeds), trace=trace, as_json=as_json, command=command)
     if failed is None:
         return
     if minimise:
-        faults = _minimise(failed, count, plant, kinds)
+        worlds = replace(worlds, faults=_minimise(worlds, failed))
     if dump is not None:
-        _write_dump(dump, failed, count, plant, failed.plan if faults is None else faults)
+        _write_dump(dump, worlds, failed)
     raise typer.Exit(1)
 
 
-def _options(count: int | None, plan: Path | None, kinds: tuple[str, ...]) -> str:
-    """The options that choose these worlds; ``count`` None: as many brokers as the seeds draw."""
+def _list_plants(as_json: bool) -> None:
+    from oncelog.sim.mutants import MUTANTS
+
+    for name, known in MUTANTS.items():
+        print_json_line({"name": name, "what": known.what}) if as_json else print(name)
+
+
+def _known(plant: str | None) -> str | None:
+    """The bug to plant. Raises BadParameter for one that does not exist."""
+    from oncelog.sim.mutants import MUTANTS
+
+    if plant is not None and plant not in MUTANTS:
+        raise typer.BadParameter(f"no bug is called {plant!r}; the bugs are {', '.join(MUTANTS)}")
+    return plant
+
+
+def _options(worlds: _Worlds, plan: Path | None) -> str:
+    """The options that choose these worlds."""
+    count = worlds.brokers
     brokers = " --cluster" if count is None else "" if count == 1 else f" --brokers {count}"
     planned = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
-    return brokers + planned + "".join(f" --fault {kind}" for kind in kinds)
+    return brokers + planned + "".join(f" --fault {kind}" for kind in worlds.kinds)
 
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
@@ -132,32 +163,18 @@ def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tup
     return tuple(fault)
 
 
-def _run(
-    runs: list[int],
-    count: int | None,
-    plant: str | None,
-    faults: list[Fault] | None,
-    kinds: tuple[str, ...],
-    *,
-    trace: bool,
-    as_json: bool,
-    command: str,
-) -> Outcome | None:
+def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, command: str) -> Outcome | None:
     """Run seeds until one fails, and return that one. ``command`` runs it again."""
-    from oncelog.sim.mutants import MUTANTS
-    from oncelog.sim.simulation import simulate
-
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
     log = (partial(print, file=sys.stderr) if as_json else print) if trace else None
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
-            applied = nullcontext() if plant is None else MUTANTS[plant].applied()
-            outcome = simulate(seed, plan=faults, mutant=applied, log=log, brokers=count, kinds=kinds)
+            outcome = worlds.simulate(seed, log=log)
             virtual_s += outcome.virtual_s
             requests += outcome.requests
             told(number + 1, len(runs))
             if as_json:
-                print_json_line(_as_json(outcome, plant))
+                print_json_line(_as_json(outcome, worlds.plant))
             if outcome.violations:
                 _report_failure(outcome, command.replace("{seed}", str(seed)))
                 return outcome
@@ -206,15 +223,12 @@ def _quiet_end() -> Iterator[None]:
         raise
 
 
-def _minimise(failed: Outcome, count: int | None, plant: str | None, kinds: tuple[str, ...]) -> list[Fault]:
+def _minimise(worlds: _Worlds, failed: Outcome) -> list[Fault]:
     from oncelog.sim.delta_debugging import minimise
     from oncelog.sim.faults.plan import format_plan
-    from oncelog.sim.mutants import MUTANTS
-    from oncelog.sim.simulation import simulate
 
-    def fails(plan: Any) -> bool:
-        applied = nullcontext() if plant is None else MUTANTS[plant].applied()
-        return bool(simulate(failed.seed, plan=plan, mutant=applied, brokers=count, kinds=kinds).violations)
+    def fails(plan: Sequence[Fault]) -> bool:
+        return bool(worlds.simulate(failed.seed, plan).violations)
 
     shortest = minimise(failed.plan, fails)
     sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")
@@ -222,10 +236,13 @@ def _minimise(failed: Outcome, count: int | None, plant: str | None, kinds: tupl
     return shortest
 
 
-def _fresh_seeds(count: int) -> list[int]:
+def _seeds(seed: int | None, count: int | None) -> list[int]:
+    """The one seed that is named, or as many fresh ones. Raises BadParameter."""
     import secrets
 
-    return [secrets.randbelow(1 << 48) for _ in range(count)]
+    if (seed is None) == (count is None):
+        raise typer.BadParameter("give --seed N or --seeds K")
+    return [seed] if seed is not None else [secrets.randbelow(1 << 48) for _ in range(count or 0)]
 
 
 def _read_plan(path: Path) -> list[Fault]:
@@ -238,16 +255,16 @@ def _read_plan(path: Path) -> list[Fault]:
         raise typer.BadParameter(f"{path} is not a plan of faults ({shown})") from None
 
 
-def _write_dump(path: Path, failed: Outcome, count: int | None, plant: str | None, plan: list[Fault]) -> None:
+def _write_dump(path: Path, worlds: _Worlds, failed: Outcome) -> None:
     from oncelog.sim.faults.plan import format_plan
 
     content = {
         "oncelog": "simulation",
         "seed": failed.seed,
-        "brokers": count,
-        "plant": plant,
+        "brokers": worlds.brokers,
+        "plant": worlds.plant,
         "commit": _commit(),
-        "plan": format_plan(plan),
+        "plan": format_plan(failed.plan if worlds.faults is None else worlds.faults),
         "violations": failed.violations,
         "trace_sha256": failed.trace_sha256,
         "last_lines": failed.last_lines,
@@ -255,12 +272,13 @@ def _write_dump(path: Path, failed: Outcome, count: int | None, plant: str | Non
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _read_dump(path: Path) -> tuple[int, str | None, list[Fault], int | None]:
+def _read_dump(path: Path) -> tuple[int, _Worlds]:
     from oncelog.sim.faults.plan import parse_plan
 
     try:
         content = json.loads(path.read_text())
-        return int(content["seed"]), content["plant"], parse_plan(content["plan"]), content.get("brokers", 1)
+        worlds = _Worlds(content.get("brokers", 1), content["plant"], parse_plan(content["plan"]))
+        return int(content["seed"]), worlds
     except (ValueError, KeyError, TypeError):
         raise typer.BadParameter(f"{path} is neither what --dump writes nor a flight recording") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,19 +40,31 @@ BlackList = Annotated[
 ]
 
 
-def storage_settings(storage: StorageName | None, dual_commit: bool | None) -> dict[str, str]:
-    """The keys that the options stand for."""
-    settings = {} if storage is None else {"offsets.storage": storage.value}
-    return settings if dual_commit is None else settings | {"dual.commit.enabled": str(dual_commit).lower()}
+@dataclass(frozen=True)
+class ZooKeeperOptions:
+    """A consumer that works as Kafka's old ones do: a group of options (``option_groups``)."""
 
+    zookeeper: ZooKeeper = None
+    white_list: WhiteList = None
+    black_list: BlackList = None
+    storage: OffsetsStorage = None
+    dual_commit: DualCommit = None
 
-def subscription(topics: list[str], white_list: str | None, black_list: str | None) -> Subscription:
-    """The subscription to topics or to the one filter that is given. Raises BadParameter for none, and for several."""
-    from oncelog.client.machine.zookeeper_group.subscription import Subscription
+    def settings(self) -> dict[str, str]:
+        """The keys of a consumer's properties that the options stand for."""
+        settings = {} if self.storage is None else {"offsets.storage": self.storage.value}
+        if self.dual_commit is not None:
+            settings["dual.commit.enabled"] = str(self.dual_commit).lower()
+        return settings
 
-    if (bool(topics), white_list is not None, black_list is not None).count(True) != 1:
-        raise typer.BadParameter("name topics, or give one of --whitelist and --blacklist")
-    expression = white_list if black_list is None else black_list
-    if expression is None:
-        return Subscription.to_topics(dict.fromkeys(topics))
-    return Subscription.to_filter(expression, black_list=black_list is not None)
+    def subscription(self, topics: list[str]) -> Subscription:
+        """The subscription to topics or to the one filter that is given. Raises BadParameter for none, and for
+        several."""
+        from oncelog.client.machine.zookeeper_group.subscription import Subscription
+
+        if (bool(topics), self.white_list is not None, self.black_list is not None).count(True) != 1:
+            raise typer.BadParameter("name topics, or give one of --whitelist and --blacklist")
+        expression = self.white_list if self.black_list is None else self.black_list
+        if expression is None:
+            return Subscription.to_topics(dict.fromkeys(topics))
+        return Subscription.to_filter(expression, black_list=self.black_list is not None)

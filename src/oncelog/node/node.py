@@ -150,18 +150,7 @@ class Node:
             logs.files.errors, self.cluster, self._metadata_log, self._deadlines, self._outbox
         )
         self.followers = Followers(self._replication())
-        self.partitions = PartitionManager(
-            logs,
-            self.cluster,
-            self._group_commit,
-            self._delayed_fetches,
-            self._maintenance,
-            self._deadlines,
-            self.in_sync_sets,
-            self.followers,
-            DamagedReplicas(self.cluster, self._metadata_log, self._deadlines, self._outbox),
-            self.directory,
-        )
+        self.partitions = self._make_partitions()
         services = self._coordinator_services()
         self._producer_ids = ProducerIds(broker_id, self.cluster, self._metadata_log, self._runnable)
         self._messages = BrokerMessages(broker_id)
@@ -217,6 +206,20 @@ class Node:
             self._delayed_fetches,
             HighWatermarks(self.cluster.broker_id),
             commit=self.cluster.config.get("log.sync.policy") == COMMIT,
+        )
+
+    def _make_partitions(self) -> PartitionManager:
+        return PartitionManager(
+            self.logs,
+            self.cluster,
+            self._group_commit,
+            self._delayed_fetches,
+            self._maintenance,
+            self._deadlines,
+            self.in_sync_sets,
+            self.followers,
+            DamagedReplicas(self.cluster, self._metadata_log, self._deadlines, self._outbox),
+            self.directory,
         )
 
     def _make_hanging_watch(self) -> HangingTransactionWatch:

@@ -69,7 +69,6 @@ def up(
       oncelog cluster up -n 3 --base-port 0 --json --set log.retention.hours=24
     """
     from oncelog.cli.cluster.configuration import PLAINTEXT, plan_brokers, secured
-    from oncelog.cli.cluster.processes import BrokerProcesses
 
     settings, client = _settings(brokers, config, set_), None
     listeners: tuple[str, ...] = (PLAINTEXT,)
@@ -77,6 +76,13 @@ def up(
         base, listeners = secured(security.absolute(), base_port or DEFAULT_PORT)
         settings, client = base | settings, security.absolute() / "client.properties"
     plans = plan_brokers(data_dir.absolute(), brokers, base_port, settings, listeners)
+    raise typer.Exit(_run(plans, client, as_json))
+
+
+def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
+    """Run the brokers until none is left, or a signal; the exit code. ``client``: settings to ask them with."""
+    from oncelog.cli.cluster.processes import BrokerProcesses
+
     with BrokerProcesses() as processes:
         try:
             for plan in plans:
@@ -85,10 +91,8 @@ def up(
             _tell(processes, plans, addresses, as_json)
             _watch(processes, plans)
         except KeyboardInterrupt:
-            code = _end(processes)
-        else:
-            code = 1
-    raise typer.Exit(code)
+            return _end(processes)
+    return 1
 
 
 def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict[str, str]:

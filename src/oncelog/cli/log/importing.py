@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +38,34 @@ class Timestamps(StrEnum):
     none = "none"
 
 
+@dataclass(frozen=True)
+class ImportOptions:
+    """How a log is imported: a group of options (``option_groups``)."""
+
+    on_corruption: Annotated[
+        OnCorruption, typer.Option("--on-corruption", help="What to do at a place that cannot be read.")
+    ] = OnCorruption.fail
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while an old broker still writes.")] = False
+    timestamps: Annotated[Timestamps, typer.Option("--timestamps", help="Records' times: their file's, or none.")] = (
+        Timestamps.file
+    )
+    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none
+    transaction_bytes: Annotated[
+        int, typer.Option(metavar="BYTES", min=1, help="Size of a transaction, about; it becomes visible at once.")
+    ] = 32 << 20
+
+    def settings(self) -> ImportSettings:
+        """The settings of the importer."""
+        from oncelog.legacy.importer import ImportSettings
+        from oncelog.legacy.importer import OnCorruption as Policy
+        from oncelog.legacy.importer import Timestamps as Times
+        from oncelog.records.compression import Codec
+
+        codec = Codec[self.compression.name.upper()]
+        policy, times = Policy(self.on_corruption.value), Times(self.timestamps.value)
+        return ImportSettings(policy, times, self.follow, codec, transaction_bytes=self.transaction_bytes)
+
+
 @grouped
 def import_(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A 0.7 broker's log.dir, or one partition of it.")],
@@ -48,17 +77,7 @@ def import_(
         str | None,
         typer.Option("--as", metavar="NAME", help="A name by which the import is continued. Default: the log's."),
     ] = None,
-    on_corruption: Annotated[
-        OnCorruption, typer.Option("--on-corruption", help="What to do at a place that cannot be read.")
-    ] = OnCorruption.fail,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while an old broker still writes.")] = False,
-    timestamps: Annotated[
-        Timestamps, typer.Option("--timestamps", help="Records' times: their file's, or none.")
-    ] = Timestamps.file,
-    compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none,
-    transaction_bytes: Annotated[
-        int, typer.Option(metavar="BYTES", min=1, help="Size of a transaction, about; it becomes visible at once.")
-    ] = 32 << 20,
+    how: ImportOptions = ImportOptions(),
     cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
@@ -79,20 +98,14 @@ def import_(
       oncelog log import /var/kafka-0.7/logs --to events --follow
     """
     from oncelog.client.errors import ClientError
-    from oncelog.legacy.importer import Importer, ImportSettings, Totals
-    from oncelog.legacy.importer import OnCorruption as Policy
-    from oncelog.legacy.importer import Timestamps as Times
+    from oncelog.legacy.importer import Importer, Totals
     from oncelog.legacy.positions import ImportKey
-    from oncelog.records.compression import Codec
 
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
         with cluster.open_client() as client, _told(as_json) as on_event:
-            codec = Codec[compression.name.upper()]
-            policy, times = Policy(on_corruption.value), Times(timestamps.value)
-            settings = ImportSettings(policy, times, follow, codec, transaction_bytes=transaction_bytes)
-            settings = _prepared(client, to, max(partitions) + 1, settings)
+            settings = _prepared(client, to, max(partitions) + 1, how.settings())
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
                 importer.prepare()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,15 +16,7 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import ClusterOptions
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
-from oncelog.cli.zookeeper_options import (
-    BlackList,
-    DualCommit,
-    OffsetsStorage,
-    WhiteList,
-    ZooKeeper,
-    storage_settings,
-    subscription,
-)
+from oncelog.cli.zookeeper_options import ZooKeeperOptions
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
@@ -49,6 +42,38 @@ To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop befor
 Count = Annotated[int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")]
 
 
+@dataclass(frozen=True)
+class OutputOptions:
+    """How a record is printed: a group of options (``option_groups``)."""
+
+    form: Annotated[
+        str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a record, with kcat's names.")] = False
+    encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values as base64.")] = False
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Print after a record.")] = "\\n"
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this after it.")
+    ] = None
+    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = ""
+
+    def formatter(self) -> Formatter:
+        """The formatter that the options ask for. Raises BadParameter."""
+        from oncelog.cli.records.format import FormatError, compile_format, json_envelope
+
+        if self.as_json:
+            return lambda record: json_envelope(record, self.encode_base64)
+        form = self.form
+        if form is None:
+            escaped = self.delimiter.replace("%", "%%")
+            key_delimiter = self.key_delimiter
+            form = f"%s{escaped}" if key_delimiter is None else f"%k{key_delimiter.replace('%', '%%')}%s{escaped}"
+        try:
+            return compile_format(form, null=self.null.encode(), encode_base64=self.encode_base64)
+        except FormatError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
 @grouped
 def consume(
     topics: Topics = None,
@@ -64,25 +89,12 @@ def consume(
         str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
     ] = None,
     no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: commit no offsets.")] = False,
-    form: Annotated[
-        str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a record, with kcat's names.")] = False,
-    encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values as base64.")] = False,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Print after a record.")] = "\\n",
-    key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this after it.")
-    ] = None,
-    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = "",
+    output: OutputOptions = OutputOptions(),
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions too.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
-    zookeeper: ZooKeeper = None,
-    white_list: WhiteList = None,
-    black_list: BlackList = None,
-    storage: OffsetsStorage = None,
-    dual_commit: DualCommit = None,
+    old_consumer: ZooKeeperOptions = ZooKeeperOptions(),
     cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Print the records of topics.
@@ -101,15 +113,17 @@ def consume(
     from oncelog.client.machine.positions import FetchSettings
 
     where, until_ms = _where(start, to, group, partition)
-    sink = Sink(_formatter(form, as_json, encode_base64, delimiter, key_delimiter, null), count, not uncommitted)
+    sink = Sink(output.formatter(), count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
-    if zookeeper is not None:
+    if old_consumer.zookeeper is not None:
         from oncelog.cli.records.consume_zookeeper import consume_zookeeper
 
-        read = subscription(topics or [], white_list, black_list)
-        keys = cluster.client_settings() | storage_settings(storage, dual_commit)
+        read = old_consumer.subscription(topics or [])
+        keys = cluster.client_settings() | old_consumer.settings()
         keys |= {"auto.commit.enable": "false"} if no_commit else {}
-        consume_zookeeper(zookeeper, group, read, sink, where, settings, keys, stop_at_end=stop_at_end, quiet=quiet)
+        consume_zookeeper(
+            old_consumer.zookeeper, group, read, sink, where, settings, keys, stop_at_end=stop_at_end, quiet=quiet
+        )
         return
     if not topics:
         raise typer.BadParameter("name the topics to read")
@@ -239,20 +253,3 @@ def _chosen(client: Client, topics: list[str], partitions: list[int]) -> list[To
             client.leader(one)
             chosen.append(one)
     return chosen
-
-
-def _formatter(
-    form: str | None, as_json: bool, encode_base64: bool, delimiter: str, key_delimiter: str | None, null: str
-) -> Formatter:
-    """The formatter that the options ask for."""
-    from oncelog.cli.records.format import FormatError, compile_format, json_envelope
-
-    if as_json:
-        return lambda record: json_envelope(record, encode_base64)
-    if form is None:
-        escaped = delimiter.replace("%", "%%")
-        form = f"%s{escaped}" if key_delimiter is None else f"%k{key_delimiter.replace('%', '%%')}%s{escaped}"
-    try:
-        return compile_format(form, null=null.encode(), encode_base64=encode_base64)
-    except FormatError as error:
-        raise typer.BadParameter(str(error)) from None

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -72,31 +73,71 @@ class InputError(ValueError):
     """A piece of input that is no record."""
 
 
+@dataclass(frozen=True)
+class RecordOptions:
+    """How input becomes records: a group of options (``option_groups``)."""
+
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value.")
+    ] = None
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Separates records.")] = "\\n"
+    whole: Annotated[bool, typer.Option("--whole", help="Each file (or all of stdin) is one record.")] = False
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="A key for all records.")] = None
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
+    ] = None
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Write to this partition. Default: by key."),
+    ] = None
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", "-T", metavar="TIME", help="Time of the records. Default: now.")
+    ] = None
+    null: Annotated[
+        str | None, typer.Option("--null", "-Z", metavar="TEXT", help="Input that stands for null (a tombstone).")
+    ] = None
+
+    def parsing(self, *, is_json: bool, is_base64: bool) -> Parsing:
+        """The way from a piece of input to a record. Raises BadParameter."""
+        parsing = Parsing(
+            None if self.key_delimiter is None else _unescaped(self.key_delimiter),
+            None if self.key is None else _unescaped(self.key),
+            tuple(_header(one) for one in self.header or ()),
+            None if self.null is None else self.null.encode(),
+            is_json,
+            is_base64,
+            self.partition,
+            None if self.timestamp is None else _time_ms(self.timestamp),
+        )
+        if not _unescaped(self.delimiter) or parsing.key_delimiter == b"":
+            raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
+        return parsing
+
+    def pieces(self, files: list[Path]) -> Iterator[bytes | None]:
+        """The input cut into records; None where it pauses."""
+        from oncelog.cli.records.delimited_input import split_stream
+
+        delimiter = _unescaped(self.delimiter)
+        if self.whole:
+            yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])
+            return
+        if not files:
+            yield from split_stream(sys.stdin.fileno(), delimiter, _IDLE_MS)
+        for path in files:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                yield from split_stream(descriptor, delimiter, _IDLE_MS)
+            finally:
+                os.close(descriptor)
+
+
 @grouped
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE]…", help="Files to read instead of stdin.")
     ] = None,
-    key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value.")
-    ] = None,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", metavar="TEXT", help="Separates records.")] = "\\n",
-    whole: Annotated[bool, typer.Option("--whole", help="Each file (or all of stdin) is one record.")] = False,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="A key for all records.")] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated.")
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Write to this partition. Default: by key."),
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option("--timestamp", "-T", metavar="TIME", help="Time of the records. Default: now.")
-    ] = None,
-    null: Annotated[
-        str | None, typer.Option("--null", "-Z", metavar="TEXT", help="Input that stands for null (a tombstone).")
-    ] = None,
+    records: RecordOptions = RecordOptions(),
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none,
     acks: Annotated[Acks, typer.Option("--acks", "-a", help="Whose acknowledgement to wait for.")] = Acks.all,
     as_json: Annotated[
@@ -117,28 +158,16 @@ def produce(
     """
     from oncelog.client.blocking.producer import Producer
 
-    parsing = Parsing(
-        None if key_delimiter is None else _unescaped(key_delimiter),
-        None if key is None else _unescaped(key),
-        tuple(_header(one) for one in header or ()),
-        None if null is None else null.encode(),
-        as_json,
-        encode_base64,
-        partition,
-        None if timestamp is None else _time_ms(timestamp),
-    )
-    cut = _unescaped(delimiter)
-    if not cut or parsing.key_delimiter == b"":
-        raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
+    parsing = records.parsing(is_json=as_json, is_base64=encode_base64)
     with (
         cluster.open_client() as client,
         Producer(client, _settings(compression, acks), create_topics=True) as producer,
     ):
-        if partition is not None:
-            _require_partition(client, topic, partition)
+        if parsing.partition is not None:
+            _require_partition(client, topic, parsing.partition)
         else:
             client.topic(topic, create=True)
-        _send_all(producer, topic, _pieces(files or [], cut, whole), parsing, quiet)
+        _send_all(producer, topic, records.pieces(files or []), parsing, quiet)
 
 
 def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
@@ -262,23 +291,6 @@ def _header(text: str) -> tuple[str, bytes | None]:
     if not name:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
     return name, value.encode() if equals else None
-
-
-def _pieces(files: list[Path], delimiter: bytes, whole: bool) -> Iterator[bytes | None]:
-    """The input cut into records; None where it pauses."""
-    from oncelog.cli.records.delimited_input import split_stream
-
-    if whole:
-        yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])
-        return
-    if not files:
-        yield from split_stream(sys.stdin.fileno(), delimiter, _IDLE_MS)
-    for path in files:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            yield from split_stream(descriptor, delimiter, _IDLE_MS)
-        finally:
-            os.close(descriptor)
 
 
 def _require_partition(client: Any, topic: str, partition: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,18 +25,20 @@ if TYPE_CHECKING:
     Plan = Mapping[TopicPartition, Replicas]
 
 
-@grouped
-def reassign(
+@dataclass(frozen=True)
+class MoveOptions:
+    """The replicas that are to move: a group of options (``option_groups``)."""
+
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="A plan as kafka-reassign-partitions takes it.")
-    ] = None,
+    ] = None
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", "-t", metavar="TOPIC[:0,2-4]", help="The topic to move; may be repeated."),
-    ] = None,
+    ] = None
     brokers: Annotated[
         str | None, typer.Option("--brokers", metavar="1,2,3", help="Spread --topic over these brokers.")
-    ] = None,
+    ] = None
     replication_factor: Annotated[
         int | None,
         typer.Option(
@@ -45,7 +48,42 @@ def reassign(
             min=1,
             help="With --brokers: the new number of replicas. Default: as it is.",
         ),
-    ] = None,
+    ] = None
+
+    @property
+    def is_named(self) -> bool:
+        """True if a file or topics are named."""
+        return bool(self.file or self.topic)
+
+    def check(self, *, alone: bool, cancel: bool, throttle: int | None) -> None:
+        """Raises BadParameter for options that do not go together. ``alone``: one is given that goes with no other."""
+        if alone and (cancel or self.is_named or self.brokers or throttle):
+            raise typer.BadParameter(
+                "cannot be combined with --file, --topic, --brokers, --throttle or --cancel",
+                param_hint="--list, --unthrottle",
+            )
+        if throttle and cancel:
+            raise typer.BadParameter("cannot be combined with --cancel", param_hint="--throttle")
+        if self.file and (self.topic or self.brokers):
+            raise typer.BadParameter("cannot be combined with --topic and --brokers", param_hint="--file")
+        if cancel and self.brokers:
+            raise typer.BadParameter("cannot be combined with --brokers", param_hint="--cancel")
+        if self.replication_factor is not None and not self.brokers:
+            raise typer.BadParameter("needs --topic and --brokers", param_hint="--replication-factor")
+        has_plan = self.file or (self.topic and self.brokers)
+        if not (alone or cancel or has_plan or (throttle and not self.topic and not self.brokers)):
+            raise typer.BadParameter("give --file, or --topic and --brokers, or --list, or --cancel")
+
+    def plan(self, client: Client) -> Plan:
+        """The new replicas of each partition. Raises BadParameter, PlanRefused."""
+        if self.file is not None:
+            return _from_file(self.file)
+        return _spread(client, self.topic, self.brokers or "", self.replication_factor)
+
+
+@grouped
+def reassign(
+    what: MoveOptions = MoveOptions(),
     list_: Annotated[bool, typer.Option("--list", help="List the moves under way, nothing else.")] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the moves under way: all, or those of --topic or --file.")
@@ -76,16 +114,16 @@ def reassign(
       oncelog topic reassign --list
       oncelog topic reassign --cancel --topic flights
     """
-    _check(file, topic, brokers, replication_factor, list_ or unthrottle, cancel, throttle)
+    what.check(alone=list_ or unthrottle, cancel=cancel, throttle=throttle)
     with cluster.open_client() as client:
         if list_:
             _list(client, as_json)
         elif cancel:
-            _cancel(client, file, topic, as_json)
-        elif unthrottle or (throttle and not file and not topic):
+            _cancel(client, what.file, what.topic, as_json)
+        elif unthrottle or (throttle and not what.is_named):
             _change_throttles(client, throttle, as_json)
         else:
-            plan = _from_file(file) if file is not None else _spread(client, topic, brokers or "", replication_factor)
+            plan = what.plan(client)
             if dry_run:
                 _show(plan, as_json)
             else:
@@ -102,33 +140,6 @@ def _list(client: Client, as_json: bool) -> None:
         show_reassignments(rows)
     else:
         print("no reassignment is under way")
-
-
-def _check(
-    file: Path | None,
-    topic: list[str] | None,
-    brokers: str | None,
-    replication_factor: int | None,
-    list_: bool,
-    cancel: bool,
-    throttle: int | None,
-) -> None:
-    """Raises BadParameter for options that do not go together."""
-    if list_ and (cancel or file or topic or brokers or throttle):
-        raise typer.BadParameter(
-            "cannot be combined with --file, --topic, --brokers, --throttle or --cancel",
-            param_hint="--list, --unthrottle",
-        )
-    if throttle and cancel:
-        raise typer.BadParameter("cannot be combined with --cancel", param_hint="--throttle")
-    if file and (topic or brokers):
-        raise typer.BadParameter("cannot be combined with --topic and --brokers", param_hint="--file")
-    if cancel and brokers:
-        raise typer.BadParameter("cannot be combined with --brokers", param_hint="--cancel")
-    if replication_factor is not None and not brokers:
-        raise typer.BadParameter("needs --topic and --brokers", param_hint="--replication-factor")
-    if not (list_ or cancel or file or (topic and brokers) or (throttle and not topic and not brokers)):
-        raise typer.BadParameter("give --file, or --topic and --brokers, or --list, or --cancel")
 
 
 def _from_file(file: Path) -> Plan:

@@ -28,6 +28,7 @@ from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, Part
 if TYPE_CHECKING:
     from oncelog.handlers.fetch.partitions import SortedPartitions
     from oncelog.handlers.support.context import Context
+    from oncelog.storage.log.read import Read
 
 MOST_BYTES_OF_IDS: Final = MIB
 """Bytes of transactional ids in an answer to a replica; leaving some out costs names after a failover, no more."""
@@ -156,16 +157,19 @@ class FetchReads:
         if self._params.min_bytes <= 1 or asked.fetch_offset < log.segments.active.base_offset:
             return self._params.min_bytes
         try:
-            read = log.read(
-                asked.fetch_offset,
-                max_bytes=asked.max_bytes,
-                isolation_read_committed=self._params.read_committed,
-                minimum_one=False,
-                up_to_log_end=self._replica is not None,
-            )
+            return self._find(log, asked.fetch_offset, asked.max_bytes, minimum_one=False).size_bytes
         except (OffsetOutOfRange, OSError):
             return self._params.min_bytes
-        return read.size_bytes
+
+    def _find(self, log: PartitionLog, offset: int, max_bytes: int, *, minimum_one: bool) -> Read:
+        """The ranges of the log from ``offset`` on that this request may see. Raises OffsetOutOfRange, OSError."""
+        return log.read(
+            offset,
+            max_bytes=max_bytes,
+            isolation_read_committed=self._params.read_committed,
+            minimum_one=minimum_one,
+            up_to_log_end=self._replica is not None,
+        )
 
     def _source(self, name: TopicPartition, asked: FetchPartition) -> LeaderLog | FollowerLog | ErrorCode:
         """The log to read from: the one that is led here, for consumers that know of it also one that is copied."""
@@ -205,14 +209,9 @@ class FetchReads:
         if self._replica is not None and log.log_start_offset <= offset <= log.log_end_offset:
             self._note_fetched(source, self._replica, asked)
         end = self._end(log)
-        answer = PartitionData(
-            partition_index=asked.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._params.read_committed else None,
-            records=NO_RECORDS,
-        )
+        answer = _without_records(log, asked)
+        if self._params.read_committed:
+            answer.aborted_transactions = []
         if self._replica is not None and name in log.transactions.partitions:
             self._tell_ids(name, log, Offset(offset), answer)
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
@@ -226,13 +225,7 @@ class FetchReads:
         if max_bytes < 0:
             return failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR), 0
         try:
-            read = log.read(
-                offset,
-                max_bytes=max_bytes,
-                isolation_read_committed=self._params.read_committed,
-                minimum_one=minimum_one,
-                up_to_log_end=self._replica is not None,
-            )
+            read = self._find(log, offset, max_bytes, minimum_one=minimum_one)
         except OffsetOutOfRange:
             return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         except OSError:
@@ -276,17 +269,23 @@ def _is_in_sync(source: LeaderLog | FollowerLog, broker_id: BrokerId) -> bool:
     return isinstance(source, LeaderLog) and broker_id in source.replicas.in_sync
 
 
-def _sent_to(preferred: BrokerId, log: PartitionLog, asked: FetchPartition) -> PartitionData:
-    """The answer to a consumer that should rather ask a follower: no records."""
+def _without_records(log: PartitionLog, asked: FetchPartition) -> PartitionData:
+    """The answer that says where the log stands, and nothing else."""
     return PartitionData(
         partition_index=asked.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=None,
-        preferred_read_replica=preferred,
         records=NO_RECORDS,
     )
+
+
+def _sent_to(preferred: BrokerId, log: PartitionLog, asked: FetchPartition) -> PartitionData:
+    """The answer to a consumer that should rather ask a follower."""
+    answer = _without_records(log, asked)
+    answer.preferred_read_replica = preferred
+    return answer
 
 
 def _is_news(asked: FetchPartition, high_watermark: int, log_start_offset: int) -> bool:
@@ -303,12 +302,6 @@ def _divergence(source: LeaderLog | FollowerLog, asked: FetchPartition) -> Parti
         return failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not diverges(EpochEnd(epoch, end_offset), asked.fetch_offset, asked.last_fetched_epoch):
         return None
-    return PartitionData(
-        partition_index=asked.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
-        aborted_transactions=None,
-        records=NO_RECORDS,
-    )
+    answer = _without_records(log, asked)
+    answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return answer
