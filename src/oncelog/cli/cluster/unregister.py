@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandConfig, Properties, open_client
+from oncelog.cli.option_groups import grouped
+from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json
 
 
+@grouped
 def unregister(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: Properties = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Forget a broker that is down for good: new topics are not placed on it any more, and status does not list it.
@@ -27,7 +27,7 @@ def unregister(
     """
     from oncelog.admin.cluster import unregister_broker
 
-    with open_client(bootstrap, properties, command_config) as client:
+    with cluster.open_client() as client:
         unregister_broker(client, broker)
     if as_json:
         print_json({"broker_id": broker, "unregistered": True})
