@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark import OptionError, decode_values
+from oncelog.spark import OptionError, decode_values, versions
 from tests.spark.conftest import TIME, Topic
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ def test_filters_are_pushed_down_only_if_asked(spark: SparkSession, topic_with: 
     plain = topic.read(spark).where(wanted)
     expected = values(plain)
     assert len(expected) == 8
+    if not versions.has_pushdown():  # the option has no effect
+        asked = topic.read(spark, pushdown="true").where(wanted)
+        assert (values(asked), asked.rdd.getNumPartitions()) == (expected, 4)
+        return
     with pytest.raises(Exception, match=PUSHDOWN):
         topic.read(spark, pushdown="true").count()
     spark.conf.set(PUSHDOWN, "true")
