@@ -46,6 +46,20 @@ class SparkLostWorker(SparkSourceError):
         return type(self), ()
 
 
+class SparkWorkerLate(SparkSourceError):
+    """The Python process of a streaming source was not there in the ten seconds that Spark waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Python worker failed to connect back: Spark gives the Python process of a stream's source ten seconds to "
+            "start, which were too few on this busy machine. Nothing was read or written: run it again"
+        )
+
+    def __reduce__(self) -> tuple[type[SparkWorkerLate], tuple[()]]:
+        """Python workers send their errors pickled."""
+        return type(self), ()
+
+
 class OtherOncelog(SparkSourceError):
     """A process of a job has another release of oncelog than the process that sent it its work."""
 

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError
+from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,7 @@ _WORKERS_SERVER: Final = "SPARK_CONNECT_LOCAL_URL"
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _RUN_PROPERTY: Final = "spark.jobGroup.id"
 _LOST_WORKER: Final = "key not found: PythonWorker"
+_LATE_WORKER: Final = "Python worker failed to connect back"
 _MISSING: Final = re.compile(
     r"No module named '(oncelog|crc32c|cramjam|re2|pyarrow|numpy|deltalake|pyiceberg)\b"
     r"|Failed to find the data source: (oncelog)\b"
@@ -187,8 +188,12 @@ def lacking(error: BaseException) -> ServerLacksOncelog | None:
 
 
 def known_error(error: BaseException) -> SparkSourceError | None:
-    """The line that says what to do about an error of Spark's: a package to install, or a defect to go around."""
-    return SparkLostWorker() if _LOST_WORKER in str(error) else lacking(error)
+    """The line that says what to do about an error of Spark's: a package to install, a defect to go around, or a
+    start that is to be tried again."""
+    text = str(error)
+    if _LOST_WORKER in text:
+        return SparkLostWorker()
+    return lacking(error) or (SparkWorkerLate() if _LATE_WORKER in text else None)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.spark import sessions
-from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError
+from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
 from oncelog.spark.sessions import JobSession, QueryRun, is_connect, known_error, lacking, query_of
 
 WORKER = "SPARK_CONNECT_LOCAL_URL"
@@ -140,6 +140,13 @@ def test_a_defect_of_sparks_is_told_with_the_way_around() -> None:
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
     assert isinstance(known_error(RuntimeError("No module named 'oncelog'")), ServerLacksOncelog)
     assert known_error(RuntimeError("key not found: mine")) is None
+
+
+def test_a_source_whose_process_was_late_is_to_be_started_again() -> None:
+    found = known_error(RuntimeError("[STREAM_FAILED] Query terminated: Python worker failed to connect back. XXKST"))
+    assert isinstance(found, SparkWorkerLate)
+    assert str(found).endswith("run it again")
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
 
 
 @pytest.mark.parametrize("text", ["No module named 'mine'", "Failed to find the data source: kafka", "oncelogged"])
