@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.base.ids import uuid_text
 from oncelog.spark.errors import OptionError
 from oncelog.spark.table.atomic_swap import fsync
-from oncelog.spark.table.directory import Table, TableError, refuse_object_store, topic_label
+from oncelog.spark.table.directory import Table, TableError, loaded_directory, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,15 +71,12 @@ def export(
     ``options`` are the sink's (``kafka.*``, ``exactlyOnce``). ``keep_partitions`` sends a row to the partition of the
     number it came from, otherwise the key decides. Raises SparkSourceError and ClientError, each one line.
     """
-    refuse_object_store(directory)
     if str(directory).startswith(("delta:", "iceberg:")):
         raise TableError(
             f"{directory} is not exported: only tables in a directory of Parquet files are. Delta and Iceberg "
             "tables are read by Spark itself, and written to a topic by format('oncelog')"
         )
-    path, started = Path(directory), time.monotonic()
-    if not (path / "_oncelog" / "table.json").exists():
-        raise TableError(f"{path} is not a table that a load made")
+    path, started = loaded_directory(directory), time.monotonic()
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     with Table.open(path, role="fill") as table, ExitStack() as stack:
         state = _Progress(table, _identity(given, topic))

@@ -93,7 +93,7 @@ def remote_session(url: str) -> Iterator[SparkSession]:
     try:
         session = ConnectSession.builder.remote(url).config("spark.sql.session.timeZone", "UTC").create()
     except Exception as error:
-        raise SparkSourceError(f"no Spark Connect server answers at {_without_token(url)}: {_reason(error)}") from error
+        raise SparkSourceError(_no_server(url, _reason(error))) from error
     try:
         yield session  # type: ignore[misc]  # the two kinds of sessions have no common type that says so
     finally:
@@ -115,7 +115,14 @@ def _check_listening(url: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
-        raise SparkSourceError(f"no Spark Connect server answers at {_without_token(url)}: {error}") from None
+        raise SparkSourceError(_no_server(url, str(error))) from None
+
+
+def _no_server(url: str, reason: str) -> str:
+    return (
+        f"no Spark Connect server answers at {_without_token(url)}: {reason}; start one there, or name no server for a "
+        "Spark on this machine"
+    )
 
 
 def _without_token(url: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark import load
+from oncelog.spark import OptionError, load
 from oncelog.spark.jobs.load_job import LoadReport
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.jobs.stream_job import stream
@@ -173,6 +173,8 @@ def test_a_stream_goes_on_where_a_load_ended_and_a_backfill_fills_what_is_before
     rest = topic.produced - 100
     once = StreamRequest("available-now")
     assert stream(topic.name, topic.bootstrap_servers, tmp_path, once, spark=spark).rows == rest
+    with pytest.raises(OptionError, match="must be an interval such as '10 seconds', or 'available-now', got 'often'"):
+        stream(topic.name, topic.bootstrap_servers, tmp_path, StreamRequest("often"), spark=spark)
     values = sorted(bytes(row[0]) for row in spark.read.parquet(str(tmp_path)).select("value").collect())
     assert values == topic.values()
     assert compact(tmp_path).files_after <= 2

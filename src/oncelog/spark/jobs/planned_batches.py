@@ -108,8 +108,13 @@ def interval_ms(session: SparkSession, text: str) -> int:
     except PySparkException:
         row = None
     if row is None or row[0] is None or row[0] < 0:
-        raise OptionError(f"a trigger must be an interval such as '10 seconds', or 'available-now', got {text!r}")
+        raise wrong_interval(text)
     return int(row[0])
+
+
+def wrong_interval(text: str) -> OptionError:
+    """The error of a trigger that is no interval."""
+    return OptionError(f"a trigger must be an interval such as '10 seconds', or 'available-now', got {text!r}")
 
 
 def write_batch_end(checkpoint: Path, number: int, end: Position) -> None:

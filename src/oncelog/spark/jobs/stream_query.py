@@ -18,7 +18,7 @@ from oncelog.base.ids import TopicPartition, uuid_text
 from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.jobs.load_plan import PartitionState
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
-from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches
+from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches, wrong_interval
 from oncelog.spark.jobs.spark_writer import one_line_error
 from oncelog.spark.sessions import is_connect
 from oncelog.spark.source.plan.stream_position import Position
@@ -27,6 +27,7 @@ from oncelog.spark.table.directory import TableError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 DEFAULT_TRIGGER: Final = "10 seconds"
 _POLL_SECONDS: Final = 0.2
@@ -139,12 +140,8 @@ def run_query(
     options |= {name: value for name, value in request.options.items() if name != "minPartitions"}
     frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
-    if how.trigger == AVAILABLE_NOW:
-        writing = writing.trigger(availableNow=True)
-    else:
-        writing = writing.trigger(processingTime=how.trigger)
     try:
-        query = writing.start()
+        query = _triggered(writing, how.trigger).start()
     except Exception as error:
         raise one_line_error(error) from error
     try:
@@ -155,6 +152,18 @@ def run_query(
     finally:
         batches.close()
         query.stop()
+
+
+def _triggered(writing: DataStreamWriter, trigger: str) -> DataStreamWriter:
+    """With the trigger of a request. Raises OptionError for what Spark does not read as an interval."""
+    from pyspark.errors import PySparkException
+
+    if trigger == AVAILABLE_NOW:
+        return writing.trigger(availableNow=True)
+    try:
+        return writing.trigger(processingTime=trigger)
+    except (PySparkException, ValueError) as error:
+        raise wrong_interval(trigger) from error
 
 
 def _raise_failure(query: StreamingQuery, batches: StreamBatches) -> None:

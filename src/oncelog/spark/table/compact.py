@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree, swap
-from oncelog.spark.table.directory import RowsFile, Table, TableError, refuse_object_store
+from oncelog.spark.table.directory import RowsFile, Table, TableError, loaded_directory
 from oncelog.spark.table.parquet_files import Kept, files_in, footer_stats, merge
 
 DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
@@ -53,11 +53,7 @@ def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> 
     Nothing is read from a cluster and no Spark is needed. A load or stream that holds the table refuses it; those
     compact by themselves with ``compact_below``.
     """
-    refuse_object_store(directory)
-    path = Path(directory)
-    if not (path / "_oncelog" / "table.json").exists():
-        raise TableError(f"{path} is not a table that a load made")
-    with Table.open(path) as table:
+    with Table.open(loaded_directory(directory)) as table:
         return compact_open(table, target_bytes)
 
 

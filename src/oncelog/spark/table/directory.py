@@ -60,6 +60,15 @@ def refuse_object_store(to: str | Path) -> None:
         )
 
 
+def loaded_directory(to: str | Path) -> Path:
+    """The directory of a table that is there. Raises TableError."""
+    refuse_object_store(to)
+    path = Path(to)
+    if not (path / "_oncelog" / "table.json").exists():
+        raise TableError(f"{path} is not a table that a load made: `oncelog load TOPIC --to {path}` makes one")
+    return path
+
+
 def topic_label(topic: str) -> str:
     """A topic in a file name: itself, or shortened with a digest (``~`` is in no topic's name)."""
     if len(topic) <= _LONGEST_LABEL:

@@ -10,6 +10,7 @@ info.
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,9 @@ SETTINGS: Final = "oncelog.table"
 _ATTEMPTS: Final = 10
 _RECENT: Final = 100
 """Commits of others among which one whose answer was lost is looked for; each attempt is followed by a look."""
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_BRANCH: Final = re.compile(r"\s*\n\s*↳\s*")
+_QUERY: Final = re.compile(r"(?<=://)(\S*?)\?\S*")
 _LEVELS: Final[dict[str, pa.Field[Any]]] = {"day": pa.field("day", pa.date32()), "hour": pa.field("hour", pa.int32())}
 
 
@@ -162,7 +166,7 @@ class DeltaTarget:
         try:
             table.optimize.compact(target_size=target_bytes)
         except (DeltaError, OSError) as error:
-            raise TableBusy(f"{self.name} was not compacted: {_one_line(error)}") from error
+            raise TableBusy(f"{self.name} was not compacted: {one_line(error)}") from error
         self._sync(table)
         return before, len(table.file_uris())
 
@@ -172,7 +176,7 @@ class DeltaTarget:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise TableError(f"{self.name} cannot be read: {_one_line(error)}") from error
+            raise TableError(f"{self.name} cannot be read: {one_line(error)}") from error
 
     def _need(self) -> DeltaTable:
         table = self._table()
@@ -185,7 +189,7 @@ class DeltaTarget:
 
     def _pause(self, attempt: int, error: Exception) -> None:
         if isinstance(error, TableMoved) or attempt == _ATTEMPTS - 1:
-            raise TableError(f"{self.name} was not written: {_one_line(error)}") from error
+            raise TableError(f"{self.name} was not written: {one_line(error)}") from error
         time.sleep(min(1.0, 0.01 * 2**attempt))
 
     def _sync(self, table: DeltaTable) -> None:
@@ -241,5 +245,8 @@ def application_id(partition: TopicPartition, prefix: str = ENDS) -> str:
     return f"{prefix}{partition.topic}/{partition.partition}"
 
 
-def _one_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def one_line(error: Exception) -> str:
+    """An error with its causes, which delta-rs prints below it as a coloured tree, in one line. What follows ``?`` in
+    an address goes: an object store's may be a signature."""
+    text = _BRANCH.sub(": ", _COLOURS.sub("", str(error).strip()))
+    return _QUERY.sub(r"\1", (text or type(error).__name__).splitlines()[0])

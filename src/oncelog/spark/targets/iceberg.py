@@ -138,7 +138,12 @@ class IcebergTarget:
             places = {"uri": f"sqlite:///{self._root}/catalog.db", "warehouse": f"file://{self._root}/warehouse"}
             return SqlCatalog("oncelog", **{**options, **places})
         with self._explained():
-            return load_catalog(self._address.catalog, **options)
+            try:
+                return load_catalog(self._address.catalog, **options)
+            except ValueError as error:
+                if type(error) is not ValueError:  # an answer that cannot be parsed, for one
+                    raise
+                raise TableError(self._unknown_catalog()) from error
 
     def _table(self) -> IcebergTable | None:
         try:
@@ -171,6 +176,15 @@ class IcebergTarget:
 
     def _explained(self) -> _Explained:
         return _Explained(self.name)
+
+    def _unknown_catalog(self) -> str:
+        """Without pyiceberg's own words: they name an option of its command, and may quote a URI with its password."""
+        catalog = self._address.catalog or "default"
+        return (
+            f"{self.name}: pyiceberg has no usable settings of the catalog {catalog!r}: give its uri (http…, thrift…, "
+            f"sqlite… or postgresql…), or its type, in .pyiceberg.yaml, in the environment "
+            f"(PYICEBERG_CATALOG__{catalog.upper()}__URI), or by --storage-option uri=…"
+        )
 
 
 class _Explained:

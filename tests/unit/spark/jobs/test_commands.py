@@ -44,7 +44,7 @@ def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: p
     assert invoke(["load", "t", "--to", "delta:t", "--storage-option", "secret"]) == 2
     assert "must be KEY=VALUE" in capsys.readouterr().err
     assert invoke(["compact", str(tmp_path)]) == 1
-    assert "is not a table that a load made" in capsys.readouterr().err
+    assert f"is not a table that a load made: `oncelog load TOPIC --to {tmp_path}`" in capsys.readouterr().err
     assert invoke(["export", str(tmp_path), "t"]) == 1
     assert not (tmp_path / "t").exists()
 
