@@ -109,7 +109,7 @@ class UnsupportedRequest(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
-    ``what`` says what was asked, ``detail`` is the broker's own message where it sent one.
+    ``what`` says what was asked, ``detail`` is the broker's own message where it sent one, ``reason`` both in words.
     """
 
     def __init__(self, code: int, what: str, detail: str | None = None) -> None:
@@ -117,7 +117,8 @@ class BrokerRefused(ClientError):
         self.what = what
         self.detail = detail
         text = (detail or explain(code)).strip().replace("\n", " ")
-        super().__init__(f"{what}: {text} ({code_name(code)})")
+        self.reason = f"{what}: {text}"
+        super().__init__(f"{self.reason} ({code_name(code)})")
 
 
 class UnknownTopic(BrokerRefused):

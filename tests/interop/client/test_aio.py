@@ -218,3 +218,20 @@ def test_partitions_may_be_replaced_while_the_first_connection_is_made(oncelog_b
                 await consumer.close()
 
     asyncio.run(run())
+
+
+def test_what_cannot_be_sent_fails_alone(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client, AsyncProducer(client) as producer:
+            await producer.send("t", b"nowhere", partition=7)
+            with pytest.raises(TypeError, match="value: give bytes"):
+                await producer.send("t", "text", partition=0)  # type: ignore[arg-type]  # as without a type checker
+            await producer.send("t", b"somewhere", partition=0)
+            with pytest.raises(DeliveryFailed, match="partition 7 of topic 't'") as caught:
+                await producer.flush()
+            assert [record.value for record in caught.value.records] == [b"nowhere"]
+
+    asyncio.run(run())
+    assert committed(oncelog_broker) == [b"somewhere"]

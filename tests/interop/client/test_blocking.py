@@ -152,3 +152,27 @@ def test_a_committed_group_refuses_an_administrator_while_it_has_members(oncelog
             member.poll(0)
             with pytest.raises(BrokerRefused):
                 commit_offsets(client, "g", {one: Committed(4)})
+
+
+def test_records_of_a_partition_that_is_not_there_fail_and_the_others_are_written(oncelog_broker: Broker) -> None:
+    with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
+        (one,) = partitions(client, "t", 1)
+        with Producer(client) as producer:
+            producer.send("t", b"nowhere", partition=7)
+            producer.send("t", b"somewhere")
+            with pytest.raises(DeliveryFailed, match=r"partition 7 of topic 't' \(1 partition\)") as caught:
+                producer.flush()
+            assert [record.value for record in caught.value.records] == [b"nowhere"]
+            producer.flush()
+        assert values(client, [one]) == [b"somewhere"]
+
+
+def test_a_value_that_is_no_bytes_is_refused_before_it_is_among_others(oncelog_broker: Broker) -> None:
+    with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
+        (one,) = partitions(client, "t", 1)
+        with Producer(client) as producer:
+            producer.send("t", b"before")
+            with pytest.raises(TypeError, match="encode"):
+                producer.send("t", "text")  # type: ignore[arg-type]  # as a program without a type checker does
+            producer.send("t", b"after")
+        assert values(client, [one]) == [b"before", b"after"]

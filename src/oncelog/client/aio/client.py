@@ -20,6 +20,7 @@ from typing import Any, Final, Self, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import counted
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.config import ClientConfig, parse_addresses
 from oncelog.client.errors import (
@@ -195,7 +196,9 @@ class AsyncClient:
         info = topic.partitions.get(partition.partition)
         if info is None:
             count = len(topic.partitions)
-            raise UnknownTopic(f"partition {partition.partition} of topic {partition.topic!r} ({count} partitions)")
+            raise UnknownTopic(
+                f"partition {partition.partition} of topic {partition.topic!r} ({counted(count, 'partition')})"
+            )
         if info.leader < 0:
             self.view.forget(partition.topic)
             raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")

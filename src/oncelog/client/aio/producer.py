@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.blocking.producer import DeliveryFailed
-from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
 from oncelog.client.machine import produce_responses
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
@@ -26,7 +26,9 @@ from oncelog.client.machine.producer import (
     ProducerSettings,
     record_size,
 )
+from oncelog.client.machine.record_values import checked_record
 from oncelog.client.machine.requests import produce_request, produce_version_limit
+from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Headers, Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceResponse
@@ -81,9 +83,10 @@ class AsyncProducer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does."""
+        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does; TypeError
+        and ValueError for what no record can hold."""
         at = self._client.now_ms() if timestamp_ms is None else timestamp_ms
-        record = Record(-1, at, key, value, headers)
+        record = checked_record(topic, partition, value, key, headers, at)
         self.machine.add(await self._partition(topic, partition, record), record, loop_ms())
         while self.machine.buffered_bytes >= self._buffer_bytes:
             await self._step()
@@ -177,7 +180,11 @@ class AsyncProducer:
             await self._admit(ready)
             by_leader: dict[int, list[TopicPartition]] = {}
             for partition in ready:
-                leader = await self._client.retrying(lambda partition=partition: self._leader(partition))  # type: ignore[misc]  # bound now
+                try:
+                    leader = await self._client.retrying(lambda partition=partition: self._leader(partition))  # type: ignore[misc]  # bound now
+                except BrokerRefused as error:
+                    self._undeliverable(partition, error)
+                    continue
                 if list(self._sent.values()).count(leader) < MAX_REQUESTS_IN_FLIGHT:
                     by_leader.setdefault(leader, []).append(partition)
             if not by_leader:
@@ -188,6 +195,14 @@ class AsyncProducer:
                 batches = [self.machine.drain(partition) for partition in partitions[:limit]]
                 self._sent[asyncio.create_task(self._produce(leader, batches))] = leader
             await asyncio.sleep(0)  # tasks write in the order they were made, so batches leave in theirs
+
+    def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
+        """Give up what waits for a partition that does not exist or may not be written, and go on with the others.
+        Raises ``error`` if it may pass."""
+        if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
+            raise error
+        for failed in self.machine.undeliverable(partition, error.code, error.reason):
+            self._note(failed)
 
     async def _leader(self, partition: TopicPartition) -> int:
         return await self._client.leader(partition, create=self._create_topics)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import counted
 from oncelog.client.blocking.link import Link
 from oncelog.client.blocking.system import THIS_MACHINE, System
 from oncelog.client.config import Address, ClientConfig, parse_addresses
@@ -220,7 +221,9 @@ class ClusterClient:
         info = self.topic(partition.topic).partitions.get(partition.partition)
         if info is None:
             count = len(self.topic(partition.topic).partitions)
-            raise UnknownTopic(f"partition {partition.partition} of topic {partition.topic!r} ({count} partitions)")
+            raise UnknownTopic(
+                f"partition {partition.partition} of topic {partition.topic!r} ({counted(count, 'partition')})"
+            )
         if info.leader < 0:
             self.view.forget(partition.topic)
             raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")

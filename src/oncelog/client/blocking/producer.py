@@ -17,7 +17,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.base.units import MIB
 from oncelog.client.blocking.link import Link, now_ms
-from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
 from oncelog.client.machine import produce_responses
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.producer import (
@@ -29,7 +29,9 @@ from oncelog.client.machine.producer import (
     ProducerSettings,
     record_size,
 )
+from oncelog.client.machine.record_values import checked_record
 from oncelog.client.machine.requests import produce_request, produce_version_limit
+from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Headers, Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceResponse
@@ -111,9 +113,10 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` does."""
+        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` does; TypeError
+        and ValueError for what no record can hold."""
         at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        record = Record(-1, at, key, value, headers)
+        record = checked_record(topic, partition, value, key, headers, at)
         self.machine.add(self._partition(topic, partition, record), record, now_ms())
         if self.machine.buffered_bytes >= self.machine.settings.batch_bytes:
             self._step(flush=False, wait_ms=0)
@@ -198,7 +201,11 @@ class Producer:
             ready = list(self.machine.ready(now_ms(), flush=flush))
             self._admit(ready)
             for partition in ready:
-                leader = self._client.retrying(lambda partition=partition: self._leader(partition))  # type: ignore[misc]  # bound now
+                try:
+                    leader = self._client.retrying(lambda partition=partition: self._leader(partition))  # type: ignore[misc]  # bound now
+                except BrokerRefused as error:
+                    self._undeliverable(partition, error)
+                    continue
                 if len(self._sent.get(leader, ())) < MAX_REQUESTS_IN_FLIGHT:
                     by_leader.setdefault(leader, []).append(partition)
             if not by_leader:
@@ -208,6 +215,14 @@ class Producer:
                 self._send(broker, [self.machine.drain(partition) for partition in partitions[:limit]])
                 sent += 1
         return sent
+
+    def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
+        """Give up what waits for a partition that does not exist or may not be written, and go on with the others.
+        Raises ``error`` if it may pass."""
+        if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
+            raise error
+        for failed in self.machine.undeliverable(partition, error.code, error.reason):
+            self._note(failed)
 
     def _leader(self, partition: TopicPartition) -> int:
         if self._create_topics:

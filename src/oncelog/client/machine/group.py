@@ -37,6 +37,7 @@ from oncelog.client.machine.assignor import (
     subscriber,
 )
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.setting_checks import check_range
 from oncelog.records.internal.consumer_protocol import PROTOCOL_TYPE
 from oncelog.wire.message import Request
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -64,6 +65,10 @@ class GroupSettings:
     heartbeat_interval_ms: int = 3_000
     instance_id: str | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms"):
+            check_range(name, getattr(self, name), 1)
+
 
 _REBALANCE: Final = (ErrorCode.REBALANCE_IN_PROGRESS,)
 _EVICTED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
@@ -73,6 +78,8 @@ class GroupMember:
     """The machine; ``state`` and ``assignment`` may be read, everything else goes through its methods."""
 
     def __init__(self, group: str, topics: Sequence[str], settings: GroupSettings) -> None:
+        if isinstance(topics, str):
+            raise TypeError(f"topics: give a list of names, [{topics!r}]")
         self.group = group
         self.topics = tuple(topics)
         self.settings = settings

@@ -18,6 +18,7 @@ from oncelog.base.units import MIB
 from oncelog.client.machine.metadata import ClusterView
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.machine.whole_batches import bytes_of_cut, formats, whole_batches
+from oncelog.client.setting_checks import check_range
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LAST_VERSION_BY_NAME: Final = 12
@@ -59,6 +60,10 @@ class FetchSettings:
     old_formats: bool = False
     """Fetch message sets too (formats 0 and 1), of brokers before 0.11 and of topics that were written then: for
     callers that read ``Fetched`` by ``consumed_records``. Without it they are an error."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_wait_ms", 0), ("min_bytes", 0), ("max_bytes", 1), ("partition_max_bytes", 1)):
+            check_range(name, getattr(self, name), least)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT16_MAX, KIB
+from oncelog.client.errors import ConfigError
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.setting_checks import check_range
 from oncelog.records.batch import next_sequence, read_header, set_producer
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -67,6 +69,13 @@ class ProducerSettings:
     acks: int = -1
     delivery_timeout_ms: int = 120_000
     max_batches_a_request: int = 64
+
+    def __post_init__(self) -> None:
+        if self.acks not in (-1, 0, 1):
+            raise ConfigError(f"acks={self.acks}: use -1 (all), 0 or 1")
+        for name, least in (("batch_bytes", 1), ("linger_ms", 0), ("delivery_timeout_ms", 0)):
+            check_range(name, getattr(self, name), least)
+        check_range("max_batches_a_request", self.max_batches_a_request, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -248,6 +257,20 @@ class ProducerMachine:
             return self._give_up(batch, ErrorCode.REQUEST_TIMED_OUT, "not delivered in time")
         self._again(batch, now_ms)
         return None
+
+    def undeliverable(self, partition: TopicPartition, error_code: int, message: str) -> list[Failed]:
+        """Give up the batches that wait for a partition that cannot be sent to, whatever was tried."""
+        state = self._partitions[partition]
+        given_up = []
+        while state.queue:
+            batch = state.queue.popleft()
+            state.in_flight.append(batch)
+            if batch.attempts:
+                given_up.append(self._give_up(batch, error_code, message))
+            else:  # it has used no sequence: none is missing
+                self._finish(batch)
+                given_up.append(Failed(batch.partition, batch.records, error_code, message))
+        return given_up
 
     def sent_unanswered(self, batch: PendingBatch) -> Outcome:
         """The outcome of a batch sent with acks=0, which is done once it is sent."""
