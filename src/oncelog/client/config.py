@@ -16,6 +16,7 @@ from oncelog.client.machine.receive_buffer import LARGEST_KEPT
 from oncelog.client.machine.sasl import TokenCallback
 from oncelog.client.machine.versions import OLD_BROKERS
 from oncelog.client.security import SecuritySettings, parse_security
+from oncelog.client.setting_checks import check_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,10 @@ class ClientConfig:
         """The configuration given by Java-style keys; keys that are not a client's (or not ours) are ignored.
 
         ``token`` is asked at each new connection with SASL's OAUTHBEARER. Raises ConfigError for a value that is no
-        number, and for settings of security that cannot be honoured.
+        number, for settings of security that cannot be honoured, and for a key that is nearly one of ours.
         """
+        keys = {one.metadata.get("key", "client.id") for one in fields(cls)}
+        check_names(properties, keys)
         values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:
             values["client_id"] = properties["client.id"]
