@@ -7,6 +7,7 @@ and a reader that closes our pipe (``| head``) is no failure. A traceback means 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -19,6 +20,8 @@ from typer.core import TyperGroup
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 EXTRAS: Final = {
     "pyspark": "spark",
@@ -194,6 +197,9 @@ def _failed(error: BaseException) -> int:
             return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[{extra}]'")
     if isinstance(error, OSError) and error.filename is not None:
         return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # without a name: the output, redirected to a file
+        _forget_stdout()
+        return complain(f"cannot write the output: {os.strerror(error.errno).lower()}")
     raise error
 
 

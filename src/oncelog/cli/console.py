@@ -12,21 +12,18 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import ClusterOptions
 
 EPILOG = """
+\b
 Examples:
-
   oncelog console
-
   oncelog console --bootstrap-servers kafka-1:9092 --command-config admin.properties
-
   oncelog console --allow-changes --audit-log /var/log/oncelog-console.jsonl
-
-  oncelog console --schema orders=order.avsc --schema key:orders@7=key.avsc --schema payments=all.desc:shop.Payment
-
+  oncelog console --schema orders=order.avsc --schema key:orders@7=key.avsc \\
+    --schema payments=all.desc:shop.Payment
   oncelog console --audit-report reports/ --audit-data /var/lib/kafka/data
-
-  oncelog console --metrics-url http://kafka-1:9100/metrics --metrics-url http://kafka-2:9100/metrics
-
-  oncelog console --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --auth basic users.txt --name logs.example
+  oncelog console --metrics-url http://kafka-1:9100/metrics \\
+    --metrics-url http://kafka-2:9100/metrics
+  oncelog console --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem \\
+    --auth basic users.txt --name logs.example
 """
 
 

@@ -6,6 +6,7 @@ help, mistakes and every other command go to ``commands``, whose messages they a
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -21,9 +22,27 @@ def run() -> None:
         from oncelog.cli.commands import app
 
         app()
+    _prepare_streams()
     # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(invoke(sys.argv[1:]))
+    code = invoke(sys.argv[1:])
+    try:
+        sys.stdout.flush()  # at the interpreter's end it would be too late to say so
+    except OSError as error:
+        from oncelog.cli.commands import exit_code_of
+
+        code = exit_code_of(error) or code
+    sys.exit(code)
+
+
+def _prepare_streams() -> None:
+    """Open what the caller has closed (``>&-``), and print what the terminal's encoding lacks as escapes: a name of a
+    file or a group may be anything."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def invoke(arguments: Sequence[str]) -> int:

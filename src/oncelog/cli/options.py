@@ -40,6 +40,14 @@ CommandConfig = Annotated[
 ]
 
 
+def directory(text: str) -> Path:
+    """A directory as an option names it. Raises BadParameter for no text, which a shell makes of a variable that is not
+    set: it would be the working directory."""
+    if not text:
+        raise typer.BadParameter("the name of a directory is empty")
+    return Path(text)
+
+
 @dataclass(frozen=True)
 class ClusterOptions:
     """The cluster that a command is about, and the settings of its client: a group of options (``option_groups``)."""

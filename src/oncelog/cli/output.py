@@ -15,22 +15,27 @@ from oncelog.base.json_values import to_json as to_json
 
 def print_json(value: Any) -> None:
     """Print a JSON document on stdout."""
-    print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
+    print(json.dumps(to_json(value), indent=2, ensure_ascii=_is_not_utf8()))
 
 
 def print_json_line(value: Any) -> None:
     """Print a JSON document on one line of stdout."""
-    sys.stdout.write(json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.write(json.dumps(to_json(value), ensure_ascii=_is_not_utf8(), separators=(",", ":")) + "\n")
 
 
 def print_json_rows(rows: Iterable[Any]) -> None:
     """Print what ``print_json`` prints of a list of rows, without having more than one of them at a time."""
     opened = False
     for row in rows:
-        text = json.dumps(to_json(row), indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        text = json.dumps(to_json(row), indent=2, ensure_ascii=_is_not_utf8()).replace("\n", "\n  ")
         sys.stdout.write(f"{',' if opened else '['}\n  {text}")
         opened = True
     sys.stdout.write("\n]\n" if opened else "[]\n")
+
+
+def _is_not_utf8() -> bool:
+    """True where stdout has another encoding, which may lack characters: JSON has escapes for all of them."""
+    return getattr(sys.stdout, "encoding", None) not in ("utf-8", "UTF-8", None)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -8,6 +8,7 @@ read here; for help, mistakes and anything else the result is None, and typer ta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -38,7 +39,7 @@ def read_plainly(options: Mapping[str, PlainOption], arguments: Sequence[str]) -
             values[option.parameter] = True
             continue
         text = inline if equals else next(words, None)
-        if text is None or (not equals and text.startswith("-")):
+        if text is None or (not equals and text.startswith("-")) or (option.kind is Path and not text):
             return None
         try:
             value = option.kind(text)

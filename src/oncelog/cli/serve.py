@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from oncelog.cli.options import directory
+
 EPILOG = """
+\b
 Examples:
-
   oncelog serve
-
-  oncelog serve --data-dir /var/lib/oncelog --listen 0.0.0.0:9092 -o advertised.listeners=PLAINTEXT://log.example:9092
-
+  oncelog serve --data-dir /var/lib/oncelog --listen 0.0.0.0:9092 \\
+    -o advertised.listeners=PLAINTEXT://log.example:9092
   oncelog serve --config server.properties -o log.retention.hours=24 --http 127.0.0.1:8080
 """
 
@@ -22,7 +23,9 @@ def serve(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where the logs live; created if missing. Default: log.dirs, or ./oncelog-data."
+            metavar="DIR",
+            parser=directory,
+            help="Where the logs live; created if missing. Default: log.dirs, or ./oncelog-data.",
         ),
     ] = None,
     listen: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -102,3 +103,69 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.wait(HANG_S) == 0
         assert process.stderr.read() == b""
+
+
+COMMAND = [sys.executable, "-c", "from oncelog.cli.main import run; run()"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["--version"], ["log", "dump", "."], ["log", "dump", ".", "--json"]])
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (1, b"oncelog: cannot write the output: no space left on device\n")
+
+
+@pytest.mark.slow
+def test_a_closed_stdout_is_no_bug() -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "--version"], stderr=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_what_the_encoding_of_stdout_lacks_is_escaped(tmp_path: Path) -> None:
+    directory = tmp_path / "dätä"
+    directory.mkdir()
+    (directory / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    environment = {"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)}
+    (directory / "meta.properties").write_text("version=1\n")
+    run = [*COMMAND, "log", "dump", "dätä"]
+    plain = subprocess.run(run, capture_output=True, cwd=tmp_path, env=environment, check=True)
+    assert rb"d\xe4t\xe4/meta.properties" in plain.stdout
+    as_json = subprocess.run([*run, "--json"], capture_output=True, cwd=tmp_path, env=environment, check=True)
+    assert json.loads(as_json.stdout.splitlines()[-1])["file"] == "dätä/meta.properties"
+
+
+@pytest.mark.parametrize("arguments", [["serve", "--data-dir", ""], ["cluster", "up", "--data-dir="]])
+def test_a_data_directory_without_a_name_is_not_the_working_directory(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments) == 2
+    assert "the name of a directory is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["group", "list", "--state", "Stabel"], "'Stabel' is not one of Stable, Empty"),
+        (["log", "dump", ".", "--only", "logs"], "'logs' is not one of log, kafka, index"),
+        (["topic", "list", "-X", "securty.protocol=SSL"], "securty.protocol is not a setting; did you mean security.p"),
+    ],
+)
+def test_a_mistyped_word_is_a_usage_error(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_are_not_wrapped_where_a_shell_would_end_them(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in leaves([name], load_command(name, COMMANDS[name].target)):
+        assert invoke([*arguments, "--help"]) == 0
+        examples = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0].rstrip().split("\n")
+        for before, line in itertools.pairwise(["", *examples]):
+            assert before.endswith("\\") or "oncelog " in line, line

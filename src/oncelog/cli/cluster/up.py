@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import key_values
+from oncelog.cli.options import directory, key_values
 from oncelog.cli.output import print_json_line
 
 if TYPE_CHECKING:
@@ -23,14 +23,22 @@ _JOIN_S: Final = 60.0
 _POLL_S: Final = 0.02
 
 
+DataDirectory = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        parser=directory,
+        help="Directory for the data of all brokers; created if missing.",
+    ),
+]
+
+
 def up(
     brokers: Annotated[
         int, typer.Option("--brokers", "-n", metavar="COUNT", min=1, max=_MOST, help="Number of brokers.")
     ] = 3,
-    data_dir: Annotated[
-        Path,
-        typer.Option("--data-dir", metavar="DIR", help="Directory for the data of all brokers; created if missing."),
-    ] = DEFAULT_DIRECTORY,
+    data_dir: DataDirectory = DEFAULT_DIRECTORY,
     base_port: Annotated[
         int,
         typer.Option(

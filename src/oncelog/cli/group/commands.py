@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -25,6 +25,20 @@ ZooKeeper = Annotated[
         "--zookeeper", metavar="HOST:PORT,…/CHROOT", help="Groups whose offsets are in the cluster's ZooKeeper."
     ),
 ]
+
+
+_STATES: Final = (
+    *("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead"),
+    *("Assigning", "Reconciling", "NotReady"),  # of the newer group types, in Apache Kafka
+)
+
+
+def _state(given: str) -> str:
+    """A state by its name, in whatever case it was written. Raises BadParameter."""
+    for state in _STATES:
+        if state.lower() == given.lower():
+            return state
+    raise typer.BadParameter(f"{given!r} is not one of {', '.join(_STATES)}", param_hint="--state")
 
 
 @app.command("list")
@@ -51,8 +65,9 @@ def list_(
     if zookeeper is not None:
         group_zookeeper.list_groups(zookeeper, state or [], as_json)
         return
+    states = [_state(one) for one in state or ()]
     with cluster.open_client() as client:
-        rows = list_groups(client, state or ())
+        rows = list_groups(client, states)
     if as_json:
         print_json(rows)
     else:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 app = new_app("Look into data directories, offline; import those of Kafka 0.7.")
 app.command("import")(import_)
+
+
+_KINDS: Final = ("log", "kafka", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 
 
 @app.command()
@@ -37,7 +40,7 @@ def dump(
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not compute checksums.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="KIND", help="log, kafka, index, timeindex, txnindex, snapshot, checkpoint."),
+        typer.Option("--only", metavar="KIND", help=f"{', '.join(_KINDS)}; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -55,6 +58,9 @@ def dump(
     from oncelog.cli.log.dump.wanted import Wanted
     from oncelog.client.errors import ClientError
 
+    for kind in only or ():
+        if kind not in _KINDS:
+            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(_KINDS)}", param_hint="--only")
     wanted = Wanted(records, not no_values, not raw, from_offset, to_offset, not no_check)
     damaged = False
     shown = 0

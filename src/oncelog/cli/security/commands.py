@@ -47,10 +47,9 @@ def _done(work: Callable[[], T]) -> T:
 
 @app.command(
     epilog="""
+\b
 Examples:
-
   oncelog security init secured && oncelog serve --config secured/server.properties
-
   oncelog security init /etc/oncelog --host log.example --host 192.0.2.7
 """
 )
@@ -94,8 +93,8 @@ def _print_made(made: Made) -> None:
 
 @app.command(
     epilog="""
+\b
 Examples:
-
   oncelog security renew /etc/oncelog
 """
 )
@@ -115,8 +114,8 @@ def renew(directory: Directory, hosts: Hosts = None, days: Days = _DAYS, as_json
 
 @app.command(
     epilog="""
+\b
 Examples:
-
   oncelog security client /etc/oncelog billing
 """
 )

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from oncelog.node.settings import BrokerConfig
 
 EPILOG = """
+\b
 Examples:
-
   oncelog security zookeeper-acl --config server.properties
-
   oncelog security zookeeper-acl --config server.properties --open
 """
 
