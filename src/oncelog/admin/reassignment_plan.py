@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import counted
 from oncelog.client.errors import ClientError
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
@@ -46,8 +47,8 @@ def plan_departure(assignment: Assignment, racks: Racks, leaving: int) -> dict[T
         new_broker = loads.choose(partition, kept)
         if new_broker is None:
             raise PlanRefused(
-                f"{partition} has {len(old)} replicas, and without broker {leaving} there is none that could take its "
-                "replica; add a broker, or give the topic fewer replicas (oncelog topic reassign)"
+                f"{partition} has {counted(len(old), 'replica')}, and without broker {leaving} there is none that "
+                "could take its replica; add a broker, or give the topic fewer replicas (oncelog topic reassign)"
             )
         new = [new_broker if broker == leaving else broker for broker in old]
         loads.place(partition, new_broker)

@@ -105,3 +105,13 @@ def test_records_before_an_offset_can_be_deleted(run: Run, oncelog_broker: Broke
     with Client(oncelog_broker.bootstrap_servers) as client:
         assert delete_records(client, {partition: 2}) == {partition: 2}
     assert run("consume", "t", "-e").out == "c\n"
+
+
+def test_a_setting_to_delete_that_topics_do_not_have_is_refused(run: Run) -> None:
+    run("topic", "create", "t", "-c", "retention.ms=5000")
+    refused = run("topic", "alter", "t", "--delete-config", "retention.s")
+    assert (refused.code, refused.err) == (
+        1,
+        "oncelog: topic 't': no setting is called 'retention.s'; did you mean retention.ms?\n",
+    )
+    assert run("topic", "alter", "t", "--delete-config", "retention.ms").code == 0

@@ -156,7 +156,7 @@ def test_the_only_broker_cannot_be_taken_out(run: Run) -> None:
     run("topic", "create", "t", "-p", "1")
     ran = run("cluster", "decommission", "1")
     assert (ran.code, ran.err.count("\n")) == (1, 1), ran
-    assert "t-0 has 1 replicas, and without broker 1 there is none that could take its replica" in ran.err
+    assert "t-0 has 1 replica, and without broker 1 there is none that could take its replica" in ran.err
     assert run("cluster", "decommission", "7", "--dry-run").out == "broker 7 has no replicas\n"
 
 

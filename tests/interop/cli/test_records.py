@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,14 @@ def test_failures_are_one_line_and_exit_code_1(run: Run, topic: str, arguments: 
 def test_usage_errors_are_one_line_and_exit_code_2(run: Run, arguments: list[str]) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.err.count("\n"), ran.out) == (2, 1, ""), ran
+
+
+def test_json_without_a_payload_is_refused_instead_of_written_as_a_tombstone(run: Run, topic: str) -> None:
+    refused = run("produce", topic, "--json", stdin=b'{"payload": null}\n{"id": 7, "value": "v"}\n')
+    assert refused.code == 1
+    assert "record 2 of the input: no 'payload' in it, which is the record's value, but 'id', 'value'" in refused.err
+    assert run("consume", topic, "-e", "-f", "%S;").out == "-1;"
+
+
+def test_a_directory_is_no_input(run: Run, topic: str, tmp_path: Path) -> None:
+    assert run("produce", topic, str(tmp_path)).err == f"oncelog: {tmp_path}: is a directory\n"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,11 +123,8 @@ class RecordOptions:
         if not files:
             yield from split_stream(sys.stdin.fileno(), delimiter, _IDLE_MS)
         for path in files:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                yield from split_stream(descriptor, delimiter, _IDLE_MS)
-            finally:
-                os.close(descriptor)
+            with path.open("rb", buffering=0) as file:
+                yield from split_stream(file.fileno(), delimiter, _IDLE_MS)
 
 
 @grouped
@@ -234,6 +230,9 @@ def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(document, dict):
         raise InputError("not a JSON object")
+    if "payload" not in document:
+        names = ", ".join(map(repr, document)) or "nothing"
+        raise InputError(f"no 'payload' in it, which is the record's value, but {names:.80}")
     flat = document.get("headers") or []
     if not isinstance(flat, list) or len(flat) % 2 or not all(isinstance(name, str) for name in flat[::2]):
         raise InputError("headers are not a list of names and values in turn")

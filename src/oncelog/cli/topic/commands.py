@@ -16,6 +16,7 @@ from oncelog.cli.topic.moves import elect, reassign
 if TYPE_CHECKING:
     from oncelog.admin.cluster import LogDirRow
     from oncelog.admin.topics import TopicDescription
+    from oncelog.client.blocking.client import Client
 
 app = new_app("Create, list, describe, alter, move and delete topics.")
 
@@ -220,6 +221,7 @@ def alter(
         raise typer.BadParameter("nothing to change; give --partitions, --config or --delete-config")
     with cluster.open_client() as client:
         client.topic(topic)
+        _require_settings(client, topic, delete_config or ())
         if change or delete_config:
             alter_configs(
                 client, ResourceType.TOPIC, topic, change=change, delete=delete_config or (), validate_only=dry_run
@@ -230,6 +232,18 @@ def alter(
         print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
     else:
         print(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
+
+
+def _require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
+    """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
+    from oncelog.admin.configs import ResourceType, describe_configs
+    from oncelog.base.suggestions import did_you_mean
+    from oncelog.client.errors import ClientError
+
+    known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
+    for name in names:
+        if name not in known:
+            raise ClientError(f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, known, 0.8)}")
 
 
 @app.command()
