@@ -139,7 +139,7 @@ class Node:
         self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._deadlines, self._apply)
         self.controller = ControllerDuties(self.cluster, self._metadata_log, self._deadlines, self._outbox)
         self._controlled_shutdown = ControlledShutdown(self.cluster, self._metadata_log, self._deadlines)
-        config = self.cluster.config
+        config = self._first_config = self.cluster.config
         self._delayed_fetches = DelayedFetches(self._deadlines, self._runnable)
         self._group_commit = self._make_group_commit()
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
@@ -178,7 +178,7 @@ class Node:
         from oncelog.node.requests.logins import Logins
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
-        return Logins(self.cluster, credentials, self._deadlines, self._outbox)
+        return Logins(self._first_config, credentials, self._deadlines, self._outbox)
 
     def _make_requests(self) -> Requests:
         return Requests(

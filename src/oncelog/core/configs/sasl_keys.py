@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update, inert
+from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update, Value, inert
 from oncelog.core.configs.limits import at_least, between, one_of_any_case
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -19,16 +19,27 @@ PASSWORD = ConfigType.PASSWORD
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 PER_BROKER = Update.PER_BROKER
 
+_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+def _names_principals_as_kafka(key: str, value: Value) -> None:
+    """No class but the one whose rules are honoured here: another could name other people."""
+    if value != _BUILDER:
+        raise ConfigError(
+            f"{key} is a Java class; here only Apache Kafka's own names principals: leave it out", key=key, value=value
+        )
+
+
 SASL_KEYS: Final = (
     ConfigKey("config.providers", LIST, "", None, CLUSTER_WIDE),
     ConfigKey("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
     ConfigKey("connections.max.reauth.ms", LONG, "0"),
     ConfigKey("sasl.server.max.receive.size", INT, "524288", at_least(1)),
-    ConfigKey(
+    inert(
         "principal.builder.class",
         CLASS,
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        None,
+        _BUILDER,
+        _names_principals_as_kafka,
         PER_BROKER,
     ),
     ConfigKey("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, PER_BROKER),

@@ -30,8 +30,6 @@ _JWKS_TIMES: Final = (
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
 )
-BUILDER: Final = "principal.builder.class"
-_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 _USER: Final = "user_"
 _MODULES: Final = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
 _SCRAM_MODULE: Final = "ScramLoginModule"
@@ -68,8 +66,6 @@ class ListenerSasl:
 
 def listener_sasl(config: BrokerConfig, listener_name: str) -> ListenerSasl:
     """The SASL settings of a listener. Raises ConfigError, which names the keys that are missing or wrong."""
-    if config.get(BUILDER) != _BUILDER:
-        raise ConfigError(f"{BUILDER} is a Java class; here only Apache Kafka's own names principals: leave it out")
     mechanisms = _mechanisms(config, listener_name)
     for mechanism in mechanisms:
         _check_handler(config, listener_name, mechanism)
@@ -135,6 +131,13 @@ def check_line(key: str, text: str) -> None:
     expected = _MODULES.get(mechanism, _SCRAM_MODULE)
     if mechanism in MECHANISMS and module.short_name != expected:
         raise ConfigError(f"Invalid value [hidden] for configuration {key}: {mechanism} takes {expected}")
+
+
+def check_mechanisms(key: str, text: str) -> None:
+    """Refuse mechanisms that are set while the broker runs if one is not supported. Raises ConfigError."""
+    unknown = next((name for name in (part.strip() for part in text.split(",")) if name not in MECHANISMS), None)
+    if unknown is not None:
+        raise ConfigError.of_value(key, text, f"{unknown} is not supported: set it to some of {', '.join(MECHANISMS)}")
 
 
 def inter_broker_credentials(config: BrokerConfig, listener_name: str) -> tuple[str, str, str]:

@@ -31,6 +31,7 @@ from oncelog.handlers.support.waits import Steps
 
 T = TypeVar("T")
 JAAS: Final = "sasl.jaas.config"
+ENABLED: Final = "sasl.enabled.mechanisms"
 RESOURCES_A_COMMIT: Final = 1000
 """At most; large ones are fewer."""
 ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -83,15 +84,17 @@ def responses(
 
 
 def _unusable_login(alteration: Alteration) -> Refusal | None:
-    """The refusal of a JAAS line by which nobody could log in."""
+    """The refusal of a JAAS line, or of a mechanism, by which nobody could log in: now, or from the next start on."""
     if alteration.resource.type != ConfigResourceType.BROKER:
         return None
     for change in alteration.changes:
-        if change.key.endswith(f".{JAAS}") and change.value is not None and change.type == ChangeType.SET:
-            from oncelog.core.sasl.settings import check_line  # most brokers need nothing of it
+        if change.value is None or change.type not in (ChangeType.SET, ChangeType.APPEND):
+            continue
+        if change.key.endswith((f".{JAAS}", ENABLED)):
+            from oncelog.core.sasl.settings import check_line, check_mechanisms  # most brokers need nothing of it
 
             try:
-                check_line(change.key, change.value)
+                (check_mechanisms if change.key.endswith(ENABLED) else check_line)(change.key, change.value)
             except ConfigError as error:
                 return Refusal(ErrorCode.INVALID_REQUEST, str(error))
     return None

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
@@ -28,7 +29,6 @@ from oncelog.handlers.sasl_handshake import unsupported_mechanism
 from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Report
-from oncelog.node.metadata import Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.requests.login_credentials import LoginCredentials
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification, Phase
@@ -76,32 +76,32 @@ class LoginOutcome(NamedTuple):
 class Logins:
     """The logins of all connections of a node."""
 
-    def __init__(self, cluster: Metadata, credentials: LoginCredentials, deadlines: Deadlines, outbox: Outbox) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, config: BrokerConfig, credentials: LoginCredentials, deadlines: Deadlines, outbox: Outbox
+    ) -> None:
+        """``config`` is the one that the broker was started with: a listener stays as it was opened, until a restart,
+        whatever ``sasl.enabled.mechanisms`` and others are changed to (as in Apache Kafka)."""
         self.credentials = credentials
         self._deadlines = deadlines
         self._outbox = outbox
-        self._settings: dict[str, tuple[object, ListenerSasl]] = {}
+        self._config = config
+        self._settings: dict[str, ListenerSasl] = {}
         self.outcomes: Counter[LoginOutcome] = Counter()
 
     def begin(self, listener_name: str) -> LoginState:
         """The state of a new connection of a SASL listener."""
-        return LoginState(self._settings_of(listener_name))
+        settings = self._settings.get(listener_name)
+        if settings is None:
+            settings = self._settings[listener_name] = self._read(listener_name)
+        return LoginState(settings)
 
-    def _settings_of(self, listener_name: str) -> ListenerSasl:
-        config = self._cluster.config
-        known = self._settings.get(listener_name)
-        if known is None or known[0] is not config:
-            known = self._settings[listener_name] = (config, self._read(listener_name, known and known[1]))
-        return known[1]
-
-    def _read(self, listener_name: str, known: ListenerSasl | None) -> ListenerSasl:
-        """The settings as they are now; those that were, if a change has made them unusable: nobody gets in by it."""
+    def _read(self, listener_name: str) -> ListenerSasl:
+        """The settings of a listener; without mechanisms, so that nobody gets in, if they cannot be used."""
         try:
-            return listener_sasl(self._cluster.config, listener_name)
+            return listener_sasl(self._config, listener_name)
         except ConfigError as error:
-            self._outbox.effects.append(Report("error", f"listener {listener_name} stays as it was: {error}"))
-            return known or ListenerSasl(listener_name, ())
+            self._outbox.effects.append(Report("error", f"nobody can log in on listener {listener_name}: {error}"))
+            return ListenerSasl(listener_name, ())
 
     def judge(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
         """The verdict on a frame; None: it is decided as any other. Raises PeerError, which closes at once."""

@@ -1,4 +1,4 @@
-"""The TLS of one listener as it is now: contexts that are made anew when the files of its stores change, or its keys.
+"""The TLS of one listener as it is now: contexts that are made anew when its stores change, or their files.
 
 New handshakes take the new ones; connections that are there stay. A store that cannot be used changes nothing: the
 broker goes on with what it had, and says so. Files count as changed when their time, size or inode has.
@@ -10,6 +10,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -42,10 +43,16 @@ class Credentials:
         self.mapping = PrincipalMapping(self._settings.mapping_rules)
         self.reloads = 0
 
-    def reload(self) -> bool:
-        """Take up what has changed; True if something was taken up. May read files and derive keys."""
+    def reload(self, *, at_start: bool = False) -> bool:
+        """Take up what has changed; True if something was taken up. May read files and derive keys.
+
+        Of a listener that is open only the stores change, as in Apache Kafka: whether a client has to show a
+        certificate does not. ``at_start`` the listener is not open yet, and all keys count.
+        """
         try:
             settings = self._read_settings()
+            if not at_start:
+                settings = replace(self._settings, key_store=settings.key_store, trust_store=settings.trust_store)
         except ConfigError as error:
             self._refuse((str(error), ()), error)
             return False

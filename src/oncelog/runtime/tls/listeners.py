@@ -59,7 +59,7 @@ class ListenersTls:
         )
         for endpoint in self._endpoints:
             found = self.credentials.get(endpoint.listener_name) or self._load(endpoint)
-            found.reload()
+            found.reload(at_start=True)
             found.warn_of_expiry()
         self._timer = loop.call_later(LOOK_EVERY_S, self._look, loop)
 
