@@ -10,8 +10,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.configs import kafka_documentation
 from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, broker_key
+from oncelog.core.configs.client_metrics_keys import CLIENT_METRICS_KEYS
 from oncelog.core.configs.documentation import documentation_of
-from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
+from oncelog.core.configs.entity_keys import GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
 from oncelog.core.configs.topic_keys import TOPIC_KEYS

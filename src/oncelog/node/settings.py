@@ -9,6 +9,7 @@ from typing import Final
 
 from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
+from oncelog.core.configs.combinations import check_combinations
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.providers import Kind as Kind
 from oncelog.core.configs.providers import Provider as Provider
@@ -63,6 +64,7 @@ def read_settings(
         host, port = listen or DEFAULT_LISTEN
         values = {**values, "listeners": str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port))}
     config, warnings = parse_broker_config(values)
+    check_combinations(config)
     if data_directory is None:
         given = config.is_set("log.dirs") or config.is_set("log.dir")
         data_directory = config.data_directory if given else DEFAULT_DATA_DIRECTORY

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncelog.core.configs.broker import BROKER_KEYS
+from oncelog.core.configs.client_metrics_keys import CLIENT_METRICS_KEYS
 from oncelog.core.configs.documentation import NO_EFFECT
-from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
+from oncelog.core.configs.entity_keys import GROUP_KEYS
 from oncelog.core.configs.own_keys import OWN_KEYS
 from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.configs.zookeeper_keys import ZOOKEEPER_KEYS

@@ -76,7 +76,8 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Texts by key; unknown keys are ignored, wrong values raise ConfigError."""
+        """Texts by key; unknown keys are ignored, wrong values raise ConfigError. Which values go together
+        ``combinations`` knows."""
         self.static = _with_both_ids(dict(static or {}))
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic = dict(dynamic or {})
@@ -86,7 +87,9 @@ class BrokerConfig:
                 key = broker_key(name)
                 if key is not None:
                     self._values[name] = key.parse(text)
-        _check_together(self)
+        directories = self._values["log.dirs"] or self._values["log.dir"]
+        if isinstance(directories, tuple) and len(directories) != 1:
+            raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")
 
     def with_dynamic(self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
         """The configuration after changes while running: for all brokers, and for this one."""
@@ -96,13 +99,17 @@ class BrokerConfig:
         """The value of a key, of the key's own type. KeyError for a key that does not exist: a mistake of ours."""
         return self._values[name]
 
+    def value_or(self, name: str, other: str) -> Any:
+        """The value of a key that is set, or else that of another: of a listener's key and the plain one."""
+        return self._values[name] if name in self._values else self._values[other]
+
     def of_listener(self, listener_name: str, name: str, mechanism: str | None = None) -> Any:
         """The value of a key for one listener: its own (that of a SASL mechanism there, if one is named), or the plain
         one."""
         prefix = listener_prefix(listener_name)
         if mechanism is not None and f"{prefix}{mechanism.lower()}.{name}" in self._values:
             return self._values[f"{prefix}{mechanism.lower()}.{name}"]
-        return self._values[prefix + name] if prefix + name in self._values else self._values[name]
+        return self.value_or(prefix + name, name)
 
     def is_set_for(self, listener_name: str, name: str) -> bool:
         """True if a key was set for one listener."""
@@ -264,23 +271,3 @@ def _default_texts() -> Mapping[str, str]:
 
 
 _DEFAULT_TEXTS: Final[dict[str, str]] = {}
-
-
-def _check_together(config: BrokerConfig) -> None:
-    """Check limits that concern more than one key. Raises ConfigError."""
-    directories = config.get("log.dirs") or config.get("log.dir")
-    if len(directories) != 1:
-        raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")
-    low, high = config.get("log.cleaner.min.compaction.lag.ms"), config.get("log.cleaner.max.compaction.lag.ms")
-    if low > high:
-        raise ConfigError.of_value(
-            "log.cleaner.min.compaction.lag.ms",
-            low,
-            f"Value must not exceed log.cleaner.max.compaction.lag.ms ({high})",
-        )
-    if config.get("group.min.session.timeout.ms") > config.get("group.max.session.timeout.ms"):
-        raise ConfigError.of_value(
-            "group.min.session.timeout.ms",
-            config.get("group.min.session.timeout.ms"),
-            f"Value must not exceed group.max.session.timeout.ms ({config.get('group.max.session.timeout.ms')})",
-        )

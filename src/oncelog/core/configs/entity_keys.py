@@ -1,7 +1,7 @@
-"""Keys of the smaller resources: groups and client metrics subscriptions, as Apache Kafka 4.3 has them.
+"""Keys of groups, as Apache Kafka 4.3 has them.
 
-A group's keys concern the ``consumer`` protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071), which
-are not served here: what is set is kept and described. A subscription's are the metrics that clients push (KIP-714).
+They concern the ``consumer`` protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071), which
+are not served here: what is set is kept and described.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType
-from oncelog.core.configs.limits import at_least, between, offset_reset, one_of
+from oncelog.core.configs.limits import at_least, offset_reset, one_of
 
 BOOLEAN, STRING = ConfigType.BOOLEAN, ConfigType.STRING
-INT, LIST = ConfigType.INT, ConfigType.LIST
+INT = ConfigType.INT
 
 
 def _of_kind(kind: str) -> tuple[ConfigKey, ...]:
@@ -116,12 +116,3 @@ GROUP_BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
 
 GROUP_KINDS: Final = ("consumer", "share", "streams")
 """A group's session time-out must exceed its heartbeat interval, in each kind."""
-
-CLIENT_METRICS_KEYS: Final = {
-    key.name: key
-    for key in (
-        ConfigKey("interval.ms", INT, "300000", between(100, 3_600_000), inert=True),
-        ConfigKey("match", LIST, "", inert=True),
-        ConfigKey("metrics", LIST, "", inert=True),
-    )
-}

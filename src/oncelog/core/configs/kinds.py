@@ -75,6 +75,8 @@ class ConfigKey:
     """Works, but DescribeConfigs lists it only where it is set."""
     hidden: bool = False
     """Works, but DescribeConfigs tells nothing of it but its name: Apache Kafka's own parser does not know it."""
+    may_repeat: bool = False
+    """Of a list: an element that is named again stays; elsewhere it is left out (KIP-1161)."""
     documentation: str = ""
     """The effect of the key, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
 
@@ -86,6 +88,8 @@ class ConfigKey:
     def parse(self, text: str) -> Value:
         """The value that ``text`` stands for. Raises ConfigError with the key, the value and the reason."""
         value = _PARSERS[self.type](self.name, text)
+        if isinstance(value, tuple) and not self.may_repeat:
+            value = _distinct(self.name, value)
         if self.check is not None:
             self.check(self.name, value)
         return value
@@ -175,6 +179,13 @@ def _parse_text(key: str, text: str) -> Value:
 def _parse_list(key: str, text: str) -> Value:
     trimmed = text.strip()
     return tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
+
+
+def _distinct(key: str, elements: tuple[str, ...]) -> tuple[str, ...]:
+    """The elements of a list without those that were named before. Raises ConfigError for an empty one (KIP-1161)."""
+    if "" in elements:
+        raise ConfigError(f"Configuration '{key}' values must not be empty.", key=key, value=elements)
+    return tuple(dict.fromkeys(elements))
 
 
 _PARSERS: Final[dict[ConfigType, Callable[[str, str], Value]]] = {

@@ -72,6 +72,14 @@ def non_empty(key: str, value: Value) -> None:
         raise ConfigError.of_value(key, value, "String must be non-empty")
 
 
+def named(key: str, value: Value) -> None:
+    """A list with an element at least (or not set)."""
+    if value == ():
+        raise ConfigError(
+            f"Configuration '{key}' must not be empty. Valid values include: any non-empty value", key=key, value=value
+        )
+
+
 def gzip_level(key: str, value: Value) -> None:
     """A gzip level: 1 to 9, or -1 for the codec's own choice."""
     if isinstance(value, int) and value != -1 and not 1 <= value <= 9:

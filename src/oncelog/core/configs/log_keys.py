@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least, between, gzip_level, one_of, words_of
+from oncelog.core.configs.limits import at_least, between, gzip_level, named, one_of, words_of
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -135,12 +135,14 @@ LOG_KEYS: Final = (
         "log.dir",
         LIST,
         "/tmp/kafka-logs",
+        named,
         documentation=("The directory that holds the data; serve --data-dir sets it."),
     ),
     ConfigKey(
         "log.dirs",
         LIST,
         None,
+        named,
         documentation="The directory that holds the data, if set instead of log.dir; one is supported.",
     ),
     ConfigKey(

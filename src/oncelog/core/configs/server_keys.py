@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least, limits_by_host, one_of
+from oncelog.core.configs.limits import at_least, limits_by_host, named, one_of
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """``replica.selector.class``: consumers read from a replica in their rack (``core.replicas.selector``)."""
@@ -59,12 +59,14 @@ SERVER_KEYS: Final = (
         "listeners",
         LIST,
         "PLAINTEXT://:9092",
+        named,
         documentation="Listeners and their addresses: NAME://host:port, separated by commas.",
     ),
     ConfigKey(
         "advertised.listeners",
         LIST,
         None,
+        named,
         documentation="Addresses told to clients where they differ from the ones listened on.",
     ),
     ConfigKey(

@@ -85,7 +85,7 @@ TOPIC_KEYS: Final = (
         synonym="log.flush.interval.ms",
         documentation="Time after which appended records are flushed to disk, whatever log.sync.policy says.",
     ),
-    ConfigKey("follower.replication.throttled.replicas", LIST, "", throttled_replicas),
+    ConfigKey("follower.replication.throttled.replicas", LIST, "", throttled_replicas, may_repeat=True),
     ConfigKey(
         "index.interval.bytes",
         INT,
@@ -93,7 +93,7 @@ TOPIC_KEYS: Final = (
         at_least(0),
         synonym="log.index.interval.bytes",
     ),
-    ConfigKey("leader.replication.throttled.replicas", LIST, "", throttled_replicas),
+    ConfigKey("leader.replication.throttled.replicas", LIST, "", throttled_replicas, may_repeat=True),
     ConfigKey("local.retention.bytes", LONG, "-2", at_least(-2), synonym="log.local.retention.bytes", inert=True),
     ConfigKey("local.retention.ms", LONG, "-2", at_least(-2), synonym="log.local.retention.ms", inert=True),
     ConfigKey(

@@ -12,10 +12,19 @@ from typing import Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.tree import Create, Operation, Set
+from oncelog.base.units import HOUR_MS
 from oncelog.core.configs.broker import BROKER_KEYS, LISTENER_PREFIX, BrokerConfig, broker_key
-from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
+from oncelog.core.configs.client_metrics_keys import (
+    CLIENT_MATCH,
+    CLIENT_METRICS_KEYS,
+    PUSH_INTERVAL,
+    check_client_matches,
+)
+from oncelog.core.configs.combinations import check_combinations
+from oncelog.core.configs.entity_keys import GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
 from oncelog.core.configs.listener_keys import KEYS_OF_ALL_BROKERS
+from oncelog.core.configs.thread_keys import check_thread_counts
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 from oncelog.core.controller.image import layout
@@ -165,7 +174,9 @@ def _check_broker(
         _refuse_any("Cannot update these configs at default cluster level", [*per_broker, *of_listeners])
     default, own = image.dynamic_broker_configs(broker_id)
     try:
-        config.with_dynamic(*((default, configs) if name else (configs, own)))
+        changed = config.with_dynamic(*((default, configs) if name else (configs, own)))
+        check_combinations(changed)
+        check_thread_counts(config, changed)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
 
@@ -222,11 +233,15 @@ def _check_group(config: BrokerConfig, name: str, configs: Mapping[str, str]) ->
 def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-    for key, text in configs.items():
-        found = CLIENT_METRICS_KEYS.get(key)
-        if found is None:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
-        try:
-            found.parse(text)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+    unknown = next((key for key in configs if key not in CLIENT_METRICS_KEYS), None)
+    if unknown is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
+    try:
+        values = {key: CLIENT_METRICS_KEYS[key].parse(text) for key, text in configs.items()}
+        interval_ms = values.get(PUSH_INTERVAL)
+        if isinstance(interval_ms, int) and not 100 <= interval_ms <= HOUR_MS:
+            between = "interval must be between 100 and 3600000 (1 hour)"
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid value {interval_ms} for {PUSH_INTERVAL}, {between}")
+        check_client_matches(values.get(CLIENT_MATCH))
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error

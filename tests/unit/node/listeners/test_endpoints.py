@@ -124,7 +124,7 @@ REFUSED = [
         {"advertised_listeners": "PLAINTEXT://0.0.0.0:1"},
         "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
     ),
-    ({"listeners": ""}, "There must be at least one broker advertised listener."),
+    ({"listeners": ""}, "Configuration 'listeners' must not be empty. Valid values include: any non-empty value"),
 ]
 
 

@@ -22,6 +22,8 @@ BROKER = Resource(ConfigResourceType.BROKER, "1")
 ALL_BROKERS = Resource(ConfigResourceType.BROKER, "")
 GROUP = Resource(ConfigResourceType.GROUP, "g/1")
 METRICS = Resource(ConfigResourceType.CLIENT_METRICS, "m")
+RETENTION = "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+THREADS = "Dynamic thread count update validation failed for"
 NO_BROKER_LEVEL = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
 ALWAYS_CLUSTER_LEVEL = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
 
@@ -54,6 +56,23 @@ def test_incremental_changes_leave_the_other_keys_alone(image: ClusterImage) -> 
         "cleanup.policy": "compact",
         "segment.ms": "7",
     }
+
+
+def test_clients_of_a_metrics_subscription_are_named_by_their_labels(image: ClusterImage) -> None:
+    match = "client_id=a++, client_software_version=1\\..*,client_source_port=9"
+    assert change(image, METRICS, ("match", SET, match), ("interval.ms", SET, "3600000")) == {
+        "match": match,
+        "interval.ms": "3600000",
+    }
+
+
+def test_threads_grow_by_doubling(image: ClusterImage) -> None:
+    config = BrokerConfig()
+    for count in ("16", "32", "64"):
+        after = {"num.io.threads": count}
+        alteration = Alteration(BROKER, [ConfigChange("num.io.threads", count)])
+        assert alter_configs(image, config, BrokerId(1), [alteration]).outcomes == [None]
+        config = config.with_dynamic({}, after)
 
 
 @pytest.mark.parametrize(("name", "node"), [(".", "%2E"), ("..", "%2E%2E")])
@@ -249,6 +268,63 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             "Default group resources are not allowed.",
         ),
         (METRICS, [("zz", SET, "1")], INVALID_REQUEST, "Unknown client metrics configuration: zz"),
+        (
+            METRICS,
+            [("match", SET, "x=1"), ("zz", SET, "1")],
+            INVALID_REQUEST,
+            "Unknown client metrics configuration: zz",
+        ),
+        (
+            METRICS,
+            [("interval.ms", SET, "99"), ("match", SET, "x=1")],
+            INVALID_REQUEST,
+            "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        (
+            METRICS,
+            [("interval.ms", SET, "x")],
+            INVALID_CONFIG,
+            "Invalid value x for configuration interval.ms: Not a number of type INT",
+        ),
+        (METRICS, [("metrics", SET, "a,,b")], INVALID_CONFIG, "Configuration 'metrics' values must not be empty."),
+        *(
+            (METRICS, [("match", SET, match)], INVALID_CONFIG, f"Illegal client matching pattern: {match}")
+            for match in ("colour=red", "client_id", "client_id=", "client_id=a=b", "client_id=(", "client_id=[")
+        ),
+        (
+            TOPIC,
+            [("cleanup.policy", SET, "delete,,compact")],
+            INVALID_CONFIG,
+            "Configuration 'cleanup.policy' values must not be empty.",
+        ),
+        (ALL_BROKERS, [("log.retention.ms", SET, "0")], INVALID_REQUEST, RETENTION),
+        *(
+            (
+                resource,
+                [(key, SET, value)],
+                INVALID_REQUEST,
+                f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} for configuration Invalid "
+                "dynamic configuration",
+            )
+            for resource in (BROKER, ALL_BROKERS)
+            for key, value, reason in (
+                (
+                    "num.io.threads",
+                    "3",
+                    f"{THREADS} num.io.threads=3, value should be at least half the current value 8",
+                ),
+                (
+                    "num.network.threads",
+                    "7",
+                    f"{THREADS} num.network.threads=7, value should not be greater than double the current value 3",
+                ),
+                (
+                    "log.cleaner.threads",
+                    "3",
+                    "Log cleaner threads cannot be increased to more than double the current value 1",
+                ),
+            )
+        ),
         (
             Resource(ConfigResourceType.BROKER_LOGGER, "1"),
             [("kafka", SET, "DEBUG")],
