@@ -7,37 +7,20 @@ the buffer full) waits; nothing is sent at other times. After a cancelled ``flus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.aio.client import AsyncClient, loop_ms
-from oncelog.client.blocking.producer import DeliveryFailed
-from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
-from oncelog.client.machine import produce_responses
-from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
-from oncelog.client.machine.producer import (
-    Failed,
-    Outcome,
-    PendingBatch,
-    ProducerMachine,
-    ProducerSettings,
-    record_size,
-)
+from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.machine.batch_delivery import MAX_REQUESTS_IN_FLIGHT, BatchDelivery, idempotent_id_request
+from oncelog.client.machine.producer import PendingBatch, ProducerSettings
 from oncelog.client.machine.record_values import checked_record
-from oncelog.client.machine.requests import produce_request, produce_version_limit
-from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Headers, Record
-from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.produce import ProduceResponse
-
-MAX_REQUESTS_IN_FLIGHT: Final = 5
-_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
 
-class AsyncProducer:
+class AsyncProducer(BatchDelivery):
     """An idempotent producer; an asynchronous context manager that flushes at its end (not after an exception)."""
 
     def __init__(
@@ -49,17 +32,12 @@ class AsyncProducer:
         buffer_bytes: int = 32 * MIB,
         transactional_id: str | None = None,
     ) -> None:
+        super().__init__(client.view, settings or ProducerSettings(), transactional_id)
         self._client = client
-        self._transactional_id = transactional_id
-        self.machine = ProducerMachine(settings or ProducerSettings(), transactional=transactional_id is not None)
         self._idempotent = self.machine.settings.acks == -1
         self._create_topics = create_topics
         self._buffer_bytes = buffer_bytes
-        self._sticky = StickyPartitioner(self.machine.settings.batch_bytes)
         self._sent: dict[asyncio.Task[None], int] = {}
-        self._failures: list[Failed] = []
-        self.on_outcome: Callable[[Outcome], None] | None = None
-        """Told what came of every batch, in order of the answers; failures are raised all the same."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,9 +105,7 @@ class AsyncProducer:
         if partition is not None:
             return TopicPartition(TopicName(topic), partition)
         count = len((await self._client.topic(topic, create=self._create_topics)).partitions)
-        if record.key is not None:
-            return TopicPartition(TopicName(topic), partition_of_key(record.key, count))
-        return TopicPartition(TopicName(topic), self._sticky.choose(topic, record_size(record), count))
+        return self._place(topic, record, count)
 
     async def _step(self) -> None:
         """Send what is ready, and wait until something is answered."""
@@ -155,8 +131,7 @@ class AsyncProducer:
             return
 
         async def attempt() -> tuple[int, int]:
-            message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
-            response = await self._client.request(message)
+            response = await self._client.request(idempotent_id_request())
             if response.error_code:
                 raise BrokerRefused(response.error_code, "a producer id")
             return response.producer_id, response.producer_epoch
@@ -168,10 +143,6 @@ class AsyncProducer:
 
     async def _admit(self, partitions: list[TopicPartition]) -> None:
         """Hook called before batches for ``partitions`` are sent the first time."""
-
-    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
-        """The highest version of Produce for these partitions."""
-        return produce_version_limit(self._client.view, partitions)
 
     async def _send_ready(self) -> None:
         """Group what is ready by leader and send it, as many requests as may be in flight."""
@@ -196,14 +167,6 @@ class AsyncProducer:
                 self._sent[asyncio.create_task(self._produce(leader, batches))] = leader
             await asyncio.sleep(0)  # tasks write in the order they were made, so batches leave in theirs
 
-    def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
-        """Give up what waits for a partition that does not exist or may not be written, and go on with the others.
-        Raises ``error`` if it may pass."""
-        if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
-            raise error
-        for failed in self.machine.undeliverable(partition, error.code, error.reason):
-            self._note(failed)
-
     async def _leader(self, partition: TopicPartition) -> int:
         return await self._client.leader(partition, create=self._create_topics)
 
@@ -217,40 +180,17 @@ class AsyncProducer:
 
     async def _produce(self, leader: int, batches: list[PendingBatch]) -> None:
         settings, config = self.machine.settings, self._client.config
-        contents = {batch.partition: batch.contents for batch in batches}
-        message = produce_request(self._client.view, contents, settings.acks, config.request_timeout_ms)
-        message.transactional_id = self._transactional_id
+        message = self._request(batches, config.request_timeout_ms)
         try:
             link = await self._client.link(leader)
-            version = link.versions.choose(message, self._version_limit(contents))
+            version = link.versions.choose(message, self._version_limit(batch.partition for batch in batches))
             response = await link.call(message, version, config.request_timeout_ms * 2, answered=settings.acks != 0)
         except BaseException as error:
-            self._lost(batches)
+            self._lost(batches, loop_ms())
             if not isinstance(error, ClientError) or not self._client.may_pass(error):
                 raise
             return
         if settings.acks == 0:
-            for batch in batches:
-                self._note(self.machine.sent_unanswered(batch))
+            self._sent_unanswered(batches)
         else:
-            self._take(batches, response)
-
-    def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        for outcome in produce_responses.answered(self.machine, self._client.view, batches, message, loop_ms()):
-            self._note(outcome)
-
-    def _lost(self, batches: list[PendingBatch]) -> None:
-        for outcome in produce_responses.lost(self.machine, self._client.view, batches, loop_ms()):
-            self._note(outcome)
-
-    def _note(self, outcome: Outcome | None) -> None:
-        if self.on_outcome is not None and outcome is not None:
-            self.on_outcome(outcome)
-        if isinstance(outcome, Failed):
-            self._failures.append(outcome)
-
-    def _raise_failure(self) -> None:
-        if self._failures:
-            failed = self._failures[0]
-            self._failures.clear()
-            raise DeliveryFailed(failed)
+            self._take(batches, response, loop_ms())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 
 from oncelog.base.errors import ErrorCode
@@ -20,21 +20,20 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.aio.client import GROUP_KEY, TRANSACTION_KEY, AsyncClient, finished, loop_ms
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import ClientError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.client.machine.transactional_delivery import BUSY_PAUSE_MS, TransactionalDelivery, transactional_settings
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.records.record import Headers
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
-_BUSY_PAUSE_S = 0.02
 
-
-class AsyncTransactionalProducer(AsyncProducer):
+class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
     """A transactional producer; an asynchronous context manager that aborts an open transaction at its end."""
 
     def __init__(
@@ -46,12 +45,9 @@ class AsyncTransactionalProducer(AsyncProducer):
         create_topics: bool = False,
         buffer_bytes: int = 32 * MIB,
     ) -> None:
-        settings = settings or ProducerSettings()
-        if settings.acks != -1:
-            raise ConfigError("a transactional producer needs acks=all")
         super().__init__(
             client,
-            settings,
+            transactional_settings(settings),
             create_topics=create_topics,
             buffer_bytes=buffer_bytes,
             transactional_id=transaction.transactional_id,
@@ -67,16 +63,6 @@ class AsyncTransactionalProducer(AsyncProducer):
         finally:
             await self.close()
 
-    @property
-    def state(self) -> State:
-        """The producer's state; see ``machine.transaction_states``."""
-        return self.transactions.state
-
-    @property
-    def prepared(self) -> StoredTransaction | None:
-        """The prepared transaction: by ``prepare``, or found by ``initialize(keep_prepared=True)``."""
-        return self.transactions.prepared
-
     async def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
         """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
 
@@ -90,10 +76,6 @@ class AsyncTransactionalProducer(AsyncProducer):
                 raise UnsupportedRequest(f"two-phase commit needs InitProducerId 6: {error}") from None
             raise
         return self.transactions.prepared
-
-    def begin(self) -> None:
-        """Begin a transaction. Raises OutOfTurn."""
-        self.transactions.begin()
 
     async def send(
         self,
@@ -130,14 +112,14 @@ class AsyncTransactionalProducer(AsyncProducer):
             await self._settle("commit")
         self.transactions.commit()
         await self._run("commit")
-        self._first_batch_delay.ended(_now_us())
+        self._first_batch_delay.ended(self._now_us())
 
     async def abort(self) -> None:
         """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
         self.transactions.abort()
         await self._let_go()
         await self._run("abort")
-        self._first_batch_delay.ended(_now_us())
+        self._first_batch_delay.ended(self._now_us())
 
     async def prepare(self) -> StoredTransaction:
         """Flush, and prepare the transaction for a decision made elsewhere: store the result with that decision."""
@@ -171,26 +153,11 @@ class AsyncTransactionalProducer(AsyncProducer):
 
     async def _admit(self, partitions: list[TopicPartition]) -> None:
         if partitions and self.transactions.is_first:
-            if (wait_us := self._first_batch_delay.wait_us(_now_us())) > 0:
+            if (wait_us := self._first_batch_delay.wait_us(self._now_us())) > 0:
                 await asyncio.sleep(wait_us / 1e6)
-            self._first_batch_delay.sent(_now_us())
+            self._first_batch_delay.sent(self._now_us())
         self.transactions.register(partitions)
         await self._run("send records")
-
-    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
-        by_name, by_transaction = super()._version_limit(partitions), self.transactions.produce_version_limit
-        return by_name if by_transaction is None else by_transaction
-
-    def _note(self, outcome: Outcome | None) -> None:
-        if self.on_outcome is not None and outcome is not None:
-            self.on_outcome(outcome)
-        if outcome is not None:
-            self._first_batch_delay.answered(_now_us())
-        if isinstance(outcome, Failed):
-            self.transactions.batch_failed(outcome.error_code, outcome.message)
-
-    def _raise_failure(self) -> None:
-        self.transactions.raise_failure("the transaction")
 
     async def _settle(self, what: str) -> None:
         self.transactions.require_open(what)
@@ -232,7 +199,7 @@ class AsyncTransactionalProducer(AsyncProducer):
         if found not in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
             return 0
         if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            await asyncio.sleep(_BUSY_PAUSE_S)
+            await asyncio.sleep(BUSY_PAUSE_MS / 1000)
         else:
             await self._client.pause(attempt)
         return attempt + 1
@@ -260,9 +227,8 @@ class AsyncTransactionalProducer(AsyncProducer):
             client.forget_coordinator(key, kind)
         return found, int(getattr(response, "error_code", 0))
 
-
-def _now_us() -> int:
-    return int(asyncio.get_running_loop().time() * 1_000_000)
+    def _now_us(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1_000_000)
 
 
 __all__ = ["AsyncTransactionalProducer"]

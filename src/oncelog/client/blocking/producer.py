@@ -9,38 +9,27 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.text import counted
 from oncelog.base.units import MIB
 from oncelog.client.blocking.link import Link, now_ms
-from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
-from oncelog.client.machine import produce_responses
-from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
-from oncelog.client.machine.producer import (
-    Delivered,
-    Failed,
-    Outcome,
-    PendingBatch,
-    ProducerMachine,
-    ProducerSettings,
-    record_size,
+from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.machine.batch_delivery import (
+    MAX_REQUESTS_IN_FLIGHT,
+    BatchDelivery,
+    DeliveryFailed,
+    idempotent_id_request,
 )
+from oncelog.client.machine.producer import Delivered, Failed, Outcome, PendingBatch, ProducerSettings
 from oncelog.client.machine.record_values import checked_record
-from oncelog.client.machine.requests import produce_request, produce_version_limit
-from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Headers, Record
-from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
-
-MAX_REQUESTS_IN_FLIGHT: Final = 5
-_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
 
 class _Sent(NamedTuple):
@@ -50,21 +39,7 @@ class _Sent(NamedTuple):
     deadline_ms: int
 
 
-class DeliveryFailed(BrokerRefused):
-    """Records that could not be delivered; they are in ``records``."""
-
-    def __init__(self, failed: Failed) -> None:
-        self.records = failed.records
-        self.maybe_appended = failed.maybe_appended
-        many = f"{counted(len(failed.records), 'record')} for {failed.partition}"
-        super().__init__(
-            failed.error_code,
-            f"{many} {'may not have been' if failed.maybe_appended else 'not'} written",
-            failed.message,
-        )
-
-
-class Producer:
+class Producer(BatchDelivery):
     """An idempotent producer; a context manager that flushes at its end (not after an exception)."""
 
     def __init__(
@@ -78,18 +53,15 @@ class Producer:
         on_outcome: Callable[[Outcome], None] | None = None,
         transactional_id: str | None = None,
     ) -> None:
+        super().__init__(client.view, settings or ProducerSettings(), transactional_id)
+        self.on_outcome = on_outcome
         self._client = client
-        self._transactional_id = transactional_id
-        self.machine = ProducerMachine(settings or ProducerSettings(), transactional=transactional_id is not None)
         self._idempotent = idempotent and self.machine.settings.acks == -1
         self._create_topics = create_topics
         self._buffer_bytes = buffer_bytes
-        self._on_outcome = on_outcome
-        self._sticky = StickyPartitioner(self.machine.settings.batch_bytes)
         self._counts: dict[str, int] = {}
         self._links: dict[int, Link] = {}
         self._sent: dict[int, list[_Sent]] = {}
-        self._failures: list[Failed] = []
 
     def __enter__(self) -> Self:
         return self
@@ -149,9 +121,7 @@ class Producer:
         count = self._counts.get(topic)
         if count is None:
             count = self._counts[topic] = len(self._client.topic(topic, create=self._create_topics).partitions)
-        if record.key is not None:
-            return TopicPartition(TopicName(topic), partition_of_key(record.key, count))
-        return TopicPartition(TopicName(topic), self._sticky.choose(topic, record_size(record), count))
+        return self._place(topic, record, count)
 
     def _step(self, *, flush: bool, wait_ms: int) -> None:
         """Send the batches that are ready and process the answers that have arrived."""
@@ -176,14 +146,9 @@ class Producer:
     def _admit(self, partitions: list[TopicPartition]) -> None:
         """Hook called before batches for ``partitions`` are sent the first time."""
 
-    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
-        """The highest version of Produce for these partitions."""
-        return produce_version_limit(self._client.view, partitions)
-
     def _identify(self) -> None:
         def attempt() -> tuple[int, int]:
-            message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
-            response = self._client.request(message)
+            response = self._client.request(idempotent_id_request())
             if response.error_code:
                 raise BrokerRefused(response.error_code, "a producer id")
             return response.producer_id, response.producer_epoch
@@ -216,14 +181,6 @@ class Producer:
                 sent += 1
         return sent
 
-    def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
-        """Give up what waits for a partition that does not exist or may not be written, and go on with the others.
-        Raises ``error`` if it may pass."""
-        if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
-            raise error
-        for failed in self.machine.undeliverable(partition, error.code, error.reason):
-            self._note(failed)
-
     def _leader(self, partition: TopicPartition) -> int:
         if self._create_topics:
             self._client.topic(partition.topic, create=True)
@@ -231,23 +188,20 @@ class Producer:
 
     def _send(self, broker: int, batches: list[PendingBatch]) -> None:
         settings, config = self.machine.settings, self._client.config
-        contents = {batch.partition: batch.contents for batch in batches}
-        message = produce_request(self._client.view, contents, settings.acks, config.request_timeout_ms)
-        message.transactional_id = self._transactional_id
+        message = self._request(batches, config.request_timeout_ms)
         try:
             link = self._links.get(broker)
             if link is None or not link.is_open:
                 link = self._links[broker] = self._client.connect(broker)
-            version = link.versions.choose(message, self._version_limit(contents))
+            version = link.versions.choose(message, self._version_limit(batch.partition for batch in batches))
             correlation_id = link.submit(message, version, answered=settings.acks != 0)
         except ClientError as error:
-            self._lost(batches)
+            self._lost(batches, now_ms())
             if not self._client.may_pass(error):
                 raise
             return
         if settings.acks == 0:
-            for batch in batches:
-                self._note(self.machine.sent_unanswered(batch))
+            self._sent_unanswered(batches)
             return
         deadline = now_ms() + config.request_timeout_ms * 2
         self._sent.setdefault(broker, []).append(_Sent(link, correlation_id, batches, deadline))
@@ -274,32 +228,16 @@ class Producer:
                 message: ProduceResponse = sent.link.decode(response)
             except ClientError:
                 waiting.pop(0)
-                self._lost(sent.batches)
+                self._lost(sent.batches, now_ms())
                 continue
             waiting.pop(0)
-            self._take(sent.batches, message)
-
-    def _take(self, batches: list[PendingBatch], message: ProduceResponse) -> None:
-        for outcome in produce_responses.answered(self.machine, self._client.view, batches, message, now_ms()):
-            self._note(outcome)
-
-    def _lost(self, batches: list[PendingBatch]) -> None:
-        for outcome in produce_responses.lost(self.machine, self._client.view, batches, now_ms()):
-            self._note(outcome)
+            self._take(sent.batches, message, now_ms())
 
     def _note(self, outcome: Outcome | None) -> None:
-        if outcome is None:
-            return
-        if self._on_outcome is not None:
-            self._on_outcome(outcome)
-        elif isinstance(outcome, Failed):
-            self._failures.append(outcome)
-
-    def _raise_failure(self) -> None:
-        if self._failures:
-            failed = self._failures[0]
-            self._failures.clear()
-            raise DeliveryFailed(failed)
+        if self.on_outcome is None:
+            super()._note(outcome)
+        elif outcome is not None:
+            self.on_outcome(outcome)
 
 
 __all__ = ["Delivered", "DeliveryFailed", "Failed", "Producer", "ProducerSettings"]

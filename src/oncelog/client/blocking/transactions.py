@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -27,22 +26,19 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
-from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import ClientError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.producer import Failed, Outcome
 from oncelog.client.machine.transaction_requests import BUMP_VERSION, CoordinatorRequest
 from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
+from oncelog.client.machine.transactional_delivery import BUSY_PAUSE_MS, TransactionalDelivery, transactional_settings
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.records.record import Headers
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
-BUSY_PAUSE_MS: Final = 20
-"""Before asking again while the transaction before is being completed, as Apache Kafka's client does."""
 
-
-class TransactionalProducer(Producer):
+class TransactionalProducer(TransactionalDelivery, Producer):
     """A transactional producer, for one thread; a context manager that aborts an open transaction at its end."""
 
     def __init__(
@@ -53,10 +49,12 @@ class TransactionalProducer(Producer):
         *,
         create_topics: bool = False,
     ) -> None:
-        settings = settings or ProducerSettings()
-        if settings.acks != -1:
-            raise ConfigError("a transactional producer needs acks=all")
-        super().__init__(client, settings, create_topics=create_topics, transactional_id=transaction.transactional_id)
+        super().__init__(
+            client,
+            transactional_settings(settings),
+            create_topics=create_topics,
+            transactional_id=transaction.transactional_id,
+        )
         self.transactions = TransactionMachine(transaction)
         self._first_batch_delay = FirstBatchDelay()
 
@@ -69,16 +67,6 @@ class TransactionalProducer(Producer):
                     self.abort()
         finally:
             self.close()
-
-    @property
-    def state(self) -> State:
-        """The producer's state; see ``machine.transaction_states``."""
-        return self.transactions.state
-
-    @property
-    def prepared(self) -> StoredTransaction | None:
-        """The prepared transaction: by ``prepare``, or found by ``initialize(keep_prepared=True)``."""
-        return self.transactions.prepared
 
     def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
         """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
@@ -93,10 +81,6 @@ class TransactionalProducer(Producer):
                 raise UnsupportedRequest(f"two-phase commit needs InitProducerId 6: {error}") from None
             raise
         return self.transactions.prepared
-
-    def begin(self) -> None:
-        """Begin a transaction. Raises OutOfTurn."""
-        self.transactions.begin()
 
     def send(
         self,
@@ -128,14 +112,14 @@ class TransactionalProducer(Producer):
             self._settle("commit")
         self.transactions.commit()
         self._run("commit")
-        self._first_batch_delay.ended(_now_us())
+        self._first_batch_delay.ended(self._now_us())
 
     def abort(self) -> None:
         """Abort the transaction; records that are not sent yet are dropped. The producer is usable again after it."""
         self.transactions.abort()
         self._let_go()
         self._run("abort")
-        self._first_batch_delay.ended(_now_us())
+        self._first_batch_delay.ended(self._now_us())
 
     def prepare(self) -> StoredTransaction:
         """Flush, and prepare the transaction for a decision made elsewhere: store the result with that decision."""
@@ -168,24 +152,11 @@ class TransactionalProducer(Producer):
 
     def _admit(self, partitions: list[TopicPartition]) -> None:
         if partitions and self.transactions.is_first:
-            if (wait_us := self._first_batch_delay.wait_us(_now_us())) > 0:
+            if (wait_us := self._first_batch_delay.wait_us(self._now_us())) > 0:
                 time.sleep(wait_us / 1e6)
-            self._first_batch_delay.sent(_now_us())
+            self._first_batch_delay.sent(self._now_us())
         self.transactions.register(partitions)
         self._run("send records")
-
-    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
-        by_name, by_transaction = super()._version_limit(partitions), self.transactions.produce_version_limit
-        return by_name if by_transaction is None else by_transaction
-
-    def _note(self, outcome: Outcome | None) -> None:
-        if outcome is not None:
-            self._first_batch_delay.answered(_now_us())
-        if isinstance(outcome, Failed):
-            self.transactions.batch_failed(outcome.error_code, outcome.message)
-
-    def _raise_failure(self) -> None:
-        self.transactions.raise_failure("the transaction")
 
     # Inside.
 
@@ -270,9 +241,8 @@ class TransactionalProducer(Producer):
         else:
             self._client.forget_coordinator(ask.group)
 
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1000
+    def _now_us(self) -> int:
+        return time.monotonic_ns() // 1000
 
 
 __all__ = ["Committed", "Ended", "GroupMetadata", "StoredTransaction", "TransactionSettings", "TransactionalProducer"]
