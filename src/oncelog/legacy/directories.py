@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from oncelog.base.units import INT32_MAX, INT64_MAX
 from oncelog.client.errors import ClientError
 
-FILE_SUFFIX: Final = ".kafka"
 _DIRECTORY: Final = re.compile(r"(?P<log>.+)[-_](?P<partition>[0-9]{1,10})")
 _FILE: Final = re.compile(r"(?P<start>[0-9]{1,20})\.kafka")
 

@@ -131,11 +131,6 @@ def next_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & INT32_MAX
 
 
-def previous_sequence(sequence: int) -> int:
-    """The sequence before; 2³¹−1 before 0."""
-    return (sequence - 1) & INT32_MAX
-
-
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at ``position``.
 

@@ -16,7 +16,6 @@ class LoopHealth:
         self._handle: asyncio.TimerHandle | None = None
         self.last_delay_s = 0.0
         self.worst_delay_s = 0.0
-        self.total_delay_s = 0.0
         self.samples = 0
 
     def start(self) -> None:
@@ -33,6 +32,5 @@ class LoopHealth:
         delay = max(0.0, self._loop.time() - due)
         self.last_delay_s = delay
         self.worst_delay_s = max(self.worst_delay_s, delay)
-        self.total_delay_s += delay
         self.samples += 1
         self.start()

@@ -27,7 +27,7 @@ class ProcessKilled(PowerLost):
 class FileNode:
     """A file's bytes now, and the bytes it surely has after a crash."""
 
-    __slots__ = ("cold", "data", "durable", "modified_ms", "rewritten")
+    __slots__ = ("data", "durable", "modified_ms", "rewritten")
 
     def __init__(self, now_ms: int) -> None:
         self.data = bytearray()
@@ -35,7 +35,6 @@ class FileNode:
         self.rewritten = False
         """Cut below what was durable since the last sync, so that ``durable`` is not a prefix of ``data``."""
         self.modified_ms = now_ms
-        self.cold = False
 
     def sync(self) -> None:
         if self.rewritten:
@@ -111,7 +110,7 @@ class MemoryFile:
         return bytes(self._alive().data[position : position + size])
 
     def read_cached(self, position: int, size: int) -> bytes | None:
-        return None if self._node.cold else self.read(position, size)
+        return self.read(position, size)
 
     def truncate(self, size: int) -> None:
         node = self._alive()

@@ -35,7 +35,6 @@ class MemoryFiles:
         self.errors = DiskErrors()
         self.is_failing = False
         """Every read and every change fails with EIO."""
-        self.sync_count = 0
         self._written = 0
         self._failing_syncs, self._sync_error = 0, errno.EIO
         self._changes_left: int | None = None
@@ -233,10 +232,6 @@ class MemoryFiles:
         self._failing_syncs = 0
         self._nothing_ends()
 
-    def make_cold(self, path: str, cold: bool = True) -> None:
-        """Take a file out of the page cache (or put it back)."""
-        self._node(path).cold = cold
-
     def take_space(self, size: int) -> None:
         """Account for ``size`` more bytes (or fewer). Raises OSError (ENOSPC) when the disk is full."""
         if self.capacity is not None and size > 0 and self._written + size > self.capacity:
@@ -244,13 +239,12 @@ class MemoryFiles:
         self._written += size
 
     def sync_or_fail(self) -> None:
-        """Count a sync, or fail it as asked for."""
+        """Fail a sync as asked for; PowerLost at the one that was chosen for it."""
         self.changing()
         if self._syncs_left is not None:
             if self._syncs_left == 0:
                 raise PowerLost
             self._syncs_left -= 1
-        self.sync_count += 1
         if self._failing_syncs:
             self._failing_syncs -= 1
             self._fail(self._sync_error, "input/output error")

@@ -197,11 +197,6 @@ class Reader:
             raise PeerError(f"bytes of length {length}")
         return self._take(length)
 
-    def nullable_byte_string(self) -> bytes | None:
-        """A copy, so that a few bytes do not keep a frame alive."""
-        value = self.nullable_records()
-        return None if value is None else bytes(value)
-
     def byte_string(self) -> bytes:
         """Bytes, copied; null is refused."""
         value = self.nullable_records()
@@ -243,10 +238,6 @@ class Reader:
         """Strings, none of them null; or None for a null array."""
         count = self.nullable_array_count(1)
         return None if count is None else [self.string() for _ in range(count)]
-
-    def uuid_array(self) -> list[bytes]:
-        """Ids of 16 bytes."""
-        return [self.uuid() for _ in range(self.array_count(16))]
 
     def nullable_integer_array(self, code: str, size: int) -> list[int] | None:
         """Integers of struct's format ``code``, which have ``size`` bytes, or null."""

@@ -151,13 +151,6 @@ class Writer:
         self._length(len(value))
         self.buffer += value
 
-    def nullable_byte_string(self, value: Buffer | None) -> None:
-        """Bytes or null."""
-        if value is None:
-            self._length(-1)
-        else:
-            self.byte_string(value)
-
     def nullable_records(self, value: Records | None) -> None:
         """Record batches, which stay where they are unless they are small, or null."""
         if value is None:
@@ -204,12 +197,6 @@ class Writer:
         for value in values or ():
             self.string(value)
 
-    def uuid_array(self, values: Sequence[bytes] | None) -> None:
-        """Ids of 16 bytes."""
-        self.array_count(values)
-        for value in values or ():
-            self.uuid(value)
-
     def integer_array(self, code: str, values: Sequence[int] | None) -> None:
         """Integers of struct's format ``code``."""
         self.array_count(values)
@@ -228,10 +215,6 @@ class Writer:
     def present(self, value: object) -> None:
         """The marker that tells whether a struct that may be null follows."""
         self.buffer.append(0xFF if value is None else 1)
-
-    def no_tags(self) -> None:
-        """The end of a struct without tagged fields."""
-        self.buffer.append(0)
 
     def begin_tags(self) -> int:
         """Write the count of tagged fields, 0 as yet; returns its position, for :meth:`begin_tag`. At most 127 fit."""

@@ -15,7 +15,6 @@ from oncelog.records.batch import (
     iter_headers,
     magic_at,
     next_sequence,
-    previous_sequence,
     read_header,
     set_base_offset_and_leader_epoch,
     set_log_append_time,
@@ -147,7 +146,6 @@ def test_a_length_below_a_header_is_refused(length: int) -> None:
 def test_sequences_wrap_to_zero() -> None:
     assert next_sequence(2**31 - 1, 1) == 0
     assert next_sequence(2**31 - 2, 5) == 3
-    assert previous_sequence(0) == 2**31 - 1
     header = read_header(build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2))
     assert header.last_sequence == 0
 

@@ -73,11 +73,6 @@ class GroupHistory:
     commits: dict[TopicPartition, list[Commit]] = field(default_factory=dict)
     generations: list[Generation] = field(default_factory=list)
 
-    def last_commit(self, where: TopicPartition) -> Commit | None:
-        """The newest commit of a partition, None if there is none in this time."""
-        found = self.commits.get(where)
-        return found[-1] if found else None
-
     def last_move(self, where: TopicPartition) -> Commit | None:
         """The first commit of the offset that is committed now: since then it has not moved. None: not in this time."""
         found = self.commits.get(where) or []

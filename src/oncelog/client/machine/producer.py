@@ -19,7 +19,7 @@ Without an id (``producer_id`` −1) the same machine gives at-least-once delive
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -296,10 +296,6 @@ class ProducerMachine:
             state.failed_number, state.unsure = None, False
         self.buffered_bytes = 0
         return used
-
-    def queue_depth(self) -> Mapping[TopicPartition, int]:
-        """Batches waiting, by partition."""
-        return {partition: len(state.queue) for partition, state in self._partitions.items() if state.queue}
 
     def _encode(self, batch: PendingBatch, producer_id: int, producer_epoch: int) -> bytearray:
         if batch.framed is not None:

@@ -36,7 +36,6 @@ class Traffic:
         self.records_in = 0
         self.record_bytes_in = 0
         self.record_bytes_out = 0
-        self.refused_connections = 0
 
     def received(self, api_key: int, size_bytes: int) -> None:
         """Count a request that arrived whole."""

@@ -24,8 +24,6 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 PRODUCE_VERSION: Final = 13
 BATCHES_KNOWN: Final = 5
 """Of each producer, so that a client may have as many under way."""
-FAR: Final = 1_000_000
-"""No later batch comes so far: a refused one that the network repeats must not fit by then."""
 GAP: Final = 1_000_000
 """Sequences left out: more than a run ever uses, or the refused batch, repeated by the network, would fit in later."""
 

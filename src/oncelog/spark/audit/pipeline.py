@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import pyarrow as pa
-
 from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
 from oncelog.spark.audit.committed_offsets import batch_lookup, committed_offsets
 from oncelog.spark.audit.directories.directory_layout import Plan, SegmentTask
@@ -28,7 +26,6 @@ from oncelog.spark.audit.model import (
     Rank,
     SegmentStat,
     batches_of,
-    rows_of,
 )
 from oncelog.spark.audit.producer_history import histories
 from oncelog.spark.audit.segments.segment_facts import ReadOptions, Typed, read_segment
@@ -223,8 +220,3 @@ def typed_batches(rows: Iterable[Any], size: int = 16_384) -> Iterator[Typed]:
     for row_type, rest in held.items():
         for batch in batches_of(rest, row_type):
             yield row_type, batch
-
-
-def rows_in(batches: Iterable[pa.RecordBatch], row_type: type[Any]) -> Iterator[Any]:
-    """Record batches → rows, as ``rows_of``; here so that engines need only this module."""
-    return rows_of(batches, row_type)
