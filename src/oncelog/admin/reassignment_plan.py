@@ -29,7 +29,7 @@ _MAX_PARTITIONS: Final = 1_000_000
 
 
 class PlanRefused(ClientError):
-    """There is no such plan; the message says why, and what would help."""
+    """A plan cannot be made; the message says why, and what would help."""
 
 
 def plan_departure(assignment: Assignment, racks: Racks, leaving: int) -> dict[TopicPartition, tuple[int, ...]]:

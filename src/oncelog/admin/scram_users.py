@@ -25,7 +25,7 @@ MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Kafka's number of each mechanism."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""Of what brokers take; Apache Kafka's, too."""
+"""The most iterations that brokers take; Apache Kafka's, too."""
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _NAMES: Final = {number: name for name, number in MECHANISMS.items()}
 

@@ -33,7 +33,7 @@ from oncelog.base.units import INT32_MAX, MINUTE_MS
 NEVER_TIMES_OUT: Final = INT32_MAX
 """The time-out of two-phase commit (KIP-939): the coordinator leaves such a transaction alone."""
 LATE_PADDING_MS: Final = 5 * MINUTE_MS
-"""On top of transaction.max.timeout.ms: from then on a transaction is late whatever its time-out (KIP-664)."""
+"""The time beyond transaction.max.timeout.ms from which on a transaction is late whatever its time-out (KIP-664)."""
 
 ONGOING_STATE: Final = "Ongoing"
 DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
@@ -104,7 +104,7 @@ class CoordinatorEntry(NamedTuple):
     producer_id: int
     producer_epoch: int
     lists_partition: bool
-    """In the transaction, or, once that is decided, among the partitions that wait for their marker."""
+    """True if the partition is in the transaction, or, once that is decided, waits for its marker."""
 
 
 class _Entry(Enum):

@@ -108,7 +108,7 @@ class LimitOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Where the work is done: a group of options (``option_groups``)."""
+    """The place where the work is done: a group of options (``option_groups``)."""
 
     master: Master = None
     spark_config: SparkConfig = None

@@ -40,7 +40,7 @@ _SHOWN_LINES: Final = 25
 
 @dataclass(frozen=True)
 class _Worlds:
-    """What is the same in the worlds of all seeds."""
+    """The worlds of a run, one for each seed: what they have in common."""
 
     brokers: int | None
     """None: as many as the seeds draw."""

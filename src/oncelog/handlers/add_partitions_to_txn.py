@@ -146,7 +146,7 @@ def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
 
 
 def _same_for_all(transaction: AddPartitionsToTxnTransaction, error_code: ErrorCode) -> TopicResults:
-    """By topics as they were named, also twice."""
+    """The same error for all partitions, by topics as they were named, also twice."""
     return [_topic_result(topic.name, dict.fromkeys(topic.partitions, error_code)) for topic in transaction.topics]
 
 

@@ -38,7 +38,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 MAX_NAME: Final = 1024
 MAX_BYTES: Final = 1024
-"""Of a salt and of a salted password."""
+"""The longest salt, and the longest salted password."""
 _TWICE: Final = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion

@@ -67,7 +67,7 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 def _with_legacy() -> list[ApiVersion]:
-    """With the older versions that are served beside the others."""
+    """The ranges with the older versions that are served beside the others."""
     from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
 
     return [

@@ -64,7 +64,7 @@ _NOT_READY: Final = frozenset(
 """A group's coordinator is not ready: to who writes markers that is a leader who is not."""
 
 Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
-"""By producer id: several markers of one producer share a result, as in Apache Kafka."""
+"""Outcomes by producer id: several markers of one producer share a result, as in Apache Kafka."""
 
 
 def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:

@@ -71,7 +71,7 @@ class AccessControl:
 def access_control(
     cluster: Metadata, authoriser: Authoriser | None, outbox: Outbox, deadlines: Deadlines
 ) -> AccessControl:
-    """By ``authoriser``; None: by what the broker's configuration asks for."""
+    """Access control by ``authoriser``; None: by what the broker's configuration asks for."""
     if authoriser is not None:
         return AccessControl(authoriser)
     if not has_authorizer(cluster.config):

@@ -26,7 +26,7 @@ Sender = Callable[[BrokerId, Any, Answered], Forget]
 
 
 def nothing_to_forget() -> None:
-    """For messages that are answered whether anybody waits or not."""
+    """Do nothing: the message is answered whether anybody waits or not."""
 
 
 @dataclass(frozen=True, slots=True)

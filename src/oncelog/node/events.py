@@ -29,7 +29,7 @@ class ConnectionOpened:
     host: str
     listener: tuple[str, int]
     principal: str = ANONYMOUS
-    """By its certificate, where TLS asked for one; what SASL says comes later."""
+    """The principal by the certificate, where TLS asked for one; what SASL says comes later."""
     listener_name: str = PLAINTEXT_LISTENER
     """The listener by which it came, as ``listeners`` names it."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT

@@ -56,7 +56,7 @@ class Metadata:
         return -1 if broker is None else broker.epoch
 
     def random_bytes(self, size: int) -> bytes:
-        """From the injected entropy: topic ids, member ids."""
+        """Random bytes from the injected entropy, for topic ids and member ids."""
         return self._entropy.token(size)
 
     def topic_config(self, topic: TopicImage) -> TopicConfig:

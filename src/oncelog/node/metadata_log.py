@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.waits import CommitMetadata
 
 RETRY_MS: Final = 500
-"""Between two attempts to reach the tree: to settle a commit, or to come back with a new session."""
+"""The time between two attempts to reach the tree, to settle a commit or to come back with a new session."""
 
 Done = Callable[[CommitOutcome], None]
 
@@ -52,10 +52,10 @@ Done = Callable[[CommitOutcome], None]
 class _Commit:
     done: Done
     gives_up_ms: int | None
-    """From when on a lost answer is not waited for: ``request.timeout.ms`` after it was asked for; None: never."""
+    """The time from which on a lost answer is not waited for, ``request.timeout.ms`` after the request; None: never."""
     outcome: CommitOutcome = CommitOutcome.UNKNOWN
     position: int = 0
-    """Once it has an outcome: where the image has to be before that is told."""
+    """The position that the image has to reach before the outcome is told, once there is one."""
     is_settling: bool = False
     """The answer was lost."""
 
@@ -77,7 +77,7 @@ class MetadataLog:
         self._deadlines = deadlines
         self._apply = apply
         self._commits: dict[str, _Commit] = {}
-        """By token, in the order in which they were asked for."""
+        """Commits under way by token, in the order in which they were asked for."""
         self._last_token = 0
         self._loading = False
         self._rejoining = False

@@ -79,7 +79,7 @@ def build_batch(
 
 
 Encoded = tuple[int, int, int | None, int]
-"""Of records: how many, the offset of the last, what their timestamps are relative to (None: to the first, which
+"""Facts of records: how many, the offset of the last, the base of their timestamps (None: the first's, which
 is still to come), and the latest timestamp."""
 
 

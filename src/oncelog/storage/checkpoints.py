@@ -20,7 +20,7 @@ from oncelog.storage.log.leader_epochs import EpochStart
 _VERSION: Final = "0"
 _MAX_BYTES: Final = 64 * MIB
 MAX_DIGITS: Final = 19
-"""Of a number in 64 bits."""
+"""The digits of the largest number in 64 bits."""
 _METADATA_ID: Final = re.compile(r"version: ?0\s+topic_id: ?([A-Za-z0-9_-]{22})\s*")
 
 

@@ -66,7 +66,7 @@ class LogConfig:
 
     @staticmethod
     def from_values(values: Mapping[str, object]) -> LogConfig:
-        """From Kafka's keys; values may be texts or already typed, keys that storage does not know are skipped."""
+        """The configuration by Kafka's keys; values are texts or typed, keys that storage does not know are skipped."""
         known = {name: _parse(name, values[key]) for key, name in _FIELDS.items() if values.get(key) is not None}
         return replace(LogConfig(), **known)  # type: ignore[arg-type]  # types by field, see _parse
 

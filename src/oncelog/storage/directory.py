@@ -63,7 +63,7 @@ class LogDirectory:
         self.lost_from: dict[TopicPartition, Offset] = {}
         """Logs that have lost durable records since the last run, and where they end now."""
         self.broker_epoch = -1
-        """From the clean-shutdown file; −1 when unknown."""
+        """The broker epoch in the clean-shutdown file; −1 when unknown."""
         self._budget = IndexBudget()
         self._doomed: list[str] = []
         self._found: dict[str, Mapping[TopicPartition, int]] = {}

@@ -24,9 +24,9 @@ from oncelog.records.internal.group_records import MemberMetadata
 
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 MANY_REBALANCES: Final = 4
-"""Within the window; a deployment of one member makes two."""
+"""Rebalances within the window from which on there are many; a deployment of one member makes two."""
 CONSTANT_REBALANCES: Final = 8
-"""So many keep a group from its work."""
+"""Rebalances within the window that keep a group from its work."""
 
 
 def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:

@@ -132,7 +132,7 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
 def _does_not_commit(
     facts: GroupFacts, history: GroupHistory, member: MemberRow, still: list[TopicPartition], options: str
 ) -> Finding:
-    """Nothing of a member moves, and it is still there."""
+    """The finding on a member that is there and of whose partitions none moves."""
     first = still[0]
     timeout_ms = next(
         (

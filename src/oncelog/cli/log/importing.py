@@ -40,7 +40,7 @@ class Timestamps(StrEnum):
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How a log is imported: a group of options (``option_groups``)."""
+    """Settings of an import: a group of options (``option_groups``)."""
 
     on_corruption: Annotated[
         OnCorruption, typer.Option("--on-corruption", help="What to do at a place that cannot be read.")

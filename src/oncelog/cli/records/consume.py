@@ -44,7 +44,7 @@ Count = Annotated[int | None, typer.Option("--count", "-c", metavar="COUNT", min
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """How a record is printed: a group of options (``option_groups``)."""
+    """The form in which records are printed: a group of options (``option_groups``)."""
 
     form: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")

@@ -74,7 +74,7 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """How input becomes records: a group of options (``option_groups``)."""
+    """The way from input to records: a group of options (``option_groups``)."""
 
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value.")

@@ -28,7 +28,7 @@ LOG_APPEND_TIME: Final = "logappend"
 _WRAPPERS: Final = 8
 """Compressed messages in one another that are followed, as 0.8's consumers do."""
 NO_TIME: Final = "none"
-"""Of format 0, which has no timestamps: −1."""
+"""The type of a record of format 0, which has no timestamp: −1."""
 
 
 class UnreadableRecords(ClientError):

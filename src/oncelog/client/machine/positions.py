@@ -22,7 +22,7 @@ from oncelog.client.setting_checks import check_range
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LAST_VERSION_BY_NAME: Final = 12
-"""From 13 on, Fetch names topics by id (KIP-516)."""
+"""The last version of Fetch that names topics by name; later ones have ids (KIP-516)."""
 _MOST_PARTITION_BYTES: Final = 512 * MIB
 """A message that is larger is not fetched."""
 

@@ -92,7 +92,7 @@ _ABORTABLE: Final[dict[Step, tuple[ErrorCode, ...]]] = {
     Step.END: (ErrorCode.TRANSACTION_ABORTABLE,),
 }
 FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-"""From a coordinator both say that a newer instance exists; old coordinators know the first only."""
+"""Errors by which a coordinator says that a newer instance exists; old coordinators know the first only."""
 _PARTITIONS_ARE_FATAL: Final = (
     *FENCED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

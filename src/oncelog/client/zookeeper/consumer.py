@@ -38,7 +38,7 @@ from oncelog.client.zookeeper.connection import client_of, open_session, protoco
 
 _LOG: Final = logging.getLogger("oncelog.client.zookeeper")
 _CLOSE_S: Final = 10.0
-"""For the last steps of a consumer that is closed; then its session ends by its time-out."""
+"""The time for the last steps of a consumer that is closed; after it the session ends by its time-out."""
 _IDLE_MS: Final = SECOND_MS
 _HASTY_MS: Final = 2 * SECOND_MS
 OnAssigned = Callable[[dict[TopicPartition, int]], None]

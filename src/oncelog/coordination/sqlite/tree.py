@@ -40,9 +40,9 @@ from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionL
 SESSION_TIMEOUT_MS: Final = 18_000
 _SHARED_S: Final = 0.005
 _ALONE_S: Final = 0.025
-"""Between two looks at what other processes have done: while there are others, and while there are none."""
+"""Pauses between two looks at what other processes have done: while there are others, and while there are none."""
 _NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-"""After these the file is as before; after an I/O error nobody knows what is on disk."""
+"""Errors that leave the file as it was; after an I/O error nobody knows what is on disk."""
 _PRIMARY_CODE: Final = 0xFF
 
 T = TypeVar("T")

@@ -32,9 +32,9 @@ class ZooKeeperAccess:
     tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
     """Gives the context of the next connection; it raises nothing."""
     sasl: Login | None = field(default=None, repr=False)
-    """By SASL, DIGEST-MD5."""
+    """The login by SASL, DIGEST-MD5."""
     digest: Login | None = field(default=None, repr=False)
-    """By ZooKeeper's own scheme of that name."""
+    """The login by ZooKeeper's own scheme of that name."""
     owns_nodes: bool = False
     """``zookeeper.set.acl``."""
     sensitive: tuple[str, ...] = ()

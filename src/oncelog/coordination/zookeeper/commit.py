@@ -20,7 +20,7 @@ class CommitPlan:
 
     operations: list[Operation] = field(default_factory=list)
     changes: dict[str, Change] = field(default_factory=dict)
-    """By path, in the order in which the paths occur."""
+    """Changes by path, in the order in which the paths occur."""
     assumed: set[int] = field(default_factory=set)
     """Indexes of operations whose version was read, and not asked for."""
     created: set[str] = field(default_factory=set)

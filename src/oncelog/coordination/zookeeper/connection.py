@@ -61,7 +61,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
         super().__init__()
         self._context = context
         self.failure = ""
-        """Of the last connection that was tried, and came to nothing."""
+        """The reason why the last connection that was tried came to nothing."""
 
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float | None = None, **_of_kazoos_own: object
@@ -80,7 +80,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
             raise
 
     def select(self, reads: Sequence[Any], writes: Sequence[Any], errors: Sequence[Any], timeout: float) -> Any:
-        """As ``select.select``; a connection that has decrypted more than was read is ready at once."""
+        """Wait as ``select.select`` does; a connection that has decrypted more than was read is ready at once."""
         ready = [each for each in reads if isinstance(each, ssl.SSLSocket) and each.pending()]
         if ready:
             others = [each for each in reads if each not in ready]

@@ -82,7 +82,7 @@ class ZooKeeperJournal:
         newest = max(map(position_of, client.children(CHANGES)), default=0)
         self.stream = ChangeStream(newest or self._first_kept() - 1)
         self.complete_from = self.stream.position + 1
-        """From this position on nothing was missed."""
+        """The position from which on nothing was missed."""
         self._has_ended = False
         self._sizes: deque[int] = deque(maxlen=KEPT)
         """Bytes of the last entries, the newest last."""

@@ -52,7 +52,7 @@ from oncelog.ports import (
 ATTEMPTS: Final = 1_000
 """Transactions that lose their position to others before the tree counts as unavailable."""
 LOOK_S: Final = 5.0
-"""Between two looks at the journal although no watch has fired."""
+"""The time after which the journal is read although no watch has fired."""
 _HIDDEN: Final = (ROOT, "/zookeeper")
 _UNSETTLED: Final = 1_000
 """Commits of unknown outcome that are remembered."""

@@ -43,7 +43,7 @@ class ZooKeeperTree:
         return ZooKeeperSession(self)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
     def begin(self, former: list[int]) -> ZooKeeperLink:
         """Begin a session in place of former ones, whose list is empty then. Raises TreeUnavailable."""

@@ -14,8 +14,8 @@ _OLD_NAMES: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.
 
 
 def authorizer_class(key: str, value: Value) -> None:
-    """Nothing, or Apache Kafka's StandardAuthorizer under one of its names: who configures another is not let in by no
-    authorizer at all."""
+    """Accept nothing, or Apache Kafka's StandardAuthorizer under one of its names: who configures another is not let in
+    by no authorizer at all."""
     if value not in ("", STANDARD_AUTHORIZER, *_OLD_NAMES):
         raise ConfigError.of_value(
             key,

@@ -55,7 +55,7 @@ LISTENER_KEYS: Final = (
 )
 
 OAUTHBEARER_PREFIX: Final = "oauthbearer."
-"""Before a key that a listener sets for tokens alone: any key may be, the issuer's too."""
+"""The prefix of a key that a listener sets for tokens alone; any key may have it, the issuer's too."""
 MECHANISM_KEYS: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",

@@ -44,7 +44,7 @@ class Rebalance:
         self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def session_expired(self, group: Group, member_id: MemberId, now_ms: int, out: Decision) -> None:
-        """After a session deadline: remove the member unless a parked request shows that it is alive."""
+        """Remove a member whose session deadline has passed, unless a parked request shows that it is alive."""
         if member_id in group.pending_joins:
             group.remove(member_id)
             self.complete_if_all_joined(group, now_ms, out)
@@ -68,7 +68,7 @@ class Rebalance:
     # Join phase
 
     def prepare_or_complete(self, group: Group, now_ms: int, out: Decision) -> None:
-        """After a change: start a rebalance, or complete the running one if that waited for it."""
+        """Start a rebalance after a change, or complete the running one if that waited for it."""
         if can_rebalance(group.state):
             self.prepare(group, now_ms, out)
         else:
@@ -101,7 +101,7 @@ class Rebalance:
             self._complete(group, now_ms, out)
 
     def join_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
-        """After the join deadline: repeat an initial delay during which members joined, else complete."""
+        """End the join phase at its deadline: repeat an initial delay during which members joined, else complete."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         delay_ms, remaining_ms = self._initial_delays.get(group.group_id, (0, 0))
@@ -156,7 +156,7 @@ class Rebalance:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
-        """After the sync deadline: remove members that sent no SyncGroup, and rebalance the others."""
+        """End the sync phase at its deadline: remove members that sent no SyncGroup, and rebalance the others."""
         if not group.pending_syncs:
             return
         for member_id in list(group.pending_syncs):

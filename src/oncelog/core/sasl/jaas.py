@@ -33,7 +33,7 @@ class JaasModule:
 
     @property
     def short_name(self) -> str:
-        """Its class without the package."""
+        """The class of the login module without its package."""
         return self.name.rpartition(".")[2]
 
 

@@ -32,8 +32,8 @@ class TokenCheck(NamedTuple):
     verify: Callable[[], None]
     """Verify its signature: a tenth of a millisecond and more, for a worker. Raises InvalidToken."""
     login: Callable[[int], Login]
-    """Its principal and the end of its validity, at a time in milliseconds; believed once it is verified. Raises
-    InvalidToken."""
+    """The token's principal and the end of its validity, at a time in milliseconds; believed once it is verified.
+    Raises InvalidToken."""
 
 
 class TokenValidator(Protocol):

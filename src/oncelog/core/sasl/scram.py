@@ -27,7 +27,7 @@ from oncelog.core.sasl.exchange import Login, LoginRefused, Step, sasl_name, tex
 from oncelog.core.sasl.scram_credentials import HASHES, ScramCredential
 
 MAX_MESSAGE_BYTES: Final = 16384
-"""Of one message: names and nonces have tens of characters, and the answer repeats the nonce."""
+"""The largest message: names and nonces have tens of characters, and the answer repeats the nonce."""
 _EXTENSION: Final = "tokenauth"
 
 

@@ -31,7 +31,7 @@ def credential_for(
 
 
 def iterations_shown(configs: Iterable[Mapping[str, str]]) -> Mapping[str, int]:
-    """By mechanism, the iterations that a name without a credential is answered with: those that most users have."""
+    """Iterations by mechanism that a name without a credential is answered with: those that most users have."""
     found: dict[str, list[int]] = {mechanism: [] for mechanism in HASHES}
     for each in configs:
         for mechanism, counts in found.items():

@@ -52,16 +52,16 @@ class ListenerSasl:
 
     listener_name: str
     mechanisms: tuple[str, ...]
-    """In the order in which they are configured, which is that in which clients are told."""
+    """Mechanisms in the order in which they are configured, which is that in which clients are told."""
     plain_passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
-    """By mechanism: how long a session lasts; 0: for ever."""
+    """The longest life of a session by mechanism; 0: for ever."""
     token_rules: TokenRules | None = None
     key_set: KeySetSettings | None = None
     max_receive_bytes: int = 524288
-    """Of one request before the client is authenticated."""
+    """The largest request before the client is authenticated."""
     failure_delay_ms: int = 100
-    """From a login that is refused to its answer."""
+    """The time from a login that is refused to its answer."""
 
 
 def listener_sasl(config: BrokerConfig, listener_name: str) -> ListenerSasl:

@@ -83,7 +83,7 @@ class FetchContext:
         self.session = session
         """The session of an incremental request."""
         self.error_code = error_code
-        """Not NONE: the session part of the request is refused, and there is nothing to read."""
+        """The reason why the session part of the request is refused, with nothing to read; NONE: it is not."""
 
     @property
     def partitions(self) -> list[FetchPartition]:

@@ -115,7 +115,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """At most ``slots`` sessions. Ids are random, so that after a restart no client uses another's session."""
+    """Fetch sessions, ``slots`` at most. Ids are random, so that after a restart no client uses another's session."""
 
     def __init__(self, slots: int, random_bytes: Callable[[int], bytes]) -> None:
         self._slots = slots

@@ -205,8 +205,8 @@ class Decision:
     needs_producer_id: TransactionalId | None = None
     """Call ``abort_timed_out`` for this id with a new producer id."""
     transitions: list[TransactionalId] = field(default_factory=list)
-    """For ``TransactionShard.append_failed``: whose state the records change."""
+    """Transactional ids whose state the records change, for ``TransactionShard.append_failed``."""
     parked: int | None = None
-    """For ``TransactionShard.append_failed``: the token this decision parked although it has records…"""
+    """The token this decision parked although it has records, for ``TransactionShard.append_failed``…"""
     parked_by_tick: bool = False
     """…and whether nobody but the shard answers it, because it was not asked just now."""

@@ -43,7 +43,7 @@ class Parking:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._parked: dict[TransactionalId, dict[int, Waiting]] = {}
-        """By token, in order of arrival."""
+        """Waiting requests by token, in order of arrival."""
         self._ready: OrderedDict[int, Waiting] = OrderedDict()
         self._waits_for: dict[int, TransactionalId] = {}
         """The transaction that each parked token waits for."""

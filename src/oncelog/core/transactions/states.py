@@ -79,7 +79,7 @@ PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.P
 """Decided, markers outstanding."""
 COMPLETED: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 AT_REST: Final = COMPLETED | {TransactionState.EMPTY}
-"""Nothing is open: a new transaction may begin, the producer may be initialised, the id may expire."""
+"""States in which nothing is open: a transaction may begin, the producer may be initialised, the id may expire."""
 STORED: Final = AT_REST | PREPARED | {TransactionState.ONGOING}
 """The states a record may have."""
 

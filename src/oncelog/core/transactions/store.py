@@ -23,7 +23,7 @@ from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
 
 _STATES: Final = tuple(TransactionState)
-"""By number."""
+"""States by their number."""
 
 
 class Transactions:

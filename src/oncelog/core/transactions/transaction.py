@@ -42,9 +42,9 @@ class Transaction(NamedTuple):
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
     partitions: tuple[TopicPartition, ...] = ()
-    """In the order in which they were added."""
+    """Partitions of the transaction, in the order in which they were added."""
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    """Before the last transition: recognises a retry across a rotation."""
+    """The producer id before the last transition: recognises a retry across a rotation."""
     next_identity: Identity = NO_IDENTITY
     """Epoch −1 with an id: a rotation that takes effect, with epoch 0, at Complete."""
     client_version: int = 0

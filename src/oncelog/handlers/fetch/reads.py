@@ -68,7 +68,7 @@ class FetchReads:
         self._params = params
         self._replica = params.replica
         self._sizes: dict[TopicPartition, tuple[FetchPartition, int]] | None = None
-        """While it waits: what each partition could give when it changed last; −1: something that must be told."""
+        """Bytes that each partition could give when it changed last, while the request waits."""
         self._total = 0
         self._appended: dict[TopicPartition, Offset] = {}
         """Log end offsets of partitions that had nothing to give, but appended records on their way to the disk."""

@@ -45,7 +45,7 @@ MOST_BYTES: Final = 4 * MIB
 LEAST_BYTES: Final = 32 * KIB
 """A partition's share of them, however many there are."""
 LEAST_LEFT_BYTES: Final = KIB
-"""With less than that left no other partition is looked at."""
+"""The room in the answer below which no other partition is read."""
 LEAST_ENTRY_BYTES: Final = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
 _TIMESTAMPS_SINCE: Final = 2
 _WHOLE_FIRST_SINCE: Final = 3
@@ -165,7 +165,7 @@ def _limits(request: FetchRequest, context: Context) -> _Limits:
 
 
 def _convert(found: _Found, limits: _Limits) -> Generator[None, None, list[Result]]:
-    """For the worker: all partitions, one after the other. Another one is the first each time, for what does not fit
+    """Convert all partitions, one after the other, on a worker. Another is the first each time, for what does not fit
     behind others: these clients ask for their partitions in the same order for ever."""
     left = limits.max_bytes
     share = max(LEAST_BYTES, left // len(found))

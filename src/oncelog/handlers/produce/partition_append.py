@@ -39,11 +39,11 @@ class PartitionAppend:
         self.validated: ValidatedRecords | None = None
         """The outcome of record validation, if a worker has done that."""
         self.guard: Guard | None = None
-        """Under which the partition was verified as part of the transaction (KIP-890)."""
+        """The guard under which the partition was verified as part of the transaction (KIP-890)."""
         self.unverified = ErrorCode.NONE
         """The reason for which the coordinator does not take the partition as part of the transaction."""
         self.end = _NO_END
-        """Once appended: the high watermark at which acks=all is answered."""
+        """The high watermark at which acks=all is answered, once the records are appended."""
 
     @property
     def is_refused(self) -> bool:

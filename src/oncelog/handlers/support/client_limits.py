@@ -17,11 +17,11 @@ class Requester(Protocol):
 
     @property
     def principal(self) -> str:
-        """Of its connection."""
+        """The principal of the client's connection."""
 
     @property
     def client_id(self) -> str | None:
-        """As the request says it."""
+        """The client id as the request says it."""
 
     @property
     def now_ms(self) -> int:

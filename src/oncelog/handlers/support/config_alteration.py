@@ -33,7 +33,7 @@ T = TypeVar("T")
 JAAS: Final = "sasl.jaas.config"
 ENABLED: Final = "sasl.enabled.mechanisms"
 RESOURCES_A_COMMIT: Final = 1000
-"""At most; large ones are fewer."""
+"""The most resources in one commit; of large ones there are fewer."""
 ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorRefusal(Exception):
-    """This broker cannot decide for the group or transactional id now; ``error_code`` is the answer."""
+    """A group or transactional id that this broker cannot decide for now; ``error_code`` is the answer."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         self.error_code = error_code

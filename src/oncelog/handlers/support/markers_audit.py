@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.write_txn_markers import WritableTxnMarker
 
 ABORT_HANGING: Final = "abort-hanging"
-"""With a start offset: an administrator's, conditional."""
+"""The action of markers with a start offset: an administrator's, conditional."""
 WRITE_MARKERS: Final = "write-markers"
-"""Without: as Apache Kafka's own tools send it."""
+"""The action of markers without one, as Apache Kafka's own tools send them."""
 _CHECKED_ALWAYS: Final = ("Alter or ClusterAction on the cluster", "producer epoch and coordinator epoch not older")
 _CHECKED_OF_HANGING: Final = (
     "Alter or ClusterAction on the cluster",

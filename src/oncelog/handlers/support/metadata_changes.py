@@ -21,7 +21,7 @@ ATTEMPTS: Final = 50
 """Each conflict means that another request's change was committed; more in a row than this is not going to end."""
 
 TOPICS_A_COMMIT: Final = 1000
-"""At most; large ones are fewer."""
+"""The most topics in one commit; of large ones there are fewer."""
 
 CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
 

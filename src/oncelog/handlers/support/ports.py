@@ -40,7 +40,7 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     committed: bool
     transaction_version: int = 0
-    """From 2 on the epoch has to be greater than the producer's (KIP-890)."""
+    """The rules of the transaction; from 2 on the epoch has to be greater than the producer's (KIP-890)."""
     start_offset: Offset = NO_OFFSET
     """An administrator's: only if the open transaction begins exactly there; −1: a coordinator's."""
 
@@ -182,7 +182,7 @@ class ClusterView(Protocol):
         """The throttle of what followers fetch here (KIP-73)."""
 
     def random_bytes(self, size: int) -> bytes:
-        """From the injected entropy: topic ids, member ids."""
+        """Random bytes from the injected entropy, for topic ids and member ids."""
 
 
 @dataclass(frozen=True, slots=True)

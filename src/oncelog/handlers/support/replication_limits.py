@@ -25,7 +25,7 @@ class NoLimit:
         return False
 
     def record(self, _partition: TopicPartition, _size_bytes: int, _now_ms: int) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
 
 NO_LIMIT: Final = NoLimit()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class UntilDurable:
-    """Until every high watermark has reached the offset named for it (acks=all). Resumed with the set that has not
-    by ``deadline_ms`` (empty: all have)."""
+    """A wait until every high watermark has reached the offset named for it (acks=all). Resumed with the set that has
+    not by ``deadline_ms`` (empty: all have)."""
 
     offsets: Mapping[TopicPartition, Offset]
     deadline_ms: int
@@ -33,9 +33,9 @@ class UntilDurable:
 
 @dataclass(slots=True)
 class UntilReadable:
-    """Until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were truncated or
-    disappeared, and told which; or ``deadline_ms``. Resumed with None. One that ``gives_way`` ends, too, when its
-    client sends another request on the same connection."""
+    """A wait until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were
+    truncated or disappeared, and told which; or ``deadline_ms``. Resumed with None. One that ``gives_way`` ends, too,
+    when its client sends another request on the same connection."""
 
     partitions: Sequence[TopicPartition] | None
     """None: any partition."""
@@ -99,8 +99,9 @@ class AddToTransaction:
 
 @dataclass(slots=True)
 class UntilMarked:
-    """Until no decided transaction of ``producer_ids`` lacks its marker on ``partition``, whichever brokers coordinate
-    them. Resumed with True; with False when ``deadline_ms`` has passed before, or a coordinator cannot be asked."""
+    """A wait until no decided transaction of ``producer_ids`` lacks its marker on ``partition``, whichever brokers
+    coordinate them. Resumed with True; with False when ``deadline_ms`` has passed before, or a coordinator cannot be
+    asked."""
 
     partition: TopicPartition
     producer_ids: frozenset[ProducerId]
@@ -157,7 +158,7 @@ class UntilProducerId:
 
 @dataclass(slots=True)
 class UntilElected:
-    """Until ``ready()`` is true, asked whenever the cluster's image changes, or a broker is lost no more
+    """A wait until ``ready()`` is true, asked whenever the cluster's image changes, or a broker is lost no more
     (``ClusterView.lost_brokers``). Resumed with None. True at the latest when nobody is lost: half a second."""
 
     ready: Callable[[], bool]
@@ -166,8 +167,8 @@ class UntilElected:
 
 @dataclass(slots=True)
 class NextSlice:
-    """Until other connections had their turn: a request of tens of thousands of items is worked on in slices of a few
-    milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
+    """A wait until other connections had their turn: a request of tens of thousands of items is worked on in slices of
+    a few milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
     decided within one slice."""
 
     holds_connection: ClassVar[bool] = True
@@ -175,14 +176,14 @@ class NextSlice:
 
 @dataclass(slots=True)
 class Offload:
-    """Until a worker has driven ``steps`` to their end, when all that others have asked for before is through: what it
-    becomes is a hundred megabytes for a request of a few bytes, and is there for one of them at a time. The steps touch
-    nothing but what they were given; between two of them they are given up, if nobody waits any more. Resumed with what
-    they return; what they raise is raised inside the handler."""
+    """A wait until a worker has driven ``steps`` to their end, when all that others have asked for before is through:
+    what it becomes is a hundred megabytes for a request of a few bytes, and is there for one of them at a time. The
+    steps touch nothing but what they were given; between two of them they are given up, if nobody waits any more.
+    Resumed with what they return; what they raise is raised inside the handler."""
 
     steps: Generator[None, None, Any]
     is_small: bool = False
-    """It takes a millisecond and no memory: not behind what is large."""
+    """True for work of a millisecond and no memory, which does not wait behind what is large."""
     holds_connection: ClassVar[bool] = True
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.node.outbox import Outbox
 
 RETRY_MS: Final = 200
-"""Until the next attempt, when the tree could not be written or changes kept coming in between."""
+"""The pause before the next attempt, when the tree could not be written or changes kept coming in between."""
 CONFLICTS_AT_ONCE: Final = 5
 """Rounds in a row that end in a conflict and are decided again at once."""
 SMALLEST_COMMIT_BYTES: Final = 8 * 1024

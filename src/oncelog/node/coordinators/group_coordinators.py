@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.node.requests.tasks import Task
 
 _BASE_SEQUENCE: Final = 0
-"""Of every batch of transactional offsets, as in Apache Kafka: coordinators number nothing, and nobody checks it."""
+"""The base sequence of every batch of transactional offsets, as in Apache Kafka: nobody numbers or checks them."""
 _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 """Errors of the log about a producer that its client is answered unchanged."""
 

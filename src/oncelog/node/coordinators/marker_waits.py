@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.waits import UntilMarked
 
 Questions = dict[int, tuple[AwaitMarkers, Answered]]
-"""By number, in order of arrival."""
+"""Questions of other brokers by number, in order of arrival."""
 
 
 class MarkerWaits:

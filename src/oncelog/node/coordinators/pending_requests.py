@@ -32,11 +32,11 @@ class PendingRequest:
         self.answer = answer
         """Takes the reply, or a CoordinatorRefusal."""
         self.token: int | None = None
-        """Once its shard has decided: what the reply is released by."""
+        """The token by which the reply is released, once its shard has decided."""
         self.alarm: Alarm | None = None
 
     def refuse(self, error_code: ErrorCode) -> None:
-        """There is no reply."""
+        """Resume the handler with an error instead of a reply."""
         self.answer(CoordinatorRefusal(error_code))
 
 

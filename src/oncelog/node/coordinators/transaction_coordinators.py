@@ -92,7 +92,7 @@ class TransactionCoordinators(Coordinators[TransactionShard, Decision]):
         self._producer_ids = producer_ids
         self._marker_writer = marker_writer
         self._pending_ids: dict[int, PendingIds] = {}
-        """By partition."""
+        """Ids whose last decision is not durable yet, by partition of the coordinator."""
         messages.receive_with(WriteMarker, self._receive_marker)
         messages.receive_with(AddPartitions, self._receive_partitions)
 

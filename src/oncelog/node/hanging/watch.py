@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 PASS_MS: Final = SECOND_MS
-"""Between two passes, and how long a transaction has to be open before its id is written down."""
+"""The time between two passes, and the age of a transaction from which on its id is written down."""
 FIRST_LOOK_MS: Final = 10 * SECOND_MS
 AGAIN_MS: Final = MINUTE_MS
 ADOPTED_PER_SLICE: Final = 100
@@ -86,7 +86,7 @@ class HangingTransactionWatch:
         """Questions put to coordinators, counted."""
 
     def notice(self, now_ms: int, effects: list[Effect]) -> None:
-        """After every event: see to it that what has begun is taken over, and tell what was found."""
+        """Follow up an event: take over what has begun, and report what was found."""
         if self._transactions.begun:
             self._wake_at(now_ms + PASS_MS)
         if self._reports:

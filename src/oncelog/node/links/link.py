@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 RECONNECT_BACKOFF_MS: Final = 50
 RECONNECT_BACKOFF_MAX_MS: Final = 1000
 RENEW_AFTER_PERCENT: Final = 85
-"""Of a session: what comes later is sent after a new login."""
+"""The share of a session's life after which the next request is sent behind a new login."""
 MAX_BYTES_OF_STRANGERS: Final = MIB
 """Largest answer to ApiVersions."""
 

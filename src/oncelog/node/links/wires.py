@@ -33,7 +33,7 @@ class Wires:
         self._links: dict[int, WireEnd] = {}
         self._outgoing: list[Effect] = []
         self._unsent: dict[int, list[Chunk]] = {}
-        """By connection: the chunks of its effect in ``_outgoing``."""
+        """Chunks by connection, those of its effect in ``_outgoing``."""
         self._next_id = 1
 
     def link_of(self, link_id: int) -> WireEnd | None:

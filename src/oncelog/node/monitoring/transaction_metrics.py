@@ -55,7 +55,7 @@ def _lag(log: PartitionLog) -> int:
 
 
 def late_after_ms(node: Node) -> int:
-    """From which age on a transaction is late whatever its time-out."""
+    """The age from which on a transaction is late whatever its time-out."""
     return transaction_verdicts.late_after_ms(None, int(node.cluster.config.get("transaction.max.timeout.ms")))
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.ports import DiskErrors
 
 CHECK_MS: Final = 5 * SECOND_MS
-"""Between two looks at a full disk, at first."""
+"""The first pause between two looks at a full disk."""
 LONGEST_CHECK_MS: Final = 5 * MINUTE_MS
 RELAPSE_MS: Final = MINUTE_MS
 """A disk that is full again so soon after there was room is looked at half as often."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOGS_PER_SLICE: Final = 500
 SLICE_PAUSE_MS: Final = 10
 FIRST_RETENTION_MS: Final = 30_000
-"""After the start, unless the interval is shorter; Apache Kafka's initial delay."""
+"""The time from the start to the first retention, unless the interval is shorter; Apache Kafka's initial delay."""
 
 
 class Maintenance:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ASKED_AGAIN: Final = 3
 """Times that a follower asks again for what it was given before the leader looks at it."""
 AGAIN_MS: Final = 1_000
-"""After which a hand-over that was refused is tried again."""
+"""The time after which a hand-over that was refused is tried again."""
 
 
 class DamagedReplicas:

@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 FIRST_WAIT_MS: Final = 20
-"""Before the second try: most errors are an image that is a moment behind. It doubles up to
+"""The pause before the second try: most errors are an image that is a moment behind. It doubles up to
 ``replica.fetch.backoff.ms``."""
 ADDED_MS: Final = 20
 """A fetch that the leader has held longer than this is to be answered when another partition is to be fetched: it does
 not know of that one, and may hold it for ``replica.fetch.wait.max.ms``. Another request behind it has it answered."""
 THROTTLED_MS: Final = 100
-"""After which a copy that the throttle has held back is looked at again."""
+"""The time after which a copy that the throttle holds back is tried again."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 

@@ -232,7 +232,7 @@ class Logins:
         return lifetime_ms
 
     def _out_of_order(self, state: LoginState, header: RequestHeader) -> LoginEnded:
-        """In the middle of an exchange: an answer that holds nothing but the error, from defaults alone."""
+        """End the login of a client that sends this in the middle of an exchange; the answer holds the error alone."""
         api = registry.BY_KEY.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             raise PeerError(f"API {header.api_key}, version {header.api_version}, during authentication")
@@ -256,7 +256,7 @@ def _raise(refusal: LoginRefused) -> Step:
 
 
 def _work_of(check: Check) -> Generator[None, None, InvalidToken | None]:
-    """For a worker; returns what a check has raised."""
+    """Run a check on a worker; returns what it has raised."""
     yield
     try:
         check.work()

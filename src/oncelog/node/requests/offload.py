@@ -22,7 +22,7 @@ class _Work:
     result: Any = None
 
     def slices(self) -> Iterator[None]:
-        """For the worker: to the end, or until nobody waits for it."""
+        """The slices that a worker drives to the end, or until nobody waits for them."""
         steps = self.wait.steps
         while self.task.waiting:
             try:
@@ -43,7 +43,7 @@ class OffloadedWork:
         self._queues: tuple[deque[_Work], deque[_Work]] = (deque(), deque())
         """Large work, small work."""
         self._running: dict[int, _Work] = {}
-        """By token, one of each kind at most."""
+        """Work that workers have, by token, one of each kind at most."""
         self._token = 0
 
     def park(self, task: Task, wait: Offload) -> None:

@@ -37,7 +37,7 @@ STATE_NAMES: Final = (
     "Dead",
     "PrepareEpochFence",
 )
-"""By number."""
+"""Names of states by number."""
 HIGHEST_STATUS: Final = len(STATE_NAMES) - 1
 NO_TIMESTAMP: Final = -1
 _PREVIOUS_PRODUCER_ID_TAG: Final = 0
@@ -91,7 +91,7 @@ _ENDINGS: Final = {
         ),
     )
 }
-"""By size."""
+"""Endings by size."""
 _TAGS_IN_ENDING: Final = 16
 _ONE_BYTE_MAX: Final = 0x7F
 """The largest number that an unsigned varint of one byte holds."""

@@ -30,7 +30,7 @@ TURN_S: Final = 0.01
 
 LEAST_PROGRESS_BYTES: Final = 64 * KIB
 LEAST_PROGRESS_SHARE: Final = 64
-"""Of an unfinished request within the time after which it counts as stalled: so many bytes, and this part of what
+"""Progress of an unfinished request within the time after which it is stalled: so many bytes, and this part of what
 has arrived."""
 
 
@@ -43,9 +43,9 @@ class Listener:
     security_protocol: SecurityProtocol
     advertised: Callable[[str, int], tuple[str, int]]
     limit: FrameLimit
-    """Of requests."""
+    """The largest requests."""
     login_limit: FrameLimit
-    """Of requests before the client has authenticated, where it has to."""
+    """The largest requests before the client has authenticated, where it has to."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -210,7 +210,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._splitter.missing_bytes
 
     def undecrypted(self, size: int) -> None:
-        """So many bytes of TLS have arrived and wait until this connection reads on."""
+        """Note how many bytes of TLS have arrived and wait until this connection reads on."""
         self._undecrypted_bytes = size
         self._account()
 

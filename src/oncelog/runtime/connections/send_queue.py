@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 READ_SIZE: Final = MIB
 """File ranges are read and handed to the socket in pieces of this size."""
 HIGH_WATER: Final = 256 * KIB
-"""Nothing more is handed to the socket while it holds this much unsent."""
+"""Unsent bytes of a socket from which on nothing more is handed to it."""
 _JOIN_BELOW: Final = 16 * KIB
 
 

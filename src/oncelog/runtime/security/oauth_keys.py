@@ -25,7 +25,7 @@ from oncelog.runtime.security.key_set import MAX_BYTES, KeySet, UnusableKeySet, 
 from oncelog.runtime.workers import Workers
 
 TIMEOUT_S: Final = 10.0
-"""Of one reading, to connect and to read."""
+"""The time-out of one reading, to connect and to read."""
 UNKNOWN_KEY_S: Final = 60.0
 _LOG: Final = logging.getLogger("oncelog.broker")
 
@@ -118,7 +118,7 @@ class OAuthKeys:
 
     @property
     def key_sets(self) -> Mapping[str, VerifySignature]:
-        """By the name of the listener."""
+        """Sets of keys by the name of the listener."""
         return self._sets
 
     async def start(self) -> str | None:

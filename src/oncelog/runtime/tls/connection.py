@@ -64,10 +64,10 @@ class Above(Protocol):
         """The buffer that takes what was decrypted."""
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes are there."""
+        """Note how many bytes were received."""
 
     def undecrypted(self, size: int) -> None:
-        """So many bytes have arrived and wait to be decrypted."""
+        """Note how many bytes have arrived and wait to be decrypted."""
 
     def pause_writing(self) -> None:
         """The peer reads slowly."""
@@ -225,7 +225,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._read_on()
 
     def _principal(self, certificate: bytes | None) -> str:
-        """By its certificate, but where SASL says who it is."""
+        """The client's principal by its certificate, but where SASL says who it is."""
         if certificate is None or self._protocol.has_sasl:
             return ANONYMOUS
         found = read_certificate(certificate)
@@ -357,10 +357,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Of the socket's transport."""
+        """Set the limits of the socket's transport."""
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Of the socket's transport."""
+        """The unsent bytes of the socket's transport."""
         return 0 if self._below is None else self._below.get_write_buffer_size()

@@ -39,7 +39,7 @@ class Handshakes:
         self._timeout_s = timeout_s
         self._most = most
         self._since_s: dict[Handshaking, float] = {}
-        """In the order in which they began."""
+        """Starts of the handshakes under way, in their order."""
         self._workers: Workers | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))

@@ -36,7 +36,7 @@ class ListenersTls:
         self._workers: Workers | None = None
         self._is_looking = False
         self.credentials: dict[str, Credentials] = {}
-        """By listener."""
+        """Credentials by listener."""
         self.handshakes: Handshakes | None = None
         """None: no listener has TLS."""
 
@@ -117,7 +117,7 @@ class ListenersTls:
         self._workers.submit(partial(self._reload, list(self.credentials.values())))
 
     def _reload(self, credentials: Iterable[Credentials]) -> Callable[[], None]:
-        """On a worker."""
+        """Read credentials anew, on a worker; returns what takes them over on the loop."""
         try:
             for each in credentials:
                 each.reload()

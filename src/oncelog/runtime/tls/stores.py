@@ -31,7 +31,7 @@ class KeyStore:
     key: str = field(repr=False)
     chain: tuple[str, ...]
     password: str | None = field(default=None, repr=False)
-    """Of ``key``, where it is encrypted."""
+    """The password of ``key``, where that is encrypted."""
 
 
 def read_key_store(store: StoreSettings) -> KeyStore:

@@ -10,7 +10,7 @@ from oncelog.storage.segment.segment import Segment
 
 
 class Segments:
-    """Never empty once the log is open. Base offsets rise strictly."""
+    """The segments of a log, at least one once it is open. Base offsets rise strictly."""
 
     __slots__ = ("_bases", "_segments", "size_bytes")
 

@@ -186,7 +186,7 @@ class Recovery:
         return log_end
 
     def _read_epochs(self, segments: list[Segment]) -> None:
-        """Without their file, leader epochs are known as far as the first batches of the segments tell."""
+        """Find leader epochs without their file, as far as the first batches of the segments tell."""
         for segment in segments:
             for _, header in segment.batches():
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -230,7 +230,8 @@ class Recovery:
         return following > end >= recovery_point and not self._may_have_gaps
 
     def _remove(self, segments: list[Segment]) -> None:
-        """For good: their records must not come back behind those that will be written in their place."""
+        """Remove segments for good: their records must not come back behind those that will be written in their
+        place."""
         for segment in segments:
             self._snapshots.remove(segment.base_offset)
             segment.remove()

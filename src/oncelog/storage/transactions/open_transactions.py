@@ -87,7 +87,7 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, dict[int, OpenTransaction]] = {}
-        """By producer id, in the order in which they began."""
+        """Open transactions of each partition by producer id, in the order in which they began."""
         self.begun: deque[OpenTransaction] = deque()
         """Transactions that the node has not taken from here yet, in the order in which they began."""
         self._entries: dict[TopicPartition, int] = {}

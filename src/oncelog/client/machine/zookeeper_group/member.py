@@ -66,7 +66,7 @@ from oncelog.client.machine.zookeeper_group.steps import (
 from oncelog.client.machine.zookeeper_group.subscription import Subscription, registration_value
 
 _AGAIN_MS: Final = 200
-"""Before a step is asked for again that could not be answered."""
+"""The pause before a step that could not be carried out is asked for again."""
 
 
 class ZooKeeperRebalanceFailed(ClientError):

@@ -108,10 +108,10 @@ class Unregistered(NamedTuple):
 
 
 class Unavailable(NamedTuple):
-    """There is no connection, its answer was lost, or ZooKeeper forbids it: ask again."""
+    """A step to be asked for again: there is no connection, the answer was lost, or ZooKeeper forbids it."""
 
     reason: str = ""
-    """Given where the reason is worth a remark."""
+    """The reason, where it is worth a remark."""
 
 
 class SessionEnded(NamedTuple):

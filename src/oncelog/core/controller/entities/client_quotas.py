@@ -24,7 +24,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 _TYPES: Final = (CLIENT_ID, USER, IP)
-"""In the order in which Apache Kafka's maps hold them."""
+"""Types of entities, in the order in which Apache Kafka's maps hold them."""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"

@@ -56,7 +56,7 @@ class ClusterImage:
     broker_records: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
     """The lasting record of each broker that was ever registered."""
     broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
-    """By broker id as text; ``""`` holds the values set for all brokers."""
+    """Brokers' configurations by id as text; ``""`` holds the values set for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_entities: ClientEntities = field(default_factory=dict)
@@ -76,7 +76,7 @@ class ClusterImage:
     producer_id_block: tuple[int, int] | None = None
     """First and last id of the newest block of producer ids."""
     login_secret: bytes | None = field(default=None, repr=False)
-    """From which names without a SCRAM credential get their salts; None until a broker has needed it."""
+    """The secret from which names without a SCRAM credential get their salts; None until a broker has needed it."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """Versions of the single nodes (cluster id, controller, features, producer ids, broker epoch, base), by path."""
     derived: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)

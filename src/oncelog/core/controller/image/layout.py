@@ -47,8 +47,8 @@ LOGIN_SECRET: Final = "/oncelog/login_secret"
 TREE_FORMAT: Final = "/oncelog/format"
 """The number of the tree's format (``tree_format``)."""
 DELETED_TOPICS: Final = "/oncelog/deleted_topics"
-"""Its version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a topic
-could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""
+"""The node whose version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a
+topic could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""
 
 BASE_PATHS: Final = (
     "/admin",

@@ -96,7 +96,7 @@ class BrokerImage:
     has_full_disk: bool = False
     """True from when its disk was full until there is room again: others lead what they have in sync with it."""
     endpoints: tuple[Endpoint, ...] = ()
-    """Its listeners, by the addresses it advertises; empty: it has one, PLAINTEXT, at ``host`` and ``port``."""
+    """The broker's listeners, by the addresses it advertises; empty: one, PLAINTEXT, at ``host`` and ``port``."""
     tree_formats: TreeFormats = _NOT_SAID
 
     @property

@@ -34,7 +34,7 @@ class _Draft:
     foreign: bytes | None = None
     """The value of a topic's node that is none of ours: it has no topic id."""
     states: dict[int, PartitionImage] = field(default_factory=dict)
-    """By partition, without replicas: those stand in the topic's node."""
+    """States by partition, without replicas: those stand in the topic's node."""
     configs: Mapping[str, str] | None = None
     config_version: int = ABSENT
 
