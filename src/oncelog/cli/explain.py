@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.admin.explain.findings import Finding, Report
 
 EXIT_STUCK: Final = 2
-"""With --fail-on-stuck."""
+"""The exit code with --fail-on-stuck."""
 
 app = new_app("Explain why a group, topic, partition, producer or transactional id is stuck.")
 

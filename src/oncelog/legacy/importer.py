@@ -118,7 +118,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Pending:
-    """Of the open transaction."""
+    """Facts of the open transaction."""
 
     totals: Totals = field(default_factory=Totals)
     begun_s: float = 0.0

@@ -71,7 +71,7 @@ class MirrorSettings:
     sync_acls: bool = False
     delete_topics: bool = False
     replication_factor: int = -1
-    """Of topics made at the target; −1 leaves it to the target."""
+    """The replication factor of topics made at the target; −1 leaves it to the target."""
     commit_interval_ms: int = 500
     refresh_interval_ms: int = 5 * SECOND_MS
     groups_interval_ms: int = 3 * SECOND_MS

@@ -28,7 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_LIFETIME: Final = datetime.timedelta(days=3650)
 LIFETIME: Final = datetime.timedelta(days=397)
-"""Of a broker's or a client's certificate: the most that public authorities grant."""
+"""The life of a broker's or a client's certificate: the most that public authorities grant."""
 _CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
 """Certificates begin that much earlier: clocks differ."""
 
@@ -57,7 +57,7 @@ class Authority:
         self._certificate = certificate
         self._key = key
         self.pem = certificate.public_bytes(Encoding.PEM).decode()
-        """Its certificate, which those are told who should trust it."""
+        """The authority's certificate, which those are told who should trust it."""
 
     @classmethod
     def create(cls, common_name: str, now: datetime.datetime | None = None) -> Authority:
@@ -84,7 +84,7 @@ class Authority:
 
     @property
     def key_pem(self) -> str:
-        """Its private key: who has it can pose as anybody."""
+        """The authority's private key: who has it can pose as anybody."""
         return _key_pem(self._key)
 
     def broker(

@@ -62,7 +62,7 @@ class ClientLogin:
     ca_file: Path
     password: str | None = field(default=None, repr=False)
     identity_file: Path | None = None
-    """Its private key and certificate in one file; in place of a password."""
+    """The private key and certificate in one file, in place of a password."""
 
     @property
     def protocol(self) -> str:

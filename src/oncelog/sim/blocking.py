@@ -62,7 +62,7 @@ class Baton(Generic[T]):
         return self._result
 
     def wait(self, asked: Coroutine[Any, Any, Any]) -> Any:
-        """In the thread: let the loop await something; what came of it. Raises what it raised."""
+        """Let the loop await something, from the thread; what came of it. Raises what that raised."""
         if self._cut_short is not None:
             asked.close()
             raise self._cut_short
@@ -126,7 +126,7 @@ class SimulatedSystem:
         self._baton.wait(asyncio.sleep(milliseconds / 1000))
 
     def jitter(self, least: int, most: int) -> int:
-        """By seed."""
+        """A pause between the two, by seed."""
         return self._entropy.randint(least, most)
 
 
@@ -156,7 +156,7 @@ class SimulatedStream(asyncio.Protocol):
         self._transport.writelines(chunks)
 
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
-        """At least one byte, or 0 in time."""
+        """Wait for at least one byte; 0 when none came in time."""
         if not self._came and not self._ended and timeout_ms > 0:
             self._baton.wait(self._something(timeout_ms))
         if not self._came:
@@ -171,11 +171,11 @@ class SimulatedStream(asyncio.Protocol):
         return count
 
     def fileno(self) -> int:
-        """There is no file."""
+        """Refuse: there is no file."""
         return _NOT_CONNECTED
 
     def expect(self, count: int) -> None:
-        """Nothing: what has come is taken as it is."""
+        """Do nothing: what has come is taken as it is."""
 
     def pending(self) -> bool:
         """True when bytes have arrived already."""
@@ -187,7 +187,7 @@ class SimulatedStream(asyncio.Protocol):
             self._transport.close()
 
     async def _something(self, timeout_ms: int) -> None:
-        """Until bytes come, or the end, or the time is up."""
+        """Wait until bytes come, or the end, or the time is up."""
         self._awaited = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_ms / 1000):

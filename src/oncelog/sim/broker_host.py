@@ -182,7 +182,8 @@ class BrokerHost:
             self._come_back()
 
     def _come_back(self) -> None:
-        """Once, however many see it die: a start that fails half-way is a death and a failed start."""
+        """Start the broker again, once, however many see it die: a start that fails half-way is a death and a failed
+        start."""
         if not self._is_coming_back:
             self._is_coming_back = True
             self.kernel.after(self.machine.entropy.randint(10_000, 1_000_000), self._return)

@@ -87,7 +87,7 @@ class BrokerProcess:
         self.alive = True
         self.stopping = False
         self.peers: dict[int, ServerConnection] = {}
-        """By number of the connection."""
+        """Clients by the number of their connection."""
         self._ended = ended
         self._kernel = machine.kernel
         self._alarm: ScheduledCall | None = None

@@ -20,6 +20,6 @@ class BrokerRecords:
     deaths: list[str] = field(default_factory=list)
     """Why it stopped by itself, each time."""
     tap: WireTap = field(default_factory=NoTap)
-    """Told of everything that crosses its network."""
+    """The tap that is told of everything that crosses the broker's network."""
     answer_kill: AnswerKill | None = None
     """Kills the process when a certain answer leaves."""

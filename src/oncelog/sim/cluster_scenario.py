@@ -25,22 +25,22 @@ from oncelog.sim.workloads.selection import draw_cluster_workloads, with_old_cop
 from oncelog.sim.workloads.workload import Workload
 
 COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)
-"""Of brokers, one of which a seed draws."""
+"""Numbers of brokers, one of which a seed draws."""
 SESSION_TIMEOUTS_MS: Final = (2_000, 6_000)
 LAGS_MS: Final = (1_500, 5_000, 10_000)
 OUTLIVING: Final = 0.5
-"""Of the seeds: the tree learns of a death by the end of the session, as ZooKeeper does."""
+"""The share of seeds in which the tree learns of a death by the end of the session, as ZooKeeper does."""
 LOST_DISKS: Final = 0.2
 """The part of the seeds in which every topic is on two disks before anything is acknowledged, and one disk is lost, or
 damaged."""
 DAMAGED: Final = 0.5
 """The part of these in which no disk is lost, but bits flip on one disk or another, time and again."""
 DAMAGES_MS: Final = (3_000, 10_000)
-"""Between two of them on average."""
+"""Times between two damages on average."""
 
 UNSYNCED: Final = 0.1
-"""Of the seeds: nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three machines, of
-which one loses its power once."""
+"""The share of seeds in which nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three
+machines, of which one loses its power once."""
 HANGING: Final = 0.15
 """The part of the seeds in which transactions hang."""
 _HANGING_CLOCKS_MS: Final = (0, 0, -1_000, 1_000)
@@ -50,8 +50,8 @@ _LOSING: Final = frozenset({*POWER, *DISK, "failing-disk", "power-cut-of-all", "
 """Faults that may take what was not synced, or need syncs to be noticed."""
 _KILLING: Final = frozenset({*PROCESS, *REPLICAS, *AT_ANSWERS, "kill-of-all"})
 _RETURN_MS: Final = 30_000
-"""From the plan's power cut on: until the machine is back with all replicas. A process that is killed meanwhile may
-have been the last to have them, as who ends uncleanly is not trusted, with its memory or without."""
+"""The time from the plan's power cut on until the machine is back with all replicas. A process that is killed meanwhile
+may have been the last to have them, as who ends uncleanly is not trusted, with its memory or without."""
 
 
 class _Draws(NamedTuple):
@@ -135,7 +135,8 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
 
 
 def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
-    """In some seeds the world of hanging transactions, on the same machines; a stream of chance of its own."""
+    """The scenario, in some seeds with the world of hanging transactions on the same machines; a stream of chance of
+    its own."""
     draws = random.Random(f"{seed}/cluster hangs")
     if draws.random() >= HANGING:
         return scenario

@@ -129,7 +129,7 @@ class MemoryFile:
         node.sync()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no descriptor to let go of."""
 
     def _alive(self) -> FileNode:
         if self._generation != self._disk.generation:

@@ -47,7 +47,7 @@ class MemoryFiles:
         self._journal: list[tuple[frozenset[str], list[Change]]] = []
         """Directory changes since the last sync that covers them, in order: (directories touched, what became)."""
         self._changed: list[Change] = []
-        """Not in the journal yet."""
+        """Changes of names that are not in the journal yet."""
 
     # Files
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 START_MS: Final = 1_700_000_000_000
 """Wall time when a simulation begins, milliseconds since the epoch."""
 LAST_LINES: Final = 400
-"""Of the trace, kept for a report."""
+"""Lines of the trace that are kept for a report."""
 _LINES_AT_ONCE: Final = 4 * LAST_LINES
 """Lines of the trace that the digest takes in at once: a thousand small updates cost more than a large one."""
 
@@ -71,9 +71,9 @@ class Kernel:
         self.happened = 0
         """Number of calls that were made."""
         self.log: Callable[[str], None] | None = None
-        """Told every line of the trace, for who wants to read it."""
+        """Called with every line of the trace, for who wants to read it."""
         self._lines: list[str] = []
-        """Of the trace, the last that the digest has taken in, and those that it has not."""
+        """Lines of the trace: the last that the digest has taken in, and those that it has not."""
         self._digested = 0
         """Number of lines that the digest has taken in."""
         self._asked = 0

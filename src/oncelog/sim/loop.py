@@ -28,7 +28,7 @@ _INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stuck(Exception):
-    """Nothing will ever happen again, and what was waited for has not."""
+    """The world has come to an end before what was waited for: nothing will ever happen again."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.failures: list[BaseException] = []
         """Exceptions that nobody took: a callback that raised, a task that nobody awaited."""
         self.on_task: Callable[[asyncio.Task[Any], str], None] | None = None
-        """Told every new task and the host it runs on."""
+        """Called with every new task and the host it runs on."""
         self._closed = False
         self._names = 0
         self._tasks: list[asyncio.Task[Any]] = []
@@ -167,4 +167,4 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
 
     async def shutdown_asyncgens(self) -> None:
-        """There is nothing to shut down: generators end with their owners."""
+        """Do nothing: generators end with their owners."""

@@ -73,7 +73,7 @@ class Machine:
         self.clock_ms = 0
         """The error of its clock; positive: ahead."""
         self.frozen = False
-        """Its processes stand still: events wait until they go on."""
+        """True while the machine's processes stand still: events wait until they go on."""
         self.changes_late_us = 0
         """Changes of the coordination tree reach it so much later."""
         self.flips: list[Flip] = []

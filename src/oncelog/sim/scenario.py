@@ -42,12 +42,12 @@ class Scenario:
     """Probability that the disk is checked after a crash; at the end it always is."""
     brokers: int = 1
     session_timeout_ms: int | None = None
-    """Of the brokers' sessions with the coordination tree; None: they never end by themselves."""
+    """The time-out of brokers' sessions with the coordination tree; None: they never end by themselves."""
     sessions_outlive_processes: bool = False
     replication: Mapping[str, Replication] = field(default_factory=dict)
-    """Of topics, by name, where there are several brokers."""
+    """Replication by topic, where there are several brokers."""
     clock_errors_ms: Sequence[int] = ()
-    """Of the brokers' machines, from the start."""
+    """Errors of the clocks of the brokers' machines, from the start."""
 
 
 def draw_scenario(
@@ -86,7 +86,8 @@ def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:
 
 
 def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Sequence[Fault]) -> Scenario:
-    """In some seeds copiers of the old kind; their late requests would decide the wrong transaction, as in V1."""
+    """The scenario, in some seeds with copiers of the old kind; their late requests would decide the wrong transaction,
+    as in V1."""
     workloads = with_old_copiers(list(scenario.workloads), entropy, scenario.transaction_version)
     if workloads == scenario.workloads:
         return scenario

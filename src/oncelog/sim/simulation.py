@@ -42,13 +42,13 @@ from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeatur
 SAFETY_S: Final = 100
 LIVENESS_S: Final = 120
 SETTLING_S: Final = 5
-"""After the healing, until everybody is connected again."""
+"""The time after the healing until everybody is connected again."""
 CLUSTER_SETTLING_S: Final = 20
 """The same for several brokers, whose sessions may have to end first, and logs to be copied."""
 LOOKS_S: Final = 0.05
-"""Between two looks into the brokers of a cluster."""
+"""The time between two looks into the brokers of a cluster."""
 CALM_S: Final = 15
-"""Then nothing is wrong for so long: whatever is asked has to be answered."""
+"""The time behind it in which nothing is wrong: whatever is asked has to be answered."""
 _DOWNGRADE: Final = 2
 _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
@@ -132,7 +132,7 @@ class Simulation:
         for broker, error_ms in zip(self.world.brokers, scenario.clock_errors_ms, strict=False):
             broker.move_clock(error_ms)
         self._deaths_ms: list[int] = []
-        """By the clock of the broker that died, which its markers have, too."""
+        """Deaths by the clock of the broker that died, which its markers have, too."""
         self._reported = [0] * scenario.brokers
         """Number of reports of each broker that were looked at."""
 

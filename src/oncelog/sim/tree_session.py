@@ -35,7 +35,7 @@ from oncelog.sim.network.conditions import RETRANSMISSION_US, HostPair
 TREE: Final = "tree"
 """The tree's name as a host of the network."""
 HEARTBEATS: Final = 3
-"""In a time-out."""
+"""Heartbeats in a time-out."""
 
 
 class NoAnswer(Enum):
@@ -138,7 +138,7 @@ class TreeSession:
         self.lost = False
         """The broker knows that it has ended."""
         self.on_lost: Callable[[], None] = lambda: None
-        """Told when the broker learns that the session has ended."""
+        """Called when the broker learns that the session has ended."""
         self._kernel = host.kernel
         self._machine = machine
         self._outlives_processes = host.outlives_processes
@@ -153,7 +153,7 @@ class TreeSession:
         self._pending: deque[_Request] = deque()
         """Requests that have no answer yet."""
         self._answer_to_lose: bool | None = None
-        """Of the next request the answer is lost: after it was done (True), or together with the request (False)."""
+        """The answer to the next request is lost: after it was done (True), or together with the request (False)."""
         self._is_at_tree = False
         """True while the tree carries out a request of this session."""
         self._heartbeat_unanswered = False

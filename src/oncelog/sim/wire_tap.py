@@ -24,7 +24,7 @@ JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
 _SIZE_BYTES: Final = 4
 LONGEST_WAIT_MS: Final = 2_500
-"""For an answer in calm times; clients have a little more."""
+"""The longest wait for an answer in calm times; clients have a little more."""
 _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
 _CLASSES: dict[int, Any] = {}
 _MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
@@ -72,12 +72,12 @@ class DecodingTap:
         self.requests = 0
         self._broker_id = broker_id
         self.calm_since_ms: int | None = None
-        """From when on nothing is wrong: every request that comes later has to be answered soon."""
+        """The time from which on nothing is wrong: every request that comes later has to be answered soon."""
         self._observer = observer
         self._now_ms = now_ms
         self._on_violation = on_violation
         self._asked: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
-        """By connection and correlation id: header, request (or its class alone), and the time."""
+        """Requests by connection and correlation id: header, request (or its class alone), and the time."""
 
     def received(self, connection: Connection, frame: Buffer) -> None:
         self.requests += 1

@@ -82,7 +82,7 @@ class ClientHost:
         self.end_tasks()
 
     def end_tasks(self) -> None:
-        """Nothing of the program runs any more."""
+        """End all tasks: nothing of the program runs any more."""
         self.alive = False
         for task in self.tasks:
             task.cancel()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _PATIENCE_S: Final = 0.7
 EXIT_HANGING: Final = 2
-"""With --fail-on-hanging."""
+"""The exit code with --fail-on-hanging."""
 
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic; may be repeated.")

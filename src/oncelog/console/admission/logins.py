@@ -50,7 +50,7 @@ class Nobody:
         return "local"
 
     def user_by_token(self, token: str) -> str | None:
-        """There is no form."""
+        """Nothing: there is no form."""
         return None
 
 

@@ -29,7 +29,7 @@ from oncelog.console.formats.wire_format import AVRO
 MEMORY_BYTES: Final = 256 * MIB
 DEEPEST: Final = 100
 MESSAGEPACK: Final = -1
-"""In the place of a schema's number."""
+"""The sign in the place of a schema's number."""
 _LENGTH: Final = struct.Struct(">I")
 
 

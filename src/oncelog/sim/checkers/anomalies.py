@@ -99,7 +99,7 @@ def aborted_reads(index: HistoryIndex) -> Iterator[str]:
 
 
 def torn_transactions(index: HistoryIndex) -> Iterator[str]:
-    """Of a transaction with an unknown end, part is visible at the end and part is not."""
+    """Transactions with an unknown end of which part is visible at the end and part is not."""
     visible = index.visible
     for transaction in index.history.transactions:
         if transaction.outcome is Outcome.UNKNOWN:

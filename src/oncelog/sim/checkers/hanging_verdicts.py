@@ -32,9 +32,9 @@ class InjectedHang(NamedTuple):
     producer_epoch: int
     transactional_id: str
     timeout_ms: int
-    """Of the transaction, as its coordinator has (or had) it."""
+    """The time-out of the transaction, as its coordinator has (or had) it."""
     injected_ms: int
-    """By the broker's clock, before it was asked for."""
+    """The broker's time before the hang was asked for."""
     certain: bool = False
     start_offset: int = -1
     first_ms: int = 0
@@ -42,7 +42,7 @@ class InjectedHang(NamedTuple):
 
 
 InjectedHangs = Mapping[tuple[TopicPartition, int], InjectedHang]
-"""By partition and producer id."""
+"""Injected hangs by partition and producer id."""
 
 
 def false_hanging_verdicts(found: Iterable[OpenTransaction], truth: InjectedHangs) -> Iterator[str]:

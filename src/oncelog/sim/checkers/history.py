@@ -22,7 +22,7 @@ class Outcome(Enum):
     ABORTED = "aborted"
     """Agreed to abort, or never asked to commit; a write: refused for good."""
     UNKNOWN = "unknown"
-    """Asked to commit, and not answered; a write: sent, not (or only by acks=1) acknowledged."""
+    """The outcome of a commit that was not answered; of a write that was not acknowledged, or only by acks=1."""
 
 
 class Write(NamedTuple):
@@ -42,7 +42,7 @@ class Write(NamedTuple):
 
 
 class GroupPartition(NamedTuple):
-    """Of what a group commits an offset."""
+    """A partition of which a group commits offsets."""
 
     group: str
     partition: TopicPartition
@@ -68,7 +68,7 @@ class Transaction:
     """When the commit was asked for first."""
     offsets: Mapping[GroupPartition, int] = field(default_factory=dict)
     prepared: bool = False
-    """In two phases: from then on only ``completions`` decide."""
+    """True once it is prepared in two phases: from then on only ``completions`` decide."""
     completions: Sequence[Completion] = ()
 
 
@@ -195,13 +195,13 @@ class History:
     """Groups that begin at the earliest offset and whose polls are all in the history."""
     deletions: Sequence[Deletion] = ()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
-    """Of the topics that were deleted, which incarnation was drained."""
+    """The incarnation that was drained, of topics that were deleted."""
     compacted: frozenset[str] = frozenset()
     """Topics of which older values of a key may vanish."""
     expiring: frozenset[str] = frozenset()
     """Topics whose retention may raise the log start."""
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """At the end; 0 where nothing is said."""
+    """Log start offsets at the end; 0 where nothing is said."""
     trims: Sequence[Trim] = ()
     copies: Sequence[Copied] = ()
     starts_seen: Sequence[StartSeen] = ()

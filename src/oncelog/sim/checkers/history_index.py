@@ -123,7 +123,7 @@ class HistoryIndex:
         return found
 
     def last_offset(self, partition: TopicPartition) -> int:
-        """Of what was drained, −1 when nothing was."""
+        """The last offset that was drained, −1 when nothing was."""
         return max((record.offset for record in self.history.drained.get(partition, ())), default=-1)
 
     @cached_property
@@ -158,5 +158,5 @@ class HistoryIndex:
         return {record[1]: record[0] for records in self.history.drained.values() for record in records}
 
     def drained_records(self, partition: TopicPartition) -> list[Seen]:
-        """In the order they came."""
+        """Records that were drained, in the order they came."""
         return list(self.history.drained.get(partition, ()))

@@ -14,7 +14,7 @@ from oncelog.base.ids import TopicPartition
 
 
 class Offsets(NamedTuple):
-    """Of one partition, by ListOffsets at both isolation levels (or Fetch)."""
+    """Ends of one partition by ListOffsets at both isolation levels, or by Fetch."""
 
     high_watermark: int
     last_stable_offset: int

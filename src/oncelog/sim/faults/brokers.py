@@ -123,7 +123,7 @@ async def _full_disk(world: World, fault: Fault) -> None:
 
 
 async def _tight_disk(world: World, fault: Fault) -> None:
-    """For a moment there is room for a decision, perhaps, and not for its markers."""
+    """Leave room for a decision, perhaps, and for a moment not for its markers."""
     await _little_space(world, fault, fault.choice % 1_500)
 
 

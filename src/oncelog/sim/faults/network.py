@@ -27,14 +27,14 @@ async def _reset(world: World, fault: Fault) -> None:
 
 
 async def _cut_up(world: World, fault: Fault) -> None:
-    """Nothing gets from a client to the brokers; it gives up, connects again, and later all of it arrives."""
+    """Hold up all from a client to the brokers; it gives up, connects again, and later all of it arrives."""
     host = client_of(world, fault)
     if host is not None:
         await cut(world, fault, host.name, ANY_HOST)
 
 
 async def _cut_down(world: World, fault: Fault) -> None:
-    """Nothing gets from the brokers to a client: what it asked for happens, and it does not know."""
+    """Hold up all from the brokers to a client: what it asked for happens, and it does not know."""
     host = client_of(world, fault)
     if host is not None:
         await cut(world, fault, ANY_HOST, host.name)
@@ -74,7 +74,7 @@ async def _repeated_requests(world: World, fault: Fault) -> None:
 
 
 async def _cut_between_brokers(world: World, fault: Fault) -> None:
-    """Nothing gets from one broker to another; the other direction is free."""
+    """Hold up all from one broker to another; the other direction is free."""
     source = broker_of(world, fault)
     others = [broker for broker in world.brokers if broker is not source]
     if others:

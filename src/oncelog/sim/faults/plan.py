@@ -77,7 +77,7 @@ def format_plan(plan: Sequence[Fault]) -> str:
 
 
 PAUSES_MS: Final = (2_000, 5_000, 10_000)
-"""Between two faults on average, one of which a seed draws."""
+"""Times between two faults on average, one of which a seed draws."""
 SHORT_PAUSES_MS: Final = (1_000, 2_000, 3_000)
 """The same where somebody has chosen the kinds."""
 

@@ -12,7 +12,7 @@ from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
 from oncelog.sim.world import World
 
 LONGEST_WAIT_MS: Final = 10_000
-"""For all sets of replicas to be full."""
+"""The longest wait for all in-sync sets to be full."""
 _STEP_MS: Final = 100
 
 

@@ -20,7 +20,7 @@ from oncelog.sim.tree_session import HEARTBEATS, TREE
 from oncelog.sim.world import World
 
 LONGEST_WAIT_S: Final = 15.0
-"""For a member to join."""
+"""The longest wait for a member to join."""
 
 
 class _Join(NamedTuple):

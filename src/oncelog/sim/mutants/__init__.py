@@ -21,6 +21,6 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     mutant.name: mutant for mutant in (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS, *ADMINISTRATORS, *CLUSTERS)
 }
 OF_CLUSTERS: Final = frozenset(mutant.name for mutant in CLUSTERS)
-"""Those that need several brokers."""
+"""Mutants that need several brokers."""
 
 __all__ = ["MUTANTS", "OF_CLUSTERS", "Mutant"]

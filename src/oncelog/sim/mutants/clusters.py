@@ -129,7 +129,7 @@ def _producers_kept(right: Any) -> Any:
 
 def _epochs_kept(right: Any) -> Any:
     def truncate_from_end(self: LeaderEpochs, offset: int) -> None:
-        """Nothing is forgotten."""
+        """Forget nothing."""
 
     return truncate_from_end
 

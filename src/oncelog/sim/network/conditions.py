@@ -8,7 +8,7 @@ from typing import Final
 RETRANSMISSION_US: Final = 200_000
 """A lost packet is sent again after this time."""
 ANY_HOST: Final = "*"
-"""In a directed pair of hosts: every host."""
+"""The name that stands for every host in a directed pair."""
 HostPair = tuple[str, str]
 """(source, target): one direction between two hosts."""
 

@@ -44,7 +44,7 @@ class Network:
         self.usual = usual
         """The conditions when nothing is wrong."""
         self.conditions = usual
-        """Of every pair that has none of its own."""
+        """Conditions of every pair that has none of its own."""
         self.connections: dict[int, Connection] = {}
         """Connections that at least one end believes in, by number."""
         self.dead: set[str] = set()

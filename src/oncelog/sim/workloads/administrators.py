@@ -40,7 +40,7 @@ class Administrators:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Administrators:
-        """By chance."""
+        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
         committers = Committers.draw(f"{name}-2pc", entropy, transaction_version) if transaction_version >= 2 else None
         return cls(name, entropy.randint(1, 2), writers, committers)
@@ -93,7 +93,7 @@ class _Administrator:
                         continue
 
     async def one_look(self, client: AsyncClient) -> None:
-        """At transactions and groups, then at one partition's producers, which tempt to be ended."""
+        """Look at transactions and groups, then at one partition's producers, which tempt to be ended."""
         if self.entropy.random() < 0.3:
             await transactions_of(client)
             await groups_of(client)

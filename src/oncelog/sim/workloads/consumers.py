@@ -36,7 +36,7 @@ class Consumers:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
-        """By chance."""
+        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=entropy.randint(1, 2))
         return cls(
             name,
@@ -84,7 +84,7 @@ class _Member:
             await host.sleep(self.entropy.randint(1, 2_000))
 
     async def one_membership(self, host: ClientHost, name: str) -> None:
-        """From a join to a leave, a death, or a long silence."""
+        """Read as a member, from a join to a leave, a death, or a long silence."""
         work, entropy = self.workload, self.entropy
         fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=work.read_committed)
         until_ms = host.now_ms + entropy.randint(2_000, 30_000)

@@ -47,7 +47,7 @@ class Copiers:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Copiers:
-        """By chance."""
+        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
         copiers, in_group = entropy.randint(1, 3), entropy.random() < 0.6
         return cls(name, writers, copiers, in_group, entropy.randint(1, 3), entropy.choice((20, 60, 120)))
@@ -123,7 +123,7 @@ class _Copies:
         )
 
     async def perhaps_sleep(self, host: ClientHost) -> None:
-        """So long that others take over, now and then."""
+        """Sleep now and then, so long that others take over."""
         if self.entropy.random() < 0.02 and not host.stopping:
             await host.sleep(self.entropy.randint(0, 3 * MEMBER.rebalance_timeout_ms))
 

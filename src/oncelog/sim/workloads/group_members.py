@@ -30,13 +30,13 @@ class CountingClient(AsyncClient):
     unanswered = 0
 
     def may_pass(self, error: ClientError) -> bool:
-        """As the client's own."""
+        """Answer as the client does."""
         self.unanswered += error.retriable
         return super().may_pass(error)
 
 
 def counting_client(host: ClientHost) -> CountingClient:
-    """As ``host.client``."""
+    """A client as ``host.client`` makes it, which counts its requests."""
     kernel = host.world.kernel
     return CountingClient(
         host.world.bootstrap, config=CLIENT_CONFIG, entropy=kernel.entropy("jitter"), now_ms=kernel.now_ms
@@ -75,17 +75,17 @@ class Member(AsyncGroupConsumer):
         return self._stage.recorder.polled(self._name, fetched, read_committed=self._isolated, group=self._group)
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """As the consumer's own."""
+        """Note progress as the consumer does."""
         self._processed[partition] = next_offset
         super().processed(partition, next_offset)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """As the consumer's own; from here on the history begins anew."""
+        """Seek as the consumer does; from here on the history begins anew."""
         self._anew(positions)
         super().seek(positions)
 
     async def commit(self) -> None:
-        """As the consumer's own, and written down."""
+        """Commit as the consumer does, and write it down."""
         offsets = {p: offset for p, offset in self._processed.items() if p in self.assignment}
         self._processed.clear()
         await recorded_commit(self._stage, self._doubting, self._group, offsets, self._commit)

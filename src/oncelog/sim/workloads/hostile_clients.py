@@ -57,7 +57,7 @@ class HostileClients:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> HostileClients:
-        """By chance."""
+        """Draw one by chance."""
         victims = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
         return cls(name, victims, entropy.randint(1, 2), entropy.randint(1, 2))
 
@@ -75,7 +75,7 @@ class HostileClients:
         context.supervise(f"{self.name}-again", RepeatingProducer(context, self.name, f"{self.name}-again"))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: only the records count."""
+        """Record nothing: only the records count."""
 
 
 class _Attacker:
@@ -205,7 +205,7 @@ class _Attacker:
 
 
 class _Late:
-    """Its EndTxn and Produce stay on an old connection, and come again on a new one first (KAFKA-17754)."""
+    """A client whose EndTxn and Produce stay on an old connection and come on a new one first (KAFKA-17754)."""
 
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
         self.context = context
@@ -339,7 +339,7 @@ def newest_connection(host: ClientHost) -> Connection:
 
 
 def is_duplicate(answer: PartitionProduceResponse) -> bool:
-    """Whether nothing was appended: the batch stood there, and with CreateTime only then is its time told."""
+    """True if nothing was appended: the batch stood there, and with CreateTime only then is its time told."""
     return not answer.error_code and answer.log_append_time_ms >= 0
 
 

@@ -49,7 +49,7 @@ class LogCleanup:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> LogCleanup:
-        """By chance."""
+        """Draw one by chance."""
         return cls(
             name,
             entropy.choice(("compact", "compact", "expire", "trim")),
@@ -79,7 +79,7 @@ class LogCleanup:
             context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: only the records count."""
+        """Record nothing: only the records count."""
 
 
 class _Trimming:

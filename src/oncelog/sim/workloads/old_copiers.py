@@ -29,7 +29,7 @@ from oncelog.sim.workloads.workload import Topic, WorkloadContext
 from oncelog.sim.world import ClientHost
 
 OLD_VERSIONS: Final = (1, 3, 5, 6)
-"""Of OffsetFetch: by name, one group, no ``require_stable``."""
+"""Versions of OffsetFetch by name, of one group, without ``require_stable``."""
 OLD_TXN_OFFSET_COMMIT: Final = 2
 """Knows neither member nor generation."""
 FETCH: Final = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
@@ -48,7 +48,7 @@ class OldCopiers:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> OldCopiers:
-        """By chance."""
+        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
         return cls(name, writers, entropy.randint(1, 2), entropy.choice((20, 60, 120)))
 
@@ -73,11 +73,11 @@ class OldCopiers:
             context.supervise(name, _Monitor(context, self, name))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: rule H21 speaks of what was answered meanwhile."""
+        """Record nothing: rule H21 speaks of what was answered meanwhile."""
 
 
 def kill_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """In most of these worlds the broker is killed in the instants in which answers to EndTxn leave."""
+    """Kills in the instants in which answers to EndTxn leave, in most of these worlds."""
     if entropy.random() < 0.3:
         return []
     times = range(entropy.randint(1_000, 8_000), length_ms, entropy.choice((4_000, 12_000)))

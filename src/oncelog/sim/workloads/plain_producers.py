@@ -37,7 +37,7 @@ class PlainProducers:
     acks: int
     codec: Codec
     most_bytes: int
-    """Of a value; the larger, the fewer."""
+    """The size of the largest value; the larger, the fewer."""
     append_time: bool
     recompressed: str
     """compression.type of the topic."""
@@ -45,7 +45,7 @@ class PlainProducers:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> PlainProducers:
-        """By chance."""
+        """Draw one by chance."""
         return cls(
             name,
             entropy.randint(1, 3),
@@ -74,11 +74,11 @@ class PlainProducers:
         context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: only the records count."""
+        """Record nothing: only the records count."""
 
 
 class _PlainProducer(AsyncProducer):
-    """Without a producer id, whatever the acks."""
+    """A producer without a producer id, whatever the acks."""
 
     def __init__(self, client: AsyncClient, settings: ProducerSettings) -> None:
         super().__init__(client, settings)
@@ -96,7 +96,7 @@ class _Sending(SendingProgram):
         )
 
     def open(self, client: AsyncClient) -> AsyncProducer:
-        """Without idempotence."""
+        """Make a producer without idempotence."""
         return _PlainProducer(client, self.settings)
 
     def stream(self, host: ClientHost, writes: Writes) -> Stream:
@@ -125,5 +125,5 @@ class _Reading(ReadingProgram):
     """Reads all of it, a batch or everything at once."""
 
     def fetch(self) -> FetchSettings:
-        """By chance."""
+        """Settings for a Fetch, by chance."""
         return FetchSettings(max_wait_ms=POLL_MS, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))

@@ -17,7 +17,7 @@ from oncelog.sim.workloads.workload import Topic, WorkloadContext
 from oncelog.sim.world import ClientHost
 
 LONGEST_PAUSE_MS: Final = 30_000
-"""Within a transaction."""
+"""The longest pause within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Producers:
     transactional: bool
     leaves_open: ClassVar[bool] = False
     timeout_ms: int = 10_000
-    """Of the transactions: short enough to pass now and then."""
+    """The transactions' time-out, short enough to pass now and then."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Producers:
-        """By chance."""
+        """Draw one by chance."""
         transactional = entropy.random() < 0.7
         timeout_ms = entropy.choice((2_000, 10_000, 60_000))
         pause_ms = entropy.choice((30, 80, 150))
@@ -52,7 +52,7 @@ class Producers:
             context.supervise(name, _Sending(context, self, name))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: only the records count."""
+        """Record nothing: only the records count."""
 
 
 class _Sending(SendingProgram):

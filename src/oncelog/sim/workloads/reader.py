@@ -37,7 +37,7 @@ class ReadingProgram:
     async def read(
         self, host: ClientHost, consumer: AsyncConsumer, *, until_ms: int = _FOREVER_MS, read_committed: bool = False
     ) -> None:
-        """Until a time, or until ``is_over`` says so."""
+        """Read until a time, or until ``is_over`` says so."""
         while not host.stopping and host.now_ms < until_ms:
             for fetched in await consumer.poll(POLL_MS):
                 if not fetched.error_code:

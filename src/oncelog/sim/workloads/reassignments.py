@@ -45,7 +45,7 @@ class Reassignments:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Reassignments:
-        """By chance."""
+        """Draw one by chance."""
         writers = Producers.draw(name, entropy, transaction_version)
         return cls(name, writers, entropy.choice((300, 1_000, 4_000)))
 
@@ -59,7 +59,7 @@ class Reassignments:
         context.supervise(f"{self.name}-move", _Moving(context, self))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: where replicas are is looked at by R10."""
+        """Record nothing: rule R10 sees where replicas are."""
 
 
 class _Moving:

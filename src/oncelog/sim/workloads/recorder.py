@@ -70,7 +70,7 @@ class Writes:
             )
 
     def all(self) -> list[Write]:
-        """In the order they were sent."""
+        """Writes in the order they were sent."""
         return list(self._writes.values())
 
 

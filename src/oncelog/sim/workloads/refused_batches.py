@@ -72,7 +72,7 @@ class RefusedBatches:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> RefusedBatches:
-        """By chance."""
+        """Draw one by chance."""
         return cls(
             name,
             entropy.choice(list(LIMITS)),
@@ -103,7 +103,7 @@ class RefusedBatches:
         context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Nothing: only the records count."""
+        """Record nothing: only the records count."""
 
 
 class _Lowering:
@@ -123,7 +123,7 @@ class _Lowering:
 
 
 class _Reading(ReadingProgram):
-    """At leisure: once is enough to see what nobody may."""
+    """A reader at leisure: once is enough to see what nobody may."""
 
     pause_ms = 1_500
 

@@ -23,7 +23,7 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 PRODUCE_VERSION: Final = 13
 BATCHES_KNOWN: Final = 5
-"""Of each producer, so that a client may have as many under way."""
+"""Batches that a broker knows of each producer, so that a client may have as many under way."""
 GAP: Final = 1_000_000
 """Sequences left out: more than a run ever uses, or the refused batch, repeated by the network, would fit in later."""
 

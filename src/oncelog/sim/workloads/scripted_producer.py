@@ -64,7 +64,7 @@ class ScriptedProducer:
         epoch: int = 0,
     ) -> None:
         self.label = name if producer_id < 0 else f"{name}!{producer_id}"
-        """Its values and its history begin with this."""
+        """The beginning of the producer's values and of its history."""
         self.context = context
         self.host = host
         self.client = client

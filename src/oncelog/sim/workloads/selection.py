@@ -46,11 +46,11 @@ KINDS: Final[Mapping[str, Kind]] = {
 ``draw_cluster_workloads``), so that seeds which do not draw it stay what they were without it: the last, because a
 choice by weight never comes to it then."""
 REFUSING: Final = 0.15
-"""Of the seeds."""
+"""The share of seeds in which batches are refused."""
 OLD_CLIENTS: Final = True
 """Seeds draw clients of the old kind."""
 OLD: Final = 0.15
-"""Of the seeds, where they do."""
+"""The share of seeds with old copiers, where there may be some."""
 
 
 IN_CLUSTERS: Final = frozenset(
@@ -58,7 +58,7 @@ IN_CLUSTERS: Final = frozenset(
 )
 """Workloads that find their way among several brokers."""
 MOVING: Final = 0.25
-"""Of the seeds in clusters: replicas move."""
+"""The share of seeds of clusters in which replicas move."""
 
 
 def draw_workloads(
@@ -82,14 +82,15 @@ def draw_cluster_workloads(seed: int, entropy: random.Random, transaction_versio
 
 
 def with_refused_batches(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """In some seeds one that has batches refused, beside the first that was drawn."""
+    """The workloads drawn, in some seeds with one that has batches refused beside the first."""
     if entropy.random() >= REFUSING:
         return drawn
     return [*drawn[:1], KINDS["refuse"].draw("refuse1", entropy, transaction_version)]
 
 
 def with_old_copiers(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """In some seeds copiers of the old kind, beside the first that was drawn; a stream of chance of their own."""
+    """The workloads drawn, in some seeds with copiers of the old kind beside the first; a stream of chance of their
+    own."""
     if entropy.random() >= OLD:
         return drawn
     return [*drawn[:1], OldCopiers.draw("old1", entropy, transaction_version)]

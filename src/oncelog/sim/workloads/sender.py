@@ -29,7 +29,7 @@ class SendingProgram:
     aborts: ClassVar[float] = 0.2
     """Probability that a transaction is aborted."""
     timeout_ms: int = 10_000
-    """Of a transaction."""
+    """The time-out of a transaction."""
 
     def __init__(self, context: WorkloadContext, name: str, *, pause_ms: int, transactional: bool = False) -> None:
         self.context = context
@@ -62,7 +62,7 @@ class SendingProgram:
     async def one_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """From begin to end."""
+        """Run one transaction from begin to end."""
         await one_transaction(
             self.context,
             host,

@@ -53,7 +53,7 @@ class TopicChurn:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> TopicChurn:
-        """By chance."""
+        """Draw one by chance."""
         return cls(
             name,
             entropy.randint(1, 2),
@@ -108,7 +108,7 @@ class _Deleting:
                     await host.sleep(entropy.choice((0, entropy.randint(0, 2_000))))
 
     async def create(self, client: AsyncClient) -> None:
-        """Until it is there."""
+        """Create the topic, and wait until it is there."""
         try:
             partitions, factor = self.entropy.randint(1, 3), self.context.replication_factor
             await create_topic(client, Topic(self.workload.name, partitions, replication_factor=factor))

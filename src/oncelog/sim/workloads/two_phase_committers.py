@@ -44,7 +44,7 @@ class Decided:
     is_over: bool = False
 
     def as_transaction(self) -> Transaction:
-        """For the history."""
+        """The transaction as the history has it."""
         return Transaction(
             self.name,
             self.process,
@@ -73,7 +73,7 @@ class Committers:
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Committers:
-        """By chance."""
+        """Draw one by chance."""
         return cls(
             name,
             entropy.randint(2, 4),
@@ -170,7 +170,7 @@ class Committer:
             decided.is_over = True
 
     async def hold(self, host: ClientHost) -> None:
-        """Between the decision and its completion."""
+        """Hold on between the decision and its completion."""
         if self.entropy.random() < 0.05:
             await host.sleep(self.entropy.randint(0, 10_000))
 
@@ -232,7 +232,7 @@ class _Outsider:
                     await self.interfere(client)
 
     async def interfere(self, client: AsyncClient) -> None:
-        """With one that is prepared."""
+        """Interfere with a transaction that is prepared."""
         waiting = [one for one in self.workload.log if one.stored is not None and not one.is_over]
         if not waiting:
             return

@@ -38,7 +38,7 @@ class WorkloadContext:
 
     @property
     def replication_factor(self) -> int:
-        """Of topics that workloads create: the brokers' default where there are several."""
+        """The replication factor of topics that workloads create: the brokers' default where there are several."""
         return 1 if len(self.world.brokers) == 1 else -1
 
     def object(self, what: str) -> None:
@@ -66,7 +66,7 @@ class Program(Protocol):
     """A program for a client host."""
 
     async def __call__(self, host: ClientHost) -> None:
-        """Until the end; a ClientError or a kill starts it again."""
+        """Run the program until the end; a ClientError or a kill starts it again."""
 
 
 class Workload(Protocol):

@@ -27,9 +27,9 @@ class Tree:
         self.between: Callable[[TreeSession], None] = lambda session: None
         self._seed = seed
         self._heard_ms: dict[int, tuple[int, int]] = {}
-        """By session, when it was last heard of, and its time-out."""
+        """The time when each session was last heard of, and its time-out."""
         self._watches: dict[tuple[str, bool], dict[TreeSession, Watch]] = {}
-        """By path, and true for its children."""
+        """Watches by path, and true for its children."""
         self._late: list[tuple[int, TreeSession, Watch]] = []
 
     def begin(self, session: TreeSession, timeout_ms: int) -> int:

@@ -235,7 +235,7 @@ class _World:
             self.grow(1)
 
     def alive(self) -> list[_Ours | JavaConsumer]:
-        """Those who have not left and not died."""
+        """Consumers that have not left and not died."""
         ours = [one for one in self.ours if not one.is_dead and not one.member._leaving]
         return [*ours, *(one for one in self.java if not one.is_dead)]
 

@@ -37,7 +37,7 @@ BUCKETS: Final = 120
 Handle = Any
 """Rows of several types that an engine holds somewhere: its own affair."""
 Tell = Callable[[str, int, int], None]
-"""Told how far an engine is: the step, the tasks done, and all of them."""
+"""Called with how far an engine is: the step, the tasks done, and all of them."""
 
 
 def nobody(step: str, done: int, total: int) -> None:

@@ -24,7 +24,7 @@ class User:
     name: str
     password: str | None = field(default=None, repr=False)
     identity: Path | None = None
-    """Its private key and certificate."""
+    """The client's private key and certificate."""
     token_file: Path | None = None
     """A token of it, for clients that read one from a file."""
 

@@ -191,7 +191,7 @@ class ClusterObserver:
         self.in_sync.lost_disk(BrokerId(broker.broker_id), broker.files)
 
     def _report_soon(self, rule: str, instance: str) -> None:
-        """In the middle of a commit: its writer must not take it for a failure."""
+        """Report a violation found in the middle of a commit later: its writer must not take it for a failure."""
         self._kernel.soon(self._report, rule, instance)
 
     def _report(self, rule: str, instance: str) -> None:

@@ -32,7 +32,7 @@ class TreeJournal:
         self.image = self.images[0]
         self.position = 0
         self.on_change: list[Callable[[ClusterImage, ClusterImage], None]] = []
-        """Told of the images before and after each change."""
+        """Called with the images before and after each change."""
         self._report = report
         self._registered: dict[BrokerId, int] = {}
         """The highest epoch of each broker's registrations."""

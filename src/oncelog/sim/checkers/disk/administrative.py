@@ -74,7 +74,7 @@ class Listings:
 
     def __init__(self) -> None:
         self.of: dict[Place, list[Listing]] = {}
-        """In order: first those decided, then the one that is open at the end, if one is."""
+        """Listings in order: first those decided, then the one that is open at the end, if one is."""
         self._open: dict[str, dict[Place, Listing]] = {}
 
     def read(self, transactional_id: str, value: TransactionValue | None) -> None:
@@ -93,7 +93,7 @@ class Listings:
             opened.clear()
 
     def end(self) -> None:
-        """There is no more to read."""
+        """Note that there is no more to read."""
         for opened in self._open.values():
             for place, listing in opened.items():
                 self.of.setdefault(place, []).append(listing)

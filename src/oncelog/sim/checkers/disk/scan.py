@@ -58,7 +58,8 @@ class ScannedLog:
         return self.batches[-1].header.next_offset if self.batches else self.start
 
     def cut_at_gap(self) -> None:
-        """Of segments that were not synced a later one may have reached the disk and an earlier one not."""
+        """Drop what is behind a gap: of segments that were not synced a later one may be on disk and an earlier one
+        not."""
         for index, (before, after) in enumerate(pairwise(self.batches)):
             if after.header.base_offset > before.header.next_offset:
                 self.unsound = f"{self.partition}: {after.header.base_offset} follows {before.header.last_offset}"

@@ -91,7 +91,7 @@ class Known(NamedTuple):
     settled: bool
     restarted_at_ms: Sequence[int]
     ended: Mapping[tuple[TopicPartition, int, int, int], End] | None
-    """By partition, producer id and epoch, and time: what the audit log has; None: there is none."""
+    """Ends in the audit log by partition, producer id and epoch, and time; None: there is no log."""
     may_repeat: bool = False
 
     def end_of(self, partition: TopicPartition, batch: Batch) -> End | None:

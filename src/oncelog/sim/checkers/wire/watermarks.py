@@ -102,7 +102,7 @@ class ClusterWatermarks(Watermarks):
     def __init__(self, topics: Topics, report: Report) -> None:
         super().__init__(topics, report)
         self.on_high: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, offset: None
-        """Told of every high watermark that a client is told, or that follows from what it is told."""
+        """Called with every high watermark that a client is told, or that follows from what it is told."""
 
     def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, asked: Exchange, index: int) -> None:
         self._high[key].sent(index, next_offset)

@@ -23,7 +23,7 @@ class CountedContext(WorkloadContext):
     running: set[str] = field(default_factory=set)
 
     def supervise(self, name: str, program: Program) -> None:
-        """As the stage does."""
+        """Supervise a program as the stage does."""
         self.running.add(name)
 
         async def counted(host: ClientHost) -> None:

@@ -102,7 +102,7 @@ class Keeper(Committer):
             return
 
     async def hold(self, host: ClientHost) -> None:
-        """As long as it takes."""
+        """Hold the transaction for as long as it takes."""
         if self.for_ever:
             raise _Left
         while not self.truth.judged:

@@ -28,7 +28,7 @@ from oncelog.sim.workloads.two_phase_committers import Committers
 from oncelog.sim.workloads.workload import Topic, WorkloadContext
 
 SHARE: Final = 0.15
-"""Of the seeds."""
+"""The share of seeds that have such a world."""
 TRANSACTION_VERSION: Final = 2
 """Clients under Transactions V1 hang by themselves when requests are late, by Kafka's design; here only who is to."""
 
@@ -98,8 +98,8 @@ class HangingTransactions:
 def draw_hangs(
     name: str, entropy: random.Random, *, in_cluster: bool = False
 ) -> tuple[HangingTransactions, Mapping[str, str]]:
-    """By chance; with the brokers' configuration that goes with it. In a cluster nobody changes a coordinator's log:
-    the other replicas would have it as it was."""
+    """Draw one by chance, and the brokers' configuration that goes with it. In a cluster nobody changes a coordinator's
+    log: the other replicas would have it as it was."""
     config = {
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
         "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "false", "true")),
@@ -139,7 +139,7 @@ def draw_hangs(
 
 
 def tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """In some of these worlds the disk is full for moments: markers are refused, and have to be written again."""
+    """Moments in which the disk is full, in some of these worlds: markers are refused, and have to be written again."""
     if entropy.random() < 0.6:
         return []
     times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
