@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
@@ -136,7 +137,8 @@ def _literal(text: str) -> str:
 def ensure_topic(
     client: Client, name: str, partitions: int, configs: Mapping[str, str], *, replication_factor: int = -1
 ) -> None:
-    """Create a topic, unless it is there; −1: the cluster's own replication factor. Raises BrokerRefused."""
+    """Create a topic, unless it is there, and wait until a broker tells of it: those of Apache Kafka hear of what the
+    controller has created a while later. −1: the cluster's own replication factor. Raises BrokerRefused."""
     given = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given)
 
@@ -146,4 +148,10 @@ def ensure_topic(
         if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise BrokerRefused(one.error_code, f"topic {name}", one.error_message)
 
+    def hear() -> None:
+        known = client.metadata([name]).get(TopicName(name))
+        if known is None or not known.exists:
+            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}, which has just been created")
+
     client.retrying(attempt)
+    client.retrying(hear)
