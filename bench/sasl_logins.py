@@ -23,7 +23,7 @@ from tests.peers.process import Process, free_ports
 
 from bench.report import Figures
 from bench.workloads import percentile
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest

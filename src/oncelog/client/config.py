@@ -13,7 +13,7 @@ from oncelog.client.addresses import Address as Address
 from oncelog.client.addresses import parse_addresses as parse_addresses
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.receive_buffer import LARGEST_KEPT
-from oncelog.client.machine.sasl import TokenCallback
+from oncelog.client.machine.sasl.exchange import TokenCallback
 from oncelog.client.machine.versions import OLD_BROKERS
 from oncelog.client.security import SecuritySettings, parse_security
 from oncelog.client.setting_checks import check_names

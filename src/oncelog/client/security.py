@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from oncelog.client.errors import ConfigError
-from oncelog.client.machine.sasl import OAUTHBEARER, SaslSettings, Token, TokenCallback
+from oncelog.client.machine.sasl.exchange import OAUTHBEARER, SaslSettings, Token, TokenCallback
 
 if TYPE_CHECKING:
     import ssl

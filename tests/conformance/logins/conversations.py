@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.wire.message import Message
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -18,7 +18,7 @@ from oncelog.client.blocking.producer import Producer
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConfigError, NoBrokerReachable
 from oncelog.client.machine.consumed_records import read_fetched
-from oncelog.client.machine.sasl import Token
+from oncelog.client.machine.sasl.exchange import Token
 from oncelog.client.security import UnsecuredToken
 from tests.interop.client.secured import LIFETIME_MS, PASSWORD, USER, SecuredKafka, make_certificates
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.base.errors import PeerError
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.core.sasl.exchange import InvalidToken, Login, LoginRefused, settled
 from oncelog.core.sasl.jaas import JaasError, parse_jaas
 from oncelog.core.sasl.oauthbearer import OAuthBearer, TokenCheck

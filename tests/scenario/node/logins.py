@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.sasl.scram_credentials import credential_of

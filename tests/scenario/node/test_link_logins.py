@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from oncelog.base.security import Endpoint, SecurityProtocol
-from oncelog.client.machine.sasl import SaslMachine, SaslSettings
+from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.settings import inter_broker_credentials

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.core.sasl.exchange import InvalidToken
 from oncelog.wire.apis import BY_KEY
 from oncelog.wire.header import RequestHeader, encode_request

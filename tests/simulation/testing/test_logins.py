@@ -14,7 +14,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.sasl import SaslSettings
+from oncelog.client.machine.sasl.exchange import SaslSettings
 from oncelog.client.security import SecuritySettings
 from oncelog.core.sasl.exchange import SCRAM_SHA_256
 from oncelog.core.sasl.initial_users import initial_user_text

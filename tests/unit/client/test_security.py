@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ConfigError
-from oncelog.client.machine.sasl import SaslSettings, Token
+from oncelog.client.machine.sasl.exchange import SaslSettings, Token
 from oncelog.client.security import SecuritySettings, TlsSettings, UnsecuredToken, parse_security
 
 SASL = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-512"}

@@ -24,7 +24,7 @@ from oncelog.client.errors import (
     UnsupportedRequest,
 )
 from oncelog.client.machine.connection import Connection, Phase, Response
-from oncelog.client.machine.sasl import SaslMachine
+from oncelog.client.machine.sasl.exchange import SaslMachine
 from oncelog.client.machine.versions import OLD_BROKERS, Versions
 from oncelog.wire.chunks import Chunk
 from oncelog.wire.message import Request

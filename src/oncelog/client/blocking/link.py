@@ -17,7 +17,7 @@ from oncelog.client.blocking.system import THIS_MACHINE, System, now_ms
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase, Response
-from oncelog.client.machine.sasl import SaslMachine
+from oncelog.client.machine.sasl.exchange import SaslMachine
 from oncelog.client.machine.versions import OLD_BROKERS, Versions
 from oncelog.wire.chunks import Chunk
 from oncelog.wire.message import Request

@@ -24,7 +24,7 @@ from oncelog.wire.message import Request
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
-    from oncelog.client.machine.sasl import SaslMachine
+    from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.core.controller.image.model import BrokerImage
     from oncelog.node.deadlines import Deadlines
@@ -129,7 +129,7 @@ class BrokerLinks:
         """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""
         if not endpoint.protocol.has_sasl:
             return None
-        from oncelog.client.machine.sasl import SaslMachine, SaslSettings
+        from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings
         from oncelog.core.sasl.settings import inter_broker_credentials
 
         credentials = SaslSettings(*inter_broker_credentials(self._metadata.config, endpoint.listener_name))

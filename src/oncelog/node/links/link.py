@@ -42,7 +42,7 @@ from oncelog.wire.message import Request, Response
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
-    from oncelog.client.machine.sasl import SaslMachine
+    from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.model import BrokerImage
     from oncelog.node.deadlines import Alarm, Deadlines
     from oncelog.node.links.wires import Wires

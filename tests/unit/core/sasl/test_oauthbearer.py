@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.client.machine.sasl import Token, bearer_message
+from oncelog.client.machine.sasl.exchange import Token, bearer_message
 from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step, settled
 from oncelog.core.sasl.oauthbearer import INVALID_TOKEN, OAuthBearer, TokenCheck, read_message
 

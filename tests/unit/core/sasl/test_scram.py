@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.base.scram_salts import salt_text
 from oncelog.client.errors import AuthenticationFailed
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.core.sasl.exchange import Login, LoginRefused
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import (

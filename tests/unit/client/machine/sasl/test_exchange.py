@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.client.errors import AuthenticationFailed, ConfigError
-from oncelog.client.machine.sasl import SaslMachine, SaslSettings, Token, bearer_message
-from oncelog.client.machine.scram import Scram
+from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings, Token, bearer_message
+from oncelog.client.machine.sasl.scram import Scram
 from oncelog.client.security import UnsecuredToken
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.base.errors import ErrorCode
 from oncelog.client.errors import AuthenticationFailed, ConfigError, code_name
-from oncelog.client.machine.scram import HASHES, MAX_MESSAGE_BYTES, Scram
+from oncelog.client.machine.sasl.scram import HASHES, MAX_MESSAGE_BYTES, Scram
 from oncelog.wire.message import Request
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

@@ -1,0 +1,1 @@
+"""SASL as a client: the exchange of a connection, and SCRAM."""
