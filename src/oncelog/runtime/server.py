@@ -23,7 +23,7 @@ from oncelog.node.settings import Settings as Settings
 from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock, Coordination
 from oncelog.runtime.clock import JumpingClock, WallClock
-from oncelog.runtime.connections.acceptors import Acceptors
+from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen
 from oncelog.runtime.connections.connection_limits import ConnectionLimits
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
 from oncelog.runtime.data.data_directory import DataDirectory, open_data_directory
@@ -212,7 +212,7 @@ class Server:
         try:
             bound = await self._http.start(host, int(port))
         except OSError as error:
-            raise StartRefused(f"cannot listen on {address}: {error.strerror or error}") from None
+            raise cannot_listen(address, error) from None
         return f"{bound[0]}:{bound[1]}"
 
     def _warn_of_open_http(self, host: str, address: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -89,3 +90,13 @@ def test_metrics_and_health_over_http(tmp_path):
         process.communicate(timeout=HANG_S)
     assert "oncelog_partitions 0.0" in text
     assert "oncelog_loop_delay_seconds" in text
+
+
+def test_an_address_that_is_taken_is_one_line_that_says_what_to_do(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        process = serve(tmp_path, listen=address)
+        _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == 1
+    reason = "address already in use; stop what listens there, or choose another port"
+    assert said == f"oncelog: cannot listen on {address}: {reason}\n"

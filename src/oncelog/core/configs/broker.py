@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from oncelog.base.suggestions import did_you_mean
 from oncelog.base.units import HOUR_MS, MINUTE_MS
 from oncelog.core.configs.authorizer_keys import AUTHORIZER_KEYS
 from oncelog.core.configs.group_keys import GROUPS_KEYS
@@ -197,7 +198,7 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
     for name in settings:
         key = broker_key(name)
         if key is None:
-            warnings.append(f"unknown configuration key {name} is ignored")
+            warnings.append(f"unknown configuration key {name} is ignored{did_you_mean(name, BROKER_KEYS)}")
         elif key.inert:
             warnings.append(f"{name} has no effect here")
     return BrokerConfig(settings), warnings

@@ -7,7 +7,9 @@ has started: see ``runtime.server``.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
+import os
 import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -28,6 +30,15 @@ DEFAULT_BACKLOG: Final = 1024
 what many threads do in Apache Kafka, and accepts in bursts."""
 _BACKLOG: Final = "socket.listen.backlog.size"
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
+
+
+def cannot_listen(address: str, error: OSError) -> StartRefused:
+    """The refusal of a start whose ``address`` cannot be listened on, by the system's own reason: asyncio's repeats the
+    address."""
+    known = error.errno is not None and error.errno in errno.errorcode and not isinstance(error, socket.gaierror)
+    reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+    what = "; stop what listens there, or choose another port" if error.errno == errno.EADDRINUSE else ""
+    return StartRefused(f"cannot listen on {address}: {reason.lower()}{what}")
 
 
 class Acceptors:
@@ -60,8 +71,7 @@ class Acceptors:
             try:
                 server = await loop.create_server(make, **where, backlog=self._backlog, start_serving=False)
             except OSError as error:
-                reason = error.strerror or error
-                raise StartRefused(f"cannot listen on {endpoint.host}:{endpoint.port}: {reason}") from None
+                raise cannot_listen(f"{endpoint.host}:{endpoint.port}", error) from None
             self._servers[endpoint.listener_name] = server
             host, port = server.sockets[0].getsockname()[:2]
             self.addresses[endpoint.listener_name] = (endpoint.host or host, port)

@@ -60,8 +60,13 @@ def test_a_topic_key_has_the_type_and_the_default_of_its_broker_key() -> None:
 
 
 def test_unknown_keys_and_keys_without_effect_are_warned_about() -> None:
-    config, warnings = parse_broker_config({"no.such.key": "1", "num.io.threads": "4", "num.partitions": "3"})
-    assert warnings == ["unknown configuration key no.such.key is ignored", "num.io.threads has no effect here"]
+    given = {"no.such.key": "1", "num.io.threads": "4", "num.partitions": "3", "log.retention.hour": "1"}
+    config, warnings = parse_broker_config(given)
+    assert warnings == [
+        "unknown configuration key no.such.key is ignored",
+        "num.io.threads has no effect here",
+        "unknown configuration key log.retention.hour is ignored; did you mean log.retention.hours?",
+    ]
     assert config.get("num.partitions") == 3
 
 
