@@ -132,6 +132,13 @@ class OutOfTurn(ClientError):
     """A transactional producer was asked for what its state does not allow; nothing was changed or sent."""
 
 
+class Closed(ClientError):
+    """A client or a consumer was asked for something after it was closed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is closed; open another")
+
+
 class TransactionFailed(BrokerRefused):
     """The transaction cannot be committed: abort it. After that the producer is usable again."""
 

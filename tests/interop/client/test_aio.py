@@ -11,12 +11,18 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTransactionalProducer
+from oncelog.client.aio import (
+    AsyncClient,
+    AsyncConsumer,
+    AsyncGroupConsumer,
+    AsyncProducer,
+    AsyncTransactionalProducer,
+)
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
-from oncelog.client.errors import NoBrokerReachable, ProducerFenced, UnknownTopic
+from oncelog.client.errors import Closed, NoBrokerReachable, ProducerFenced, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_states import State
@@ -235,3 +241,18 @@ def test_what_cannot_be_sent_fails_alone(oncelog_broker: Broker) -> None:
 
     asyncio.run(run())
     assert committed(oncelog_broker) == [b"somewhere"]
+
+
+def test_what_is_closed_stays_closed(oncelog_broker: Broker) -> None:
+    create(oncelog_broker)
+
+    async def run() -> None:
+        async with opened(oncelog_broker) as client:
+            async with AsyncGroupConsumer(client, "g", ["t"]) as consumer:
+                await consumer.poll(0)
+            with pytest.raises(Closed, match="the consumer of group 'g' is closed"):
+                await consumer.poll(0)
+        with pytest.raises(Closed, match="the client is closed"):
+            await client.metadata(["t"])
+
+    asyncio.run(run())

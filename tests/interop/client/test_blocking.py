@@ -12,7 +12,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.group import GroupConsumer
 from oncelog.client.blocking.producer import DeliveryFailed, Producer, ProducerSettings
-from oncelog.client.errors import BrokerRefused, UnknownTopic
+from oncelog.client.errors import BrokerRefused, Closed, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -176,3 +176,17 @@ def test_a_value_that_is_no_bytes_is_refused_before_it_is_among_others(oncelog_b
                 producer.send("t", "text")  # type: ignore[arg-type]  # as a program without a type checker does
             producer.send("t", b"after")
         assert values(client, [one]) == [b"before", b"after"]
+
+
+def test_what_is_closed_stays_closed(oncelog_broker: Broker) -> None:
+    client = Client(oncelog_broker.bootstrap_servers, config=FAST)
+    partitions(client, "t", 1)
+    consumer = GroupConsumer(client, "g", ["t"])
+    consumer.poll(0)
+    consumer.close()
+    with pytest.raises(Closed, match="the consumer of group 'g' is closed"):
+        consumer.poll(0)
+    client.close()
+    client.close()
+    with pytest.raises(Closed, match="the client is closed"):
+        client.metadata(["t"])

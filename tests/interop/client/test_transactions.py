@@ -18,7 +18,7 @@ from oncelog.client.blocking.transactions import (
     TransactionalProducer,
     TransactionSettings,
 )
-from oncelog.client.errors import ProducerFenced
+from oncelog.client.errors import OutOfTurn, ProducerFenced
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.transaction_states import State
 from oncelog.testing import Broker
@@ -117,3 +117,15 @@ def test_another_transaction_than_the_stored_one_is_aborted_and_none_is_nothing(
     assert (after.complete(stored), after.state) == (Ended.NOTHING_PREPARED, State.READY)
     after.close()
     assert committed(client) == []
+
+
+def test_a_call_out_of_turn_says_what_comes_first(oncelog_broker: Broker) -> None:
+    with (
+        Client(oncelog_broker.bootstrap_servers) as client,
+        TransactionalProducer(client, TransactionSettings("x")) as producer,
+    ):
+        with pytest.raises(OutOfTurn, match=r"'x' is uninitialized; call initialize\(\) first$"):
+            producer.begin()
+        producer.initialize()
+        with pytest.raises(OutOfTurn, match=r"'x' is ready; begin\(\) or transaction\(\) begins a transaction$"):
+            producer.send("t", b"v")

@@ -27,6 +27,7 @@ from oncelog.client.errors import (
     AuthenticationFailed,
     BrokerRefused,
     ClientError,
+    Closed,
     ConfigError,
     ConnectionLost,
     NoBrokerReachable,
@@ -85,6 +86,7 @@ class AsyncClient:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         self._has_connected = False
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,7 +97,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; whatever is asked for afterwards raises Closed."""
+        self._is_closed = True
         links = list(self._links.values())
         self._links.clear()
         for link in links:
@@ -106,7 +109,8 @@ class AsyncClient:
         return await (await self.link(broker)).call(message)
 
     async def link(self, broker: int = ANY) -> AsyncLink:
-        """An open link, opened once for all who wait for it. Raises NoBrokerReachable, ConnectionLost."""
+        """An open link, opened once for all who wait for it. Raises NoBrokerReachable, ConnectionLost, Closed."""
+        self._require_open()
         if broker == ANY:
             for link in self._links.values():
                 if link.is_open:
@@ -114,7 +118,11 @@ class AsyncClient:
         async with self._opening.setdefault(broker, asyncio.Lock()):
             known = self._links.get(broker)
             if known is None or not known.is_open:
-                known = self._links[broker] = await (self._connect_any() if broker == ANY else self.connect(broker))
+                known = await (self._connect_any() if broker == ANY else self.connect(broker))
+                if self._is_closed:  # meanwhile: nobody would close this one
+                    await known.close()
+                    self._require_open()
+                self._links[broker] = known
             return known
 
     async def coordinator(self, key: str, key_type: int = GROUP_KEY) -> int:
@@ -206,6 +214,7 @@ class AsyncClient:
 
     async def connect(self, broker: int) -> AsyncLink:
         """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
+        self._require_open()
         if broker not in self.view.brokers:
             await self.refresh()
         info = self.view.brokers.get(broker)
@@ -215,6 +224,10 @@ class AsyncClient:
             return await AsyncLink.open(info.address, self.config)
         except NoBrokerReachable as error:
             raise ConnectionLost(f"broker {broker} cannot be reached where the cluster says it is: {error}") from None
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the client")
 
     async def _connect_any(self) -> AsyncLink:
         known = [info.address for info in self.view.brokers.values() if info.address not in self.bootstrap]

@@ -31,7 +31,7 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.membership import GroupMembership
 from oncelog.client.aio.offsets import commit_offsets, list_offsets
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import BrokerRefused, ClientError, Closed
 from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings
 from oncelog.client.machine.offsets import GroupMetadata
@@ -71,6 +71,7 @@ class AsyncGroupConsumer:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._to_tell: dict[TopicPartition, int] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,8 +103,10 @@ class AsyncGroupConsumer:
         """Batches that have been fetched, waiting for the first; possibly none after ``wait_ms``.
 
         Raises ClientError when the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
-        callbacks raise. It may be called again after that.
+        callbacks raise. It may be called again after that, but not after ``close``: that raises Closed.
         """
+        if self._is_closed:
+            raise Closed(f"the consumer of group {self._assigned.metadata.group!r}")
         deadline = loop_ms() + wait_ms
         if self._assigned.is_commit_due(loop_ms()):
             await self.commit()
@@ -135,6 +138,7 @@ class AsyncGroupConsumer:
 
     async def close(self, *, commit: bool = True) -> None:
         """Give up the partitions, committing if wanted; leave the group (a static member stays); close connections."""
+        self._is_closed = True
         try:
             if commit and self._assigned.is_assigned:
                 await self._revoke()

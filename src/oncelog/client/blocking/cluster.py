@@ -24,6 +24,7 @@ from oncelog.client.errors import (
     AuthenticationFailed,
     BrokerRefused,
     ClientError,
+    Closed,
     ConfigError,
     ConnectionLost,
     NoBrokerReachable,
@@ -72,6 +73,7 @@ class ClusterClient:
         self._links: dict[int, Link] = {}
         self._bootstrap_link: Link | None = None
         self._has_connected = False
+        self._is_closed = False
         self._all_topics_ms: int | None = None
         self._told_of_all: tuple[bytes, int] | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -86,7 +88,8 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; whatever is asked for afterwards raises Closed."""
+        self._is_closed = True
         for link in self._all_links():
             link.close()
         self._links.clear()
@@ -116,6 +119,7 @@ class ClusterClient:
 
     def connect(self, broker: int) -> Link:
         """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
+        self._require_open()
         if broker not in self.view.brokers:
             self.refresh_brokers()
         info = self.view.brokers.get(broker)
@@ -241,7 +245,12 @@ class ClusterClient:
     def _all_links(self) -> list[Link]:
         return [*([self._bootstrap_link] if self._bootstrap_link else []), *self._links.values()]
 
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the client")
+
     def _any_link(self) -> Link:
+        self._require_open()
         for link in self._all_links():
             if link.is_open:
                 return link

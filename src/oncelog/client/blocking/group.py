@@ -18,7 +18,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
-from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
+from oncelog.client.errors import BrokerRefused, ClientError, Closed, UnknownTopic
 from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
 from oncelog.client.machine.offsets import GroupMetadata
@@ -59,6 +59,7 @@ class GroupConsumer:
         self._counts: dict[str, int] = {}
         self._is_new = False
         """True while a new assignment is not started yet, or starting it failed half-way."""
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +93,10 @@ class GroupConsumer:
         self._fetcher.positions.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
-        """Keep up the membership, then return what has been fetched, possibly nothing."""
+        """Keep up the membership, then return what has been fetched, possibly nothing. Raises what ``request`` does,
+        and Closed."""
+        if self._is_closed:
+            raise Closed(f"the consumer of group {self._member.group!r}")
         if self._assigned.is_commit_due(now_ms()):
             self.commit()
         self._keep_up()
@@ -115,6 +119,7 @@ class GroupConsumer:
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if wanted, leave the group, and close the connections."""
+        self._is_closed = True
         try:
             if commit and self._on_revoked is not None and self._assigned.owned:
                 self._on_revoked(self._assigned.owned)

@@ -75,6 +75,14 @@ class _Pending:
     done: Callable[[Any], None] = lambda response: None
 
 
+_HINTS: Final = {
+    State.UNINITIALIZED: "; call initialize() first",
+    State.READY: "; begin() or transaction() begins a transaction",
+    State.IN_TRANSACTION: "; commit() or abort() ends it",
+    State.PREPARED: "; complete() ends it",
+}
+
+
 class TransactionMachine:
     """The state machine of one producer: after each operation send ``next_request`` until that is None."""
 
@@ -312,7 +320,8 @@ class TransactionMachine:
         error = self.last_error
         if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR) and error is not None:
             return type(error)(error.code, error.what, error.detail)
-        return OutOfTurn(f"{what}: the producer {self.settings.transactional_id!r} is {self.state.value}")
+        hint = _HINTS.get(self.state, "")
+        return OutOfTurn(f"{what}: the producer {self.settings.transactional_id!r} is {self.state.value}{hint}")
 
     def _abortable(self, code: int, detail: str | None, what: str) -> None:
         self._to(State.ABORTABLE_ERROR, what)
