@@ -22,6 +22,7 @@ from oncelog.node.node import Node
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.server import Server, Settings, read_settings
 from oncelog.security.properties import BROKERS, CLIENTS
+from oncelog.testing.configuration import Config, texts
 from oncelog.testing.faults.control import Faults
 from oncelog.testing.faults.fault import Fault, Hit
 from oncelog.testing.loop import LoopEnded, LoopThread
@@ -51,14 +52,14 @@ class Broker(Secured):
 
     def __init__(
         self,
-        config: Mapping[str, str] | None = None,
+        config: Config | None = None,
         *,
         data_dir: Path | str | None = None,
         port: int = 0,
         virtual_time: bool = False,
         security: str | None = None,
     ) -> None:
-        self._config = {**DEFAULTS, **(config or {})}
+        self._config = {**DEFAULTS, **texts(config)}
         self._own_directory = data_dir is None
         self._directory = Path(data_dir) if data_dir is not None else None
         self._wanted_port = port
@@ -79,7 +80,11 @@ class Broker(Secured):
         self._owns_security = True
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()  # the port and the directory were there already
+            raise
         return self
 
     def __exit__(
@@ -276,8 +281,8 @@ class Broker(Secured):
 
     async def _started(self) -> Server:
         bound = self._sockets_to_listen()
-        server = self._new_server(bound)
         try:
+            server = self._new_server(bound)
             await server.start()
         except BaseException:
             for each in bound.values():

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import KINDS, carry_out, format_plan, heal
 from oncelog.sim.world import ClientHost, World
+from oncelog.testing.configuration import Config, texts
 
 __all__ = ["ClientHost", "Simulation"]
 
@@ -33,9 +34,9 @@ _LONGEST_S: Final = 3_600
 class Simulation:
     """A seed's simulated world with one broker, which runs inside the ``with`` block. Times are virtual seconds."""
 
-    def __init__(self, seed: int, config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, seed: int, config: Config | None = None) -> None:
         self.seed = seed
-        self.world = World(seed, {**DEFAULTS, **(config or {})})
+        self.world = World(seed, {**DEFAULTS, **texts(config)})
         self.plan: list[Fault] = []
         """The faults that happened, for a report: ``print(simulation.plan_text())``."""
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from oncelog.admin import topics as admin_topics
+from oncelog.admin.topics import create_topic
+from oncelog.client.blocking import Client
+from oncelog.client.errors import UnknownTopic
+from oncelog.core.configs.kinds import ConfigError
 from oncelog.testing import Broker
 from tests.waiting import HANG_S
 
@@ -57,6 +63,28 @@ def test_reset_empties_it_and_keeps_the_port():
         assert topics(broker) == set()
         produce(broker, "t", b"b")
         assert consume(broker, "t", 1) == [b"b"]
+
+
+def test_settings_may_be_numbers_and_truth_values():
+    with (
+        Broker({"num.partitions": 3, "auto.create.topics.enable": False}) as broker,
+        Client(broker.bootstrap_servers) as client,
+    ):
+        create_topic(client, admin_topics.NewTopic("t"))
+        assert len(client.topic("t").partitions) == 3
+        with pytest.raises(UnknownTopic):
+            client.topic("u", create=True)
+    with pytest.raises(TypeError, match=r"num\.partitions: give text, a number, True or False, not list"):
+        Broker({"num.partitions": [3]})
+
+
+def test_a_start_that_is_refused_leaves_nothing_behind(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConfigError, match=r"num\.partitions"), Broker({"num.partitions": "three"}):
+        pass
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])

@@ -253,6 +253,8 @@ def test_mistakes_are_told_where_they_are_made(broker):
         broker.faults.kill("EndTnx")
     with pytest.raises(ValueError, match="NO_SUCH"):
         broker.faults.answer("Produce", "NO_SUCH")
+    with pytest.raises(ValueError, match="when='afterwards': a fault strikes 'before' or 'after'"):
+        broker.faults.kill("EndTxn", "afterwards")
     with broker.faults.kill("Fetch") as never, pytest.raises(TimeoutError, match="before Fetch"):
         never.wait(0.01)
 

@@ -23,6 +23,7 @@ from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.election import elect_preferred, put_first
 from oncelog.testing.cluster.member import Member
+from oncelog.testing.configuration import Config, texts
 from oncelog.testing.security.secured import Secured, make_security
 
 _TIMEOUT_S: Final = 30.0
@@ -44,7 +45,7 @@ class Cluster(Secured):
     def __init__(
         self,
         brokers: int = 3,
-        config: Mapping[str, str] | None = None,
+        config: Config | None = None,
         *,
         virtual_time: bool = False,
         security: str | None = None,
@@ -54,7 +55,7 @@ class Cluster(Secured):
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
         if racks and len(racks) != brokers:
             raise ValueError(f"racks={racks!r}: {brokers} brokers need one each")
-        self._config = {**_defaults(brokers), **(config or {})}
+        self._config = {**_defaults(brokers), **texts(config)}
         self._racks = [{"broker.rack": rack} for rack in racks] or [{}] * brokers
         self._has_virtual_time = virtual_time
         self._tree = SharedTree()

@@ -19,7 +19,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.testing.faults.fault import Fault, Hit, RequestFault
 from oncelog.testing.faults.hanging import HangingTransaction, leave_hanging
 from oncelog.testing.faults.interception import FOREVER_MS, Interception
-from oncelog.testing.faults.matching import Match, api_names
+from oncelog.testing.faults.matching import Match, api_names, is_after
 from oncelog.testing.faults.refusals import error_of
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ class Faults:
     ) -> Fault:
         """Kill the broker, as ``kill -9`` does, at the next such request; it starts again after ``down_s`` seconds of
         real time, on the same port and data. None: it stays down until ``broker.start()`` or the end of the fault."""
-        fault = self._new(f"kill the broker {when} {self._match(api, which)}")
+        match, after = self._match(api, which), is_after(when)
+        fault = self._new(f"kill the broker {when} {match}")
         self._deadly[fault] = down_s
-        return self._add(RequestFault(fault, self._match(api, which), when == "after", skip, 1, kill=True))
+        return self._add(RequestFault(fault, match, after, skip, 1, kill=True))
 
     def drop(
         self,
@@ -85,8 +86,8 @@ class Faults:
         **which: Unpack[Which],
     ) -> Fault:
         """Close the connection instead of answering: with ``after`` the answer is lost, with ``before`` the request."""
-        fault = self._new(f"drop {'the answer to' if when == 'after' else ''} {self._match(api, which)}")
-        return self._add(RequestFault(fault, self._match(api, which), when == "after", skip, times, drop=True))
+        fault = self._new(f"drop {'the answer to' if is_after(when) else ''} {self._match(api, which)}")
+        return self._add(RequestFault(fault, self._match(api, which), is_after(when), skip, times, drop=True))
 
     def delay(
         self,
@@ -103,7 +104,7 @@ class Faults:
         match = self._match(api, which)
         fault = self._new(f"delay {match} by {seconds:g} s")
         delay_ms = round(seconds * 1000)
-        return self._add(RequestFault(fault, match, when == "after", skip, times, delay_ms=delay_ms))
+        return self._add(RequestFault(fault, match, is_after(when), skip, times, delay_ms=delay_ms))
 
     def hold(
         self,
@@ -117,7 +118,7 @@ class Faults:
         """Hold a request, or its answer, until the fault is removed; see :meth:`delay`."""
         match = self._match(api, which)
         fault = self._new(f"hold {match}")
-        return self._add(RequestFault(fault, match, when == "after", skip, times, delay_ms=FOREVER_MS))
+        return self._add(RequestFault(fault, match, is_after(when), skip, times, delay_ms=FOREVER_MS))
 
     def answer(
         self,
@@ -133,7 +134,7 @@ class Faults:
         request. With ``after`` the request has taken effect all the same. Raises ValueError for an unknown one."""
         match, code = self._match(api, which), error_of(error)
         fault = self._new(f"answer {match} with {code.name}")
-        return self._add(RequestFault(fault, match, when == "after", skip, times, error=code))
+        return self._add(RequestFault(fault, match, is_after(when), skip, times, error=code))
 
     def no_leader(self, topic: str, partition: int = 0) -> Fault:
         """Let a partition have no leader, in Metadata too; requests to produce to it or fetch from it are refused."""

@@ -64,6 +64,13 @@ def api_names(api: str | Iterable[str] | None) -> frozenset[str] | None:
     return names
 
 
+def is_after(when: str) -> bool:
+    """True for ``"after"``, False for ``"before"``. Raises ValueError for anything else, which would strike nothing."""
+    if when not in ("before", "after"):
+        raise ValueError(f"when={when!r}: a fault strikes 'before' or 'after' the request takes effect")
+    return when == "after"
+
+
 def transactional_ids(request: Any) -> Iterator[str]:
     """The transactional ids that a request names; "" for none."""
     yield str(getattr(request, "transactional_id", None) or getattr(request, "v3_and_below_transactional_id", ""))
