@@ -12,7 +12,7 @@ import errno
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from oncelog.ports import DiskErrors, OpenFile
 from oncelog.sim.file_node import FileNode, MemoryFile
@@ -21,6 +21,7 @@ from oncelog.sim.file_node import ProcessKilled as ProcessKilled
 
 Names = dict[str, "FileNode | None"]
 """Path to file; None is a directory."""
+_NAME_MAX: Final = 255
 Change = tuple[str, "FileNode | None", bool]
 """A change of a path: the node it names, and whether it names one at all."""
 
@@ -59,6 +60,7 @@ class MemoryFiles:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self._require_directory(_parent(path))
+            _require_short_name(path)
             self.changing()
             node = FileNode(self.now_ms())
             self._name(path, node)
@@ -81,6 +83,7 @@ class MemoryFiles:
         for part in path.split("/"):
             here = f"{parent}/{part}" if parent else part
             if here not in self._names:
+                _require_short_name(here)
                 self._name(here, None)
                 self._note(parent)
             self._require_directory(here)
@@ -90,6 +93,7 @@ class MemoryFiles:
         if old not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._require_directory(_parent(new))
+        _require_short_name(new)
         self.changing()
         for path in self._at_or_below(old):
             self._name(new + path[len(old) :], self._unname(path))
@@ -306,6 +310,12 @@ class MemoryFiles:
                 else:
                     del names[path]
         del self._journal[:count]
+
+
+def _require_short_name(path: str) -> None:
+    """Raise OSError for a name that disks do not take."""
+    if len(path.rpartition("/")[2].encode()) > _NAME_MAX:
+        raise OSError(errno.ENAMETOOLONG, "file name too long", path)
 
 
 def _parent(path: str) -> str:

@@ -169,7 +169,7 @@ class LogDirectory:
 
     def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
         log = self.logs.pop(partition)
-        new = marked_directory(str(partition), token.hex(), mark)
+        new = marked_directory(partition, token.hex(), mark)
         self.files.rename(log.directory, new)
         log.moved_to(new)
         self.transactions.dropped(partition)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oncelog.base.ids import TopicPartition
+
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
@@ -31,6 +33,9 @@ DELETE_DIRECTORY: Final = "-delete"
 STRAY_DIRECTORY: Final = "-stray"
 FUTURE_DIRECTORY: Final = "-future"
 
+LONGEST_NAME: Final = 255
+"""Characters of a file's name, in all usual file systems; a topic's name has 249 at most."""
+
 _OFFSET_NAME: Final = re.compile(r"(\d{20})(\.[a-z]+)((?:\.[a-z]+)?)")
 _MARKED_DIRECTORY: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-(?:delete|stray)")
 
@@ -46,9 +51,11 @@ def parse_segment_file(name: str) -> tuple[int, str, str] | None:
     return None if match is None else (int(match[1]), match[2], match[3])
 
 
-def marked_directory(partition: str, token: str, mark: str) -> str:
-    """Name of a partition directory that waits for its deletion: ``topic-0.<32 hex digits>-delete``."""
-    return f"{partition}.{token}{mark}"
+def marked_directory(partition: TopicPartition, token: str, mark: str) -> str:
+    """Name of a partition directory that waits for its deletion: ``topic-0.<32 hex digits>-delete``. The topic is cut
+    where the whole would be longer than a file system takes, as in Apache Kafka: the digits make it unique."""
+    rest = f"-{partition.partition}.{token}{mark}"
+    return f"{partition.topic[: LONGEST_NAME - len(rest)]}{rest}"
 
 
 def is_marked_directory(name: str) -> bool:

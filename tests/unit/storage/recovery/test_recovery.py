@@ -12,7 +12,7 @@ from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import StorageConfig
-from oncelog.storage.file_names import CLEAN_SHUTDOWN
+from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory
 from oncelog.storage.log.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import found_by
@@ -331,6 +331,19 @@ def test_deleting_and_setting_aside() -> None:
     assert content(held) == data
     assert again.log_end_offset == 0
     assert world.names(".log") == [f"{0:020d}.log"]
+
+
+@pytest.mark.parametrize("name", ["x" * 249, "y" * 213, "z"])
+def test_the_longest_name_of_a_topic_leaves_room_for_what_is_put_behind_it(name: str) -> None:
+    world = filled(1)
+    deleted, stray = (TopicPartition(TopicName(name), index) for index in (0, 99_999))
+    for partition in (deleted, stray):
+        world.directory.create(partition, TOPIC_ID, SMALL, now_ms=NOW)
+    world.directory.delete(deleted, b"\1" * 16)
+    world.directory.set_aside(stray, b"\2" * 16)
+    put_aside = [each for each in world.files.list("") if each.startswith(name[0])]
+    assert {each.lstrip(name[0]) for each in put_aside} == {f"-0.{'01' * 16}-delete", f"-99999.{'02' * 16}-stray"}
+    assert all(is_marked_directory(each) and len(each) <= 255 for each in put_aside)
 
 
 def test_a_failed_sync_is_raised() -> None:
