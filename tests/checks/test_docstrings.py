@@ -22,3 +22,9 @@ def test_the_docstring_of_an_attribute_counts() -> None:
 def test_several_words_may_be_no_subject() -> None:
     assert len(list(offences("m.py", '"""All of them, now."""\n'))) == 1
     assert list(offences("m.py", 'x = 1\nprint(x)\n"What is no docstring"\n')) == []
+
+
+def test_a_fragment_is_refused_in_the_source_and_may_end_the_name_of_a_test() -> None:
+    text = 'def f():\n    """By token."""\n'
+    assert len(list(offences("src/oncelog/m.py", text))) == 1
+    assert list(offences("tests/test_m.py", text)) == []

@@ -28,7 +28,7 @@ LENGTH_BYTES: Final = 4
 MIN_MESSAGE_BYTES: Final = 5
 """Magic and CRC: a message of magic 0 without payload."""
 HEAD_BYTES: Final = 10
-"""Of an entry of magic 1, all before its payload; one less with magic 0."""
+"""Bytes of an entry of magic 1, all before its payload; one less with magic 0."""
 CODEC_MASK: Final = 3
 _CODECS: Final = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"

@@ -46,7 +46,7 @@ class ImportKey(NamedTuple):
 
     @property
     def transactional_id(self) -> str:
-        """Of the import's producer: the next run's fences the one before."""
+        """The transactional id of the import's producer: the next run fences the one before."""
         return f"oncelog-import/{self.topic}/{self.name}"
 
 

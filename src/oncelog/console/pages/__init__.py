@@ -36,7 +36,7 @@ PAGES: Final[tuple[Page | LocalPage, ...]] = (
     LocalPage("/audit/run", "Audit run", "audit:read_run"),
     LocalPage("/audit/report", "Audit report", "audit:read_report"),
 )
-"""Those with a path of one part are in the navigation."""
+"""Pages; those with a path of one part are in the navigation."""
 ACTIONS: Final = (
     Action("/transactions/abort", "Abort", "transactions:act_abort", "done.html"),
     Action("/transactions/abort-listed", "Abort", "bulk_abort:act", "done.html"),

@@ -41,7 +41,7 @@ Tell = Callable[[str, int, int], None]
 
 
 def nobody(step: str, done: int, total: int) -> None:
-    """Told what nobody asks for."""
+    """Take progress that nobody asks for."""
 
 
 class Engine(Protocol):

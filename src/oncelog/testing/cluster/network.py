@@ -33,7 +33,7 @@ class CuttableSockets(BrokerSockets):
         """The ports of the brokers that cannot be reached."""
         self._ports: dict[int, int] = {}
         self._held: dict[int, list[Callable[[], None]]] = {}
-        """By link: what will happen to it when its cut heals, in order."""
+        """Events of each link that wait until its cut heals, in order."""
 
     def set_cut(self, ports: Iterable[int]) -> None:
         """Let exactly the brokers at these ports be out of reach."""

@@ -32,15 +32,15 @@ class Kind(Enum):
     """How clients prove who they are; TLS is part of all of them."""
 
     TLS = "tls"
-    """They do not: everybody is ``User:ANONYMOUS`` and may do everything."""
+    """No logins, over TLS: everybody is ``User:ANONYMOUS`` and may do everything."""
     MTLS = "mtls"
-    """By certificates (mutual TLS)."""
+    """Logins by certificates (mutual TLS)."""
     SCRAM = "scram"
-    """By passwords, with SCRAM-SHA-512 or -256."""
+    """Logins by passwords, with SCRAM-SHA-512 or -256."""
     PLAIN = "plain"
-    """By passwords, with PLAIN."""
+    """Logins by passwords, with PLAIN."""
     OAUTH = "oauth"
-    """By signed tokens, with OAUTHBEARER."""
+    """Logins by signed tokens, with OAUTHBEARER."""
 
     @classmethod
     def of(cls, name: str) -> Kind:

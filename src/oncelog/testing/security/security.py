@@ -57,7 +57,7 @@ class Security:
         self._issuer: TokenIssuer | None = None
         self._users: dict[str, User] = {}
         self.passwords: dict[str, str] = {}
-        """Of PLAIN; read by the brokers at each login."""
+        """Passwords of PLAIN; read by the brokers at each login."""
 
     # Of users.
 

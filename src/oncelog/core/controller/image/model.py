@@ -101,7 +101,7 @@ class BrokerImage:
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
-        """Its endpoints, also where it has only the one at ``host`` and ``port``."""
+        """The broker's endpoints, also where it has only the one at ``host`` and ``port``."""
         return self.endpoints or (Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, self.host, self.port),)
 
     def endpoint(self, listener_name: str) -> Endpoint | None:

@@ -46,7 +46,7 @@ class HangingTransactions:
     writers: Producers
     committers: Committers
     kept: Committers
-    """Their transactions stay prepared until the end, each on a partition of its own."""
+    """Transactions of theirs stay prepared until the end, each on a partition of its own."""
     truth: GroundTruth = field(repr=False)
 
     @property
