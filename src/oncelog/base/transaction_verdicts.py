@@ -81,7 +81,7 @@ class AbortMarker(Enum):
     IF_FORCED = auto()
     """The coordinator is going to end it: the marker tears it where it has other partitions, so only by force."""
     NEVER = auto()
-    """The outcome is decided, or will be by whoever prepared it: a marker could contradict that, so not even by force."""
+    """The outcome is decided, or will be by whoever prepared it. Not even by force: a marker could contradict that."""
 
 
 class Rule(NamedTuple):
