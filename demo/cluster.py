@@ -16,11 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from demo.flights import FlightEvent, events
 from demo.processes import ONCELOG, Loaded, create_topic, load
 from demo.replay import Replayed, replay
+from demo.terminal import Output, Terminal
 from oncelog.client.blocking import Client
 
 TOPIC = "flights"
@@ -30,19 +31,6 @@ ROWS_PER_STEP = 220_000
 _SHARE_BEFORE_KILL = 0.4
 _HEALTHY_S = 120.0
 _STOP_S = 60.0
-
-
-class Tells(Protocol):
-    """Prints the scene for those who watch."""
-
-    def say(self, text: str = "") -> None:
-        """A line."""
-
-    def step(self, text: str) -> None:
-        """The next step."""
-
-    def progress(self, text: str) -> None:
-        """A line that the next one replaces."""
 
 
 @dataclass(slots=True)
@@ -149,7 +137,7 @@ def _end(process: subprocess.Popen[Any]) -> None:
         process.stdout.close()
 
 
-def survive(out: Path, stream: Sequence[FlightEvent], told: Tells) -> Survived:
+def survive(out: Path, stream: Sequence[FlightEvent], told: Output) -> Survived:
     """Play the scene."""
     out.mkdir(parents=True, exist_ok=True)
     result = Survived(times=[[] for _ in range(PARTITIONS)])
@@ -179,7 +167,7 @@ def survive(out: Path, stream: Sequence[FlightEvent], told: Tells) -> Survived:
     return result
 
 
-def _replay_with_kill(cluster: _Cluster, stream: Sequence[FlightEvent], result: Survived, told: Tells) -> Replayed:
+def _replay_with_kill(cluster: _Cluster, stream: Sequence[FlightEvent], result: Survived, told: Output) -> Replayed:
     leaders = cluster.leaders()
     begun = time.monotonic()
     acknowledged = 0
@@ -199,7 +187,7 @@ def _replay_with_kill(cluster: _Cluster, stream: Sequence[FlightEvent], result: 
     )
 
 
-def _load_with_kill(cluster: _Cluster, table: Path, result: Survived, told: Tells) -> Loaded:
+def _load_with_kill(cluster: _Cluster, table: Path, result: Survived, told: Output) -> Loaded:
     """Load, and kill a leader that has not been killed yet when the first step is in the table."""
     first = next(leader for leader in cluster.leaders().values() if leader != result.killed)
     killed = False
@@ -241,6 +229,4 @@ def _in_order(rows: Any) -> tuple[list[bytes], list[bytes]]:
 
 
 if __name__ == "__main__":
-    from demo.run import Told
-
-    sys.exit(not survive(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out/cluster"), events(), Told()).holds)
+    sys.exit(not survive(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out/cluster"), events(), Terminal()).holds)

@@ -1,7 +1,6 @@
 """The web console of the demonstration, and pictures of its pages where a Chromium is installed.
 
-``python -m demo.console`` plays the scene of the stuck consumer and writes the pictures of README and docs. The rule:
-the demonstration never fails for want of a browser; nothing is downloaded.
+The rule: the demonstration never fails for want of a browser; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from demo.processes import ONCELOG
 
-PICTURES = Path("docs/pictures")
 LARGEST = 150 * 1024
 COMMANDS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
@@ -86,18 +82,3 @@ def take(address: str, pages: Mapping[str, str], directory: Path) -> list[Path]:
                 raise SystemExit(f"{file} has {file.stat().st_size} bytes, of {LARGEST}: show less in it")
             taken.append(file)
     return taken
-
-
-def main() -> int:
-    """Write the pictures of README and docs."""
-    from demo.run import Told
-    from demo.stuck import stuck
-
-    if browser() is None:
-        raise SystemExit("no Chromium, or no Playwright for Python, on this machine: no pictures")
-    with TemporaryDirectory(prefix="oncelog-pictures-") as directory:
-        return int(not stuck(Path(directory), Told(), PICTURES))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from demo.console import browser, console, take
 from demo.processes import ONCELOG, broker
+from demo.terminal import Output, Terminal
 from oncelog.base.ids import TopicName
 from oncelog.base.ids import TopicPartition as Partition
 from oncelog.client.blocking import Client
@@ -57,17 +58,7 @@ time.sleep(60)
 """
 
 
-class Tells(Protocol):
-    """Prints the scene for those who watch."""
-
-    def say(self, text: str = "") -> None:
-        """A line."""
-
-    def step(self, text: str) -> None:
-        """The next step."""
-
-
-def stuck(out: Path, told: Tells, pictures: Path | None = None) -> bool:
+def stuck(out: Path, told: Output, pictures: Path | None = None) -> bool:
     """Play the scene; True if the consumer got everything that was committed, and nothing else. Pictures of the console
     go into a directory below ``out`` unless another one is named."""
     out.mkdir(parents=True, exist_ok=True)
@@ -109,7 +100,7 @@ def stuck(out: Path, told: Tells, pictures: Path | None = None) -> bool:
     return before == 1 and after == BOOKINGS and left.startswith("0 hanging")
 
 
-def _picture(address: str, pages: Mapping[str, str], directory: Path, told: Tells) -> None:
+def _picture(address: str, pages: Mapping[str, str], directory: Path, told: Output) -> None:
     if browser() is not None:
         told.step("the console, as it looks now")
         for one in take(address, pages, directory):
@@ -124,7 +115,7 @@ def _oncelog(address: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _say(told: Tells, text: str) -> None:
+def _say(told: Output, text: str) -> None:
     for line in text.rstrip().splitlines():
         told.say(f"    {line}".rstrip())
 
@@ -201,6 +192,4 @@ def _read(consumer: Any, count: int) -> int:
 
 
 if __name__ == "__main__":
-    from demo.run import Told
-
-    sys.exit(not stuck(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out/stuck"), Told()))
+    sys.exit(not stuck(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out/stuck"), Terminal()))

@@ -1,20 +1,23 @@
-"""Refuses circles of imports below ``src``, those for types only too: `python -m tests.checks.circles` prints them."""
+"""Refuses circles of imports, those for types only too: `python -m tests.checks.circles` prints them."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-SOURCES: Final = Path(__file__).resolve().parents[2] / "src"
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCES: Final = ROOT / "src"
+BESIDE: Final = ("bench", "codegen", "demo")
+"""Packages that stand beside ``src``."""
 
 
-def modules(sources: Path) -> dict[str, ast.Module]:
-    """The syntax trees of all modules below ``sources``, by dotted name; a package has its own name."""
+def modules(sources: Path, packages: Iterable[str] = (".",)) -> dict[str, ast.Module]:
+    """The syntax trees of all modules in ``packages`` below ``sources``, by dotted name; a package has its own name."""
     found = {}
-    for path in sorted(sources.rglob("*.py")):
+    for path in sorted(path for package in packages for path in (sources / package).rglob("*.py")):
         parts = path.relative_to(sources).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text("utf-8"))
     return found
@@ -64,8 +67,8 @@ def circles(graph: Mapping[str, list[str]]) -> list[list[str]]:
 
 
 def main() -> int:
-    """Print every circle that is not known; 1 when there are any."""
-    found = circles(imports(modules(SOURCES)))
+    """Print every circle; 1 when there are any."""
+    found = circles(imports(modules(SOURCES) | modules(ROOT, BESIDE)))
     for circle in found:
         print(f"modules that import each other: {', '.join(circle)}", file=sys.stderr)
     return 1 if found else 0

@@ -20,6 +20,7 @@ class Heard:
         self.lines.append(text.strip())
 
     step = say
+    progress = say
 
 
 def test_a_consumer_sticks_is_explained_and_goes_on(tmp_path: Path) -> None:
