@@ -76,7 +76,7 @@ class ConfigKey:
     hidden: bool = False
     """Works, but DescribeConfigs tells nothing of it but its name: Apache Kafka's own parser does not know it."""
     may_repeat: bool = False
-    """Of a list: an element that is named again stays; elsewhere it is left out (KIP-1161)."""
+    """True for a list in which an element that is named again stays; from others it is left out (KIP-1161)."""
     documentation: str = ""
     """The effect of the key, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
 
