@@ -236,7 +236,13 @@ class Node:
     def _coordinator_services(self) -> CoordinatorServices:
         timeout_ms = int(self.cluster.config.get("offsets.commit.timeout.ms"))
         return CoordinatorServices(
-            timeout_ms, self._deadlines, self._runnable, self._group_commit, self.partitions, self.cluster
+            timeout_ms,
+            self._deadlines,
+            self._runnable,
+            self._group_commit,
+            self.partitions,
+            self.cluster,
+            self._outbox,
         )
 
     def _replication(self) -> ReplicationServices:

@@ -9,7 +9,7 @@ from oncelog.base.ids import Offset, ProducerId
 from oncelog.base.units import MIB
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.records.batch import BatchHeader, TruncatedBatch, iter_headers
+from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.record import read_keys_and_values, read_records
 
@@ -26,7 +26,8 @@ ApplyBatch = Callable[[bytes, int, BatchHeader], None]
 
 
 def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset | None:
-    """Apply the batches from ``offset`` on, about ``SLICE_BYTES`` of them; where to go on, None at the end."""
+    """Apply the batches from ``offset`` on, about ``SLICE_BYTES`` of them; where to go on, None at the end. Raises
+    CorruptBatch for one that is damaged: nothing in it is applied, and nothing behind it."""
     if offset >= log.high_watermark:
         return None
     read = log.read(offset, max_bytes=SLICE_BYTES, isolation_read_committed=False, minimum_one=True)
@@ -34,11 +35,14 @@ def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset 
     following = offset
     try:
         for position, header in iter_headers(data):
+            if not crc_matches(data, position, header):
+                raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} differs")
             apply(data, position, header)
             following = Offset(header.next_offset)
     except TruncatedBatch:
-        pass  # a read may end inside a batch; the next slice begins with it
-    return following if following > offset else None
+        if following == offset:  # the first is read whole, if its length is right
+            raise
+    return following if following > offset else None  # otherwise a read ends inside a batch; the next begins with it
 
 
 def group_replayer(shard: GroupShard) -> ApplyBatch:

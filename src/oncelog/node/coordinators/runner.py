@@ -27,10 +27,13 @@ from oncelog.node.coordinators.hosted_shard import D, HostedShard, S
 from oncelog.node.coordinators.loading import ApplyBatch, apply_slice
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.deadlines import Deadlines
+from oncelog.node.events import Report
 from oncelog.node.metadata import Metadata
+from oncelog.node.outbox import Outbox
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.manager import PartitionManager
 from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.storage.errors import AppendRefused
@@ -61,6 +64,7 @@ class CoordinatorServices:
     group_commit: GroupCommit
     partitions: PartitionManager
     metadata: Metadata
+    outbox: Outbox
 
 
 class Coordinators(Generic[S, D]):
@@ -74,6 +78,7 @@ class Coordinators(Generic[S, D]):
         self._runnable = services.runnable
         self._group_commit = services.group_commit
         self._partitions = services.partitions
+        self._outbox = services.outbox
         self._hosted: dict[int, HostedShard[S]] = {}
         self._partition_count = 0
         self._loading: deque[HostedShard[S]] = deque()
@@ -179,7 +184,12 @@ class Coordinators(Generic[S, D]):
             hosted = self._loading[0]
             log = hosted.log
             if log is not None and hosted.is_led:
-                following = apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
+                try:
+                    following = apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
+                except CorruptBatch as damage:
+                    self._loading.popleft()
+                    self._cannot_load(hosted, damage)
+                    continue
                 if following is not None:
                     hosted.next_offset = following
                     return True
@@ -196,6 +206,13 @@ class Coordinators(Generic[S, D]):
             for pending in waiting:
                 self._decide_loaded(hosted, self._answered(pending))
         return has_let_in
+
+    def _cannot_load(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
+        """Let another replica lead, which has the records as they were written. Until one does, requests wait for the
+        load, and are refused: a coordinator that knew half of its log would tell old offsets, and forget decisions."""
+        at = f"{hosted.partition} at offset {hosted.next_offset}"
+        self._outbox.effects.append(Report("error", f"the coordinator's log {at} cannot be read: {damage}"))
+        self._partitions.found_damaged(hosted.partition, hosted.next_offset)
 
     # Asking
 

@@ -303,6 +303,12 @@ class PartitionManager:
         if follower is not None and follower.asked_again == ASKED_AGAIN:
             self._damaged.look(leader_log, offset)
 
+    def found_damaged(self, partition: TopicPartition, offset: Offset) -> None:
+        """Give up a partition whose records from ``offset`` on cannot be read here, if another replica may lead it."""
+        leader_log = self._leaders.get(partition)
+        if leader_log is not None:
+            self._damaged.look(leader_log, offset)
+
     @property
     def change_position(self) -> int:
         """See ``handlers.support.ports.Partitions``."""
