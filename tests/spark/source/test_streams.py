@@ -87,6 +87,14 @@ def test_a_batch_waits_for_its_minimum_and_is_cut_to_its_maximum(
     assert sink.values() == topic.values()
 
 
+def test_a_stream_with_an_end_is_refused_in_the_sources_words(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match="ending offset not valid in streaming queries") as refused:
+        Sink(spark, topic_with(1), tmp_path).run(endingOffsets="latest")
+    assert "UnboundLocalError" not in str(refused.value)
+
+
 def test_partitions_that_are_added_are_read_from_their_beginning_and_said(
     spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from oncelog.client.errors import ClientError
 from oncelog.spark.errors import OptionError
 from oncelog.spark.shipped import Shipped
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.errors import SinkError, WriteRefused
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.schema import check_schema
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
@@ -60,12 +61,14 @@ class _Writer(Shipped):
     def __getstate__(self) -> dict[str, Any]:
         """Choose the mode before the writer is pickled to the tasks: one mode for all of them."""
         if self.mode is None:
+            from oncelog.spark.sink.modes import choose
             from oncelog.spark.sink.sink_client import open_client
 
-            with open_client(self.options) as client:
-                from oncelog.spark.sink.modes import choose
-
-                self.mode = choose(client, self.options.mode)
+            try:
+                with open_client(self.options) as client:
+                    self.mode = choose(client, self.options.mode)
+            except ClientError as error:
+                raise WriteRefused(str(error)) from error
         return self.__dict__
 
     def _write(self, batches: Iterable[pa.RecordBatch], attempt: Attempt | None, partition: str) -> SinkMessage:

@@ -129,7 +129,9 @@ def transaction(
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
     """(True if the epoch was decided before, True if the query has no register)."""
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
-        modes.choose(client, Mode.TWO_PHASE)
+        missing = modes.why_not_two_phase(client)
+        if missing is not None:
+            raise SinkError(f"a transaction of several writes needs two-phase commit: {missing}")
         register = cluster.register()
         where = standing(register, attempt)
         if where is Standing.STALE:

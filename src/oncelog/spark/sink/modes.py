@@ -27,7 +27,7 @@ def choose(client: Client, wanted: Mode) -> Mode:
     if missing is None:
         return Mode.TWO_PHASE
     if wanted is Mode.TWO_PHASE:
-        raise SinkError(f"exactlyOnce=2pc: {missing}")
+        raise SinkError(f"exactlyOnce=2pc: {missing}; exactlyOnce=ledger does without it")
     LOG.debug("no two-phase commit: %s", missing)
     return Mode.LEDGER
 

@@ -88,7 +88,13 @@ class OncelogSource(DataSource):
         """A streaming query's reader."""
         from oncelog.spark.source.readers import stream_reader
 
-        return stream_reader(self._checked(self._parsed().check_stream(), schema))
+        try:
+            options = self._checked(self._parsed().check_stream(), schema)
+        except OptionError as error:
+            from oncelog.spark.source.refused_reader import RefusedReader
+
+            return RefusedReader(error)
+        return stream_reader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write: the sink's (``oncelog.spark.sink``)."""

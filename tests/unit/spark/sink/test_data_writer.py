@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StringType, StructField, StructType
 
 from oncelog.spark.sink import epoch_commit
 from oncelog.spark.sink.data_writer import SinkMessage, stream_writer
+from oncelog.spark.sink.errors import WriteRefused
 from oncelog.spark.sink.two_phase.register import Attempt
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
@@ -37,3 +39,9 @@ def test_the_attempt_is_the_messages_not_the_writers(decided: list[Attempt]) -> 
     attempt = Attempt("query", 4, "run")
     stream_writer(SERVERS, VALUE).commit([None, SinkMessage(attempt, None, 0)], 4)
     assert decided == [attempt]
+
+
+def test_a_write_that_is_refused_while_it_is_pickled_is_not_taken_for_one_that_cannot_be() -> None:
+    writer = stream_writer({**SERVERS, "kafka.bootstrap.timeout.ms": "1"}, VALUE)
+    with pytest.raises(WriteRefused, match=r"^no broker at localhost:1"):
+        CloudPickleSerializer().dumps(writer)

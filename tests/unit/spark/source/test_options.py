@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
 from oncelog.spark.errors import OptionError
+from oncelog.spark.source.data_source import OncelogSource
 from oncelog.spark.source.options import AtOffsets, AtTimestamps, parse_options
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -125,3 +127,18 @@ def test_a_stream_has_no_end() -> None:
     for name, value in (("endingOffsets", "latest"), ("endingTimestamp", "5")):
         with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
             parse_options({**BASE, "subscribe": "t", name: value}).check_stream()
+
+
+def test_a_stream_that_is_refused_has_a_reader_that_says_so() -> None:
+    source = OncelogSource({**BASE, "subscribe": "t", "endingOffsets": "latest"})
+    reader = source.streamReader(source.schema())
+    asked = (
+        reader.initialOffset,
+        reader.latestOffset,
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(InputPartition(0)),
+    )
+    for ask in asked:
+        with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
+            ask()
+    reader.stop()

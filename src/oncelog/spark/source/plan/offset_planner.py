@@ -152,7 +152,8 @@ class OffsetPlanner:
         if unmatched and no_match is None:
             partition = unmatched[0]
             raise SparkSourceError(
-                f"No offset matched from request of topic-partition {partition} and timestamp {timestamps[partition]}."
+                f"No offset matched from request of topic-partition {partition} and timestamp {timestamps[partition]}. "
+                "Name an earlier time, or set startingOffsetsByTimestampStrategy to latest to begin at its end."
             )
         return {**found, **self._list(dict.fromkeys(unmatched, LATEST))}
 
