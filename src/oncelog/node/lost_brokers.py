@@ -6,9 +6,11 @@ connections to it break, which is before anybody is elected. Named the dead lead
 again only when its timer of a second comes round, and others after a back-off; an election takes some tens of
 milliseconds. So Metadata and FindCoordinator wait for it (``UntilElected``).
 
-A broker that left without saying so is named among the brokers for some seconds more (``Metadata.departed_brokers``):
-librdkafka puts an end to a broker that is not, and partitions that are on their way from it to their new leaders are
-left without any until that timer.
+A broker that has left, stopped cleanly or not, is named among the brokers for some seconds more
+(``Metadata.departed_brokers``): librdkafka puts an end to a broker that is not. Partitions that are on their way from
+it to their new leaders are then left without any until that timer, and a transactional producer that knows it as its
+group's coordinator waits for it in TxnOffsetCommit and never asks for another one. One that stops gave its leaderships
+away before, so that nothing waits for an election.
 
 A broker is lost once in a registration, unless it was reached in between: where the tree cannot be written nobody is
 elected, and nobody is to wait for that with every request.
@@ -64,7 +66,7 @@ class LostBrokers:
         """Follow a change of the image: who has left is lost, who has registered anew is there."""
         if image.brokers is not before.brokers:
             for broker_id, broker in before.brokers.items():
-                if broker_id not in image.brokers and not broker.in_controlled_shutdown:
+                if broker_id not in image.brokers:
                     self._departs(broker)
             for broker_id, broker in image.brokers.items():
                 known = before.brokers.get(broker_id)
@@ -75,7 +77,7 @@ class LostBrokers:
 
     def _departs(self, broker: BrokerImage) -> None:
         broker_id = broker.broker_id
-        if self._epochs.pop(broker_id, None) != broker.epoch:
+        if self._epochs.pop(broker_id, None) != broker.epoch and not broker.in_controlled_shutdown:
             self._begin(broker_id)
         self._forget_departure(broker_id)
         self._departures[broker_id] = self._deadlines.at(

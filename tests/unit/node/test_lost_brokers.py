@@ -108,10 +108,12 @@ def test_who_was_lost_long_ago_is_not_lost_again_when_its_registration_ends() ->
     assert (bench.lost, bench.departed) == (set(), {OTHER})
 
 
-def test_a_broker_that_said_that_it_stops_is_neither() -> None:
+def test_a_broker_that_said_that_it_stops_is_named_and_nobody_waits_for_what_it_led() -> None:
     bench = Bench()
     bench.change(image(7, in_controlled_shutdown=True))
     bench.change(image(None))
+    assert (bench.lost, bench.departed) == (set(), {OTHER})
+    bench.pass_time(DEPARTED_MS)
     assert (bench.lost, bench.departed) == (set(), set())
 
 
