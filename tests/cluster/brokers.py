@@ -15,6 +15,7 @@ from typing import Final, Self
 from oncelog.admin.cluster_status import ClusterStatus, cluster_status
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
+from tests.cluster.secured import Secured
 from tests.interop.faults.proxy import Proxy
 from tests.peers.oncelog_serve import OncelogServe
 from tests.peers.process import free_ports
@@ -40,7 +41,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
 
 class Cluster:
     """Brokers 1 to ``count``. ``tree``: the keys that say where it is; None: a SQLite file shared by them.
-    ``properties`` are beside those of ``base``; ``command``: another than ``oncelog``, of this Python."""
+    ``properties`` are beside those of ``base``; ``command``: another than ``oncelog``, of this Python;
+    ``commands``: of single brokers, whole. ``secured``: clients and brokers come by TLS and log in."""
 
     def __init__(
         self,
@@ -52,6 +54,8 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         base: Mapping[str, str] = PROPERTIES,
         command: Sequence[str] | None = None,
+        commands: Mapping[int, Sequence[str]] | None = None,
+        secured: Secured | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         where = dict(tree or {"oncelog.tree.path": str(directory / "cluster.db")})
@@ -60,13 +64,23 @@ class Cluster:
         self.proxies: dict[int, Proxy] = {}
         self._brokers: dict[int, OncelogServe] = {}
         self._frozen: set[int] = set()
-        for broker_id, port in enumerate(free_ports(count), 1):
+        self._secured_servers: list[str] = []
+        ports = free_ports(2 * count)
+        for broker_id, port in enumerate(ports[:count], 1):
             own = {**base, **where, **(properties or {}), "node.id": str(broker_id)}
+            if secured:
+                secured_port = ports[count + broker_id - 1]
+                own.update(secured.properties(port, secured_port))
+                self._secured_servers.append(f"127.0.0.1:{secured_port}")
             if proxied:
                 proxy = self.proxies[broker_id] = Proxy(("127.0.0.1", port))
                 own["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap_servers}"
             self._brokers[broker_id] = OncelogServe(
-                directory / str(broker_id), properties=own, port=port, command=command, forked=True
+                directory / str(broker_id),
+                properties=own,
+                port=port,
+                command=(commands or {}).get(broker_id, command),
+                forked=broker_id not in (commands or {}),
             )
 
     def __enter__(self) -> Self:
@@ -98,7 +112,11 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """The clients' addresses: the proxies' where there are such."""
         ends = self.proxies or self._brokers
-        return ",".join(ends[broker_id].bootstrap_servers for broker_id in self._brokers)
+        return ",".join(self._secured_servers or [ends[one].bootstrap_servers for one in self._brokers])
+
+    def address(self, broker_id: int) -> str:
+        """Its own, without TLS."""
+        return self._brokers[broker_id].bootstrap_servers
 
     def log(self, broker_id: int) -> str:
         """The whole log of a broker."""

@@ -68,7 +68,9 @@ class OncelogServe:
     def launch(self) -> None:
         """Run it; it does not answer yet."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        command = [*self._command, "serve", "--data-dir", str(self.data_directory), "--listen", self.bootstrap_servers]
+        command = [*self._command, "serve", "--data-dir", str(self.data_directory)]
+        if "listeners" not in self._properties:
+            command += ["--listen", self.bootstrap_servers]
         for key, value in self._properties.items():
             command += ["-o", f"{key}={value}"]
         self._process = Process(command, self.directory / "broker.log", forked=self._forked)

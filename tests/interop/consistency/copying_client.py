@@ -7,7 +7,7 @@ this instance is fenced or cannot know how its transaction ended; another one ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from tests.waiting import HANG_S
@@ -47,6 +47,8 @@ class Role:
     partition: int | None
     sources: int
     transaction_timeout_ms: int
+    security: Mapping[str, str] = field(default_factory=dict)
+    """Settings of TLS and SASL by librdkafka's names; none for PLAINTEXT."""
 
 
 Wrote = Callable[[str, int], None]

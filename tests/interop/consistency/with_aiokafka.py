@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ class AiokafkaCopier:
             raise ValueError("aiokafka's transactions know no group members (KIP-447): assigned partitions only")
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         self._bootstrap = role.bootstrap
+        self._security = role.security
         self._transactional_id = role.transactional_id
         self._timeout_ms = role.transaction_timeout_ms
         self._source = TopicPartition(SOURCE, role.partition)
@@ -53,6 +55,7 @@ class AiokafkaCopier:
 
     async def _start(self) -> None:
         common = {"bootstrap_servers": self._bootstrap, "retry_backoff_ms": 10, "request_timeout_ms": 5_000}
+        common |= _security(self._security)
         self._consumer = AIOKafkaConsumer(
             **common,
             group_id=GROUP,
@@ -131,6 +134,18 @@ class AiokafkaCopier:
             raise Abortable(repr(failure)) from failure
         except (TimeoutError, AssertionError) as failure:  # it asserts that its own state allows what is asked for
             raise GiveUp(repr(failure)) from failure
+
+
+def _security(settings: Mapping[str, str]) -> dict[str, Any]:
+    if not settings:
+        return {}
+    return {
+        "security_protocol": settings["security.protocol"],
+        "ssl_context": ssl.create_default_context(cafile=settings["ssl.ca.location"]),
+        "sasl_mechanism": settings["sasl.mechanism"],
+        "sasl_plain_username": settings["sasl.username"],
+        "sasl_plain_password": settings["sasl.password"],
+    }
 
 
 async def _awaited(sent: asyncio.Future[T]) -> T:

@@ -52,6 +52,7 @@ class ConfluentCopier:
                 "fetch.wait.max.ms": 20,
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": HEARTBEAT_MS,
+                **role.security,
                 **QUICK,
             }
         )
@@ -62,6 +63,7 @@ class ConfluentCopier:
                 "transaction.timeout.ms": role.transaction_timeout_ms,
                 "message.timeout.ms": role.transaction_timeout_ms,
                 "linger.ms": 1,
+                **role.security,
                 **QUICK,
             }
         )

@@ -18,6 +18,7 @@ from oncelog.client.errors import ClientError, ConnectionLost, RequestTimedOut, 
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (
     COPY,
     GROUP,
@@ -61,7 +62,11 @@ class OncelogCopier:
         self._sources = [TopicPartition(TopicName(SOURCE), one) for one in range(role.sources)]
         self._assigned = None if role.partition is None else self._sources[role.partition]
         config = ClientConfig(
-            retry_backoff_ms=10, retry_backoff_max_ms=100, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000
+            retry_backoff_ms=10,
+            retry_backoff_max_ms=100,
+            bootstrap_timeout_ms=10_000,
+            request_timeout_ms=10_000,
+            security=parse_security(role.security),
         )
         self._client = Client(role.bootstrap, config=config)
         self._producer = _Producer(self._client, role, wrote)

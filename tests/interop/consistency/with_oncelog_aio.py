@@ -24,6 +24,7 @@ from oncelog.client.blocking.transactions import Committed, GroupMetadata, Trans
 from oncelog.client.errors import ConnectionLost, RequestTimedOut
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (
     COPY,
     GROUP,
@@ -83,7 +84,11 @@ class OncelogAioCopier:
 
     async def _start(self) -> None:
         config = ClientConfig(
-            retry_backoff_ms=10, retry_backoff_max_ms=100, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000
+            retry_backoff_ms=10,
+            retry_backoff_max_ms=100,
+            bootstrap_timeout_ms=10_000,
+            request_timeout_ms=10_000,
+            security=parse_security(self._role.security),
         )
         self._client = AsyncClient(self._role.bootstrap, config=config)
         self._producer = _Producer(self._client, self._role, self._wrote)

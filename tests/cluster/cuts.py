@@ -1,0 +1,272 @@
+"""Transactions that are cut at each of their points: `python -m tests.cluster.cuts --seed 7 --rounds 40`.
+
+Four copies (consume, transform, produce) run at once, each by another client. A round waits until the seed's client is
+at the seed's point of a transaction, and there ends, stops or freezes who leads its coordinator, the partition that it
+writes, the group's coordinator, or two of them. In the end an independent reader has to find each record of the source
+exactly once and in order, up to what the group has committed, and all replicas the same.
+
+`--secured`: TLS and logins between brokers and to clients. `--skew SECONDS`: the first broker's clock is behind by so
+much and the last one's ahead. A coordinator counts the time of a transaction by its own clock, as in Apache Kafka:
+where two are apart by more than the transactions' minute, it ends what another one has begun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.cluster.brokers import SESSION_MS, Cluster
+from tests.cluster.cut_copies import POINTS, Copier, Servers, fill, read_copy
+from tests.cluster.replicas import differing_replicas
+from tests.cluster.secured import Secured
+from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
+from tests.interop.faults.skewed import set_skew
+from tests.waiting import HANG_S, wait_until
+
+CLIENTS: Final = ("confluent", "aiokafka", "oncelog", "oncelog-aio")
+VICTIMS: Final = (("transactions",), ("data",), ("groups",), ("transactions", "data"), ("transactions", "groups"))
+KINDS: Final = ("kill", "stop", "freeze")
+_GROUPS, _TRANSACTIONS = 0, 1
+_DELAYS_S: Final = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.03)
+_EACH: Final = 40_000
+
+
+@dataclass
+class Cut:
+    """One strike: at which point of whose transaction, to whom, and how."""
+
+    client: str
+    point: str
+    victims: Sequence[str]
+    kind: str
+    delay_s: float
+    away_s: float
+    done: threading.Event = field(default_factory=threading.Event)
+    brokers: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        delay = f" after {self.delay_s * 1000:g} ms" if self.point == "ending" else ""
+        return f"{self.kind} {'+'.join(self.victims)} {self.brokers} at {self.client}/{self.point}{delay}"
+
+
+class Drill:
+    """A cluster, its copiers, and the cut that is due."""
+
+    def __init__(self, cluster: Cluster, servers: Servers, clients: Sequence[str], seed: int) -> None:
+        self.cluster = cluster
+        self._due: Cut | None = None
+        self._healing: list[threading.Thread] = []
+        self.copiers = [
+            Copier(servers, client, partition, _EACH, seed, self._at) for partition, client in enumerate(clients)
+        ]
+
+    def cut(self, cut: Cut) -> None:
+        """Strike as soon as the client is there; returns when all is healed and every copier has gone on."""
+        self._due = cut
+        if not cut.done.wait(HANG_S):
+            raise TimeoutError(f"never there: {cut}; {self.broken()}")
+        for thread in self._healing:
+            thread.join()
+        self._healing.clear()
+        before = {copier.client: copier.copied for copier in self.copiers}
+        wait_until(
+            lambda: self.broken() or all(copier.copied > before[copier.client] for copier in self.copiers),
+            lambda: (
+                f"all to copy on after {cut}: "
+                f"{[(copier.client, copier.copied - before[copier.client]) for copier in self.copiers]}"
+            ),
+            poll_s=0.01,
+        )
+
+    def broken(self) -> list[str]:
+        """Copiers that ended, brokers that did."""
+        found = [line for copier in self.copiers for line in copier.broken]
+        return found + self.cluster.ended_by_themselves()
+
+    def _at(self, copier: Copier, point: str) -> None:
+        cut = self._due
+        if cut is None or cut.client != copier.client or cut.point != point:
+            return
+        self._due = None
+        cut.brokers = sorted({self._leader(copier, victim) for victim in cut.victims})
+        healing = threading.Thread(target=self._strike, args=(cut,))
+        self._healing.append(healing)
+        healing.start()
+        if point != "ending":
+            cut.done.wait()
+
+    def _leader(self, copier: Copier, victim: str) -> int:
+        while True:
+            if victim == "data":
+                found = self.cluster.leader(COPY, copier.partition)
+            else:
+                key, kind = (copier.transactional_id, _TRANSACTIONS) if victim == "transactions" else (GROUP, _GROUPS)
+                found = self._coordinator(key, kind)
+            if found in self.cluster.ids:
+                return found
+            time.sleep(0.01)
+
+    def _coordinator(self, key: str, kind: int) -> int:
+        def ask(client: Client) -> object:
+            return client.request(FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)).coordinators[0].node_id
+
+        found = self.cluster.ask(ask)
+        assert isinstance(found, int)
+        return found
+
+    def _strike(self, cut: Cut) -> None:
+        if cut.point == "ending":
+            time.sleep(cut.delay_s)
+        if cut.kind == "freeze":
+            for broker_id in cut.brokers:
+                self.cluster.freeze(broker_id)
+        elif cut.kind == "kill":
+            self.cluster.kill(cut.brokers)
+        cut.done.set()
+        if cut.kind == "stop":
+            for broker_id in cut.brokers:
+                if code := self.cluster.stop(broker_id):
+                    raise RuntimeError(f"exit code {code} of broker {broker_id}")
+        time.sleep(cut.away_s)
+        if cut.kind == "freeze":
+            for broker_id in cut.brokers:
+                self.cluster.thaw(broker_id)
+        else:
+            self.cluster.start(cut.brokers)
+
+
+def drawn(chance: random.Random, clients: Sequence[str], kinds: Sequence[str]) -> Cut:
+    """The next cut of a seed."""
+    kind = chance.choice(kinds)
+    away_s = chance.choice((0.0, 0.5, 2.0))
+    return Cut(
+        chance.choice(clients),
+        chance.choice(POINTS),
+        chance.choice(VICTIMS),
+        kind,
+        chance.choice(_DELAYS_S),
+        max(away_s, 1.5 * SESSION_MS / 1000) if kind == "freeze" else away_s,
+    )
+
+
+def skewed_commands(seconds: int, directory: Path) -> Mapping[int, Sequence[str]]:
+    """Commands of brokers 1 and 3, whose wall clocks are off; that which measures intervals is right."""
+    found = {}
+    for broker_id, by in ((1, -seconds), (3, seconds)):
+        file = directory / f"skew-{broker_id}"
+        set_skew(file, by * 10**9)
+        found[broker_id] = [sys.executable, "-m", "tests.interop.faults.skewed", str(file)]
+    return found
+
+
+@dataclass(frozen=True)
+class Options:
+    """The surroundings of a drill."""
+
+    clients: Sequence[str] = CLIENTS
+    kinds: Sequence[str] = KINDS
+    secured: bool = False
+    skew_s: int = 0
+
+
+def run(seed: int, rounds: int, directory: Path, options: Options) -> list[str]:
+    """One drill in an empty directory; what is wrong."""
+    chance = random.Random(seed)
+    clients = options.clients
+    security = Secured(directory) if options.secured else None
+    commands = skewed_commands(options.skew_s, directory) if options.skew_s else None
+    with Cluster(directory / "brokers", secured=security, commands=commands) as cluster:
+        servers = Servers(cluster.bootstrap_servers, security.client if security else {})
+        cluster.ask(lambda client: _create_topics(client, len(clients)))
+        cluster.wait_healthy()
+        fill(servers, len(clients), _EACH)
+        drill = Drill(cluster, servers, clients, seed)
+        for copier in drill.copiers:
+            copier.start()
+        try:
+            for number in range(rounds):
+                cut = drawn(chance, options.clients, options.kinds)
+                began_s = time.monotonic()
+                drill.cut(cut)
+                print(f"  {number:3} {time.monotonic() - began_s:6.2f} s  {cut}", flush=True)
+                if drill.broken():
+                    break
+        except TimeoutError as failure:
+            return [str(failure), *drill.broken()]
+        finally:
+            for copier in drill.copiers:
+                copier.stop()
+        return [*_stopped(drill), *drill.broken(), *_compared(drill, servers, directory)]
+
+
+def _create_topics(client: Client, partitions: int) -> None:
+    for topic in (SOURCE, COPY):
+        create_topic(client, NewTopic(topic, partitions))
+
+
+def _stopped(drill: Drill) -> list[str]:
+    for copier in drill.copiers:
+        copier.join(HANG_S)
+    return [f"{copier.client} does not end" for copier in drill.copiers if copier.is_alive()]
+
+
+def _compared(drill: Drill, servers: Servers, directory: Path) -> list[str]:
+    drill.cluster.wait_healthy()
+    wrong = []
+    for copier in drill.copiers:
+        found = read_copy(servers, copier.partition)
+        print(
+            f"  {copier.client}: {len(found)} copied, {copier.instances} instances, {copier.aborted} aborted",
+            flush=True,
+        )
+        if found != list(range(len(found))):
+            first = next(index for index, number in enumerate(found) if number != index)
+            wrong.append(f"{copier.client}: at {first} stands {found[max(0, first - 3) : first + 5]}")
+        if len(found) < copier.copied:
+            wrong.append(f"{copier.client}: {copier.copied} acknowledged, {len(found)} there")
+    codes = [drill.cluster.stop(broker_id) for broker_id in drill.cluster.ids]
+    if any(codes):
+        wrong.append(f"exit codes after SIGTERM: {codes}")
+    directories = {broker_id: drill.cluster.data_directory(broker_id) for broker_id in drill.cluster.ids}
+    for topic in (SOURCE, COPY):
+        wrong += differing_replicas(directories, topic)
+    return wrong
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="which points, victims and delays")
+    parser.add_argument("--rounds", type=int, default=20, help="cuts (default 20)")
+    parser.add_argument("--client", choices=CLIENTS, action="append", help="one of the copies (default: all four)")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="how it ends leaders (default: all)")
+    parser.add_argument("--secured", action="store_true", help="SASL_SSL between brokers and to clients")
+    parser.add_argument("--skew", type=int, default=0, metavar="SECONDS", help="by which two clocks are off")
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"oncelog-cuts-{given.seed}-"))
+    options = Options(given.client or CLIENTS, given.kind or KINDS, given.secured, given.skew)
+    wrong = run(given.seed, given.rounds, directory, options)
+    for line in wrong:
+        print(f"BROKEN: {line}")
+    if wrong:
+        print(f"kept: {directory}")
+        return 1
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
