@@ -24,7 +24,7 @@ from oncelog.core.configs.combinations import check_combinations
 from oncelog.core.configs.entity_keys import GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
 from oncelog.core.configs.listener_keys import KEYS_OF_ALL_BROKERS
-from oncelog.core.configs.thread_keys import check_thread_counts
+from oncelog.core.configs.running_changes import check_change
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 from oncelog.core.controller.image import layout
@@ -171,12 +171,15 @@ def _check_broker(
     _check_keys_of_listeners(config, configs)
     if not name:
         of_listeners = [key for key in configs if _base_of(key) not in (None, *KEYS_OF_ALL_BROKERS)]
-        _refuse_any("Cannot update these configs at default cluster level", [*per_broker, *of_listeners])
+        _refuse_any(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            [*per_broker, *of_listeners],
+        )
     default, own = image.dynamic_broker_configs(broker_id)
     try:
         changed = config.with_dynamic(*((default, configs) if name else (configs, own)))
         check_combinations(changed)
-        check_thread_counts(config, changed)
+        check_change(config, changed)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -168,7 +168,7 @@ def test_a_key_that_nothing_reads_says_so() -> None:
     """A key counts as read when its name stands in the code somewhere, or a topic key takes its default from it."""
     package = Path(oncelog.__file__).parent
     rooms = ("core", "handlers", "node", "runtime", "storage")
-    names = ("_keys.py", "_documentation.py", "combinations.py")  # a limit alone is no effect
+    names = ("_keys.py", "_documentation.py", "combinations.py", "running_changes.py")  # a limit alone is no effect
     files = [path for room in rooms for path in (package / room).rglob("*.py") if not path.name.endswith(names)]
     code = "\n".join(path.read_text() for path in files)
     reads = {key.synonym for key in TOPIC_KEYS}

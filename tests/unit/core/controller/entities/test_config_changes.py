@@ -66,6 +66,20 @@ def test_clients_of_a_metrics_subscription_are_named_by_their_labels(image: Clus
     }
 
 
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"log.local.retention.ms": "604800000"},
+        {"log.local.retention.ms": "-1", "log.retention.ms": "-1"},
+        {"log.local.retention.ms": "5", "log.retention.ms": "-1"},
+        {"log.local.retention.bytes": "6"},
+        {"log.local.retention.bytes": "5", "log.retention.bytes": "5"},
+    ],
+)
+def test_no_more_is_kept_on_the_broker_than_at_all(image: ClusterImage, configs: dict[str, str]) -> None:
+    assert change(image, BROKER, *((key, SET, value) for key, value in configs.items())) == configs
+
+
 def test_threads_grow_by_doubling(image: ClusterImage) -> None:
     config = BrokerConfig()
     for count in ("16", "32", "64"):
@@ -323,6 +337,18 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
                     "3",
                     "Log cleaner threads cannot be increased to more than double the current value 1",
                 ),
+                (
+                    "log.local.retention.ms",
+                    "604800001",
+                    "Invalid value 604800001 for configuration log.local.retention.ms: Value must not be more than "
+                    "log.retention.ms property value: 604800000",
+                ),
+                (
+                    "log.local.retention.ms",
+                    "-1",
+                    "Invalid value -1 for configuration log.local.retention.ms: Value must not be -1 as "
+                    "log.retention.ms value is set as 604800000.",
+                ),
             )
         ),
         (
@@ -342,7 +368,8 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             ALL_BROKERS,
             [("listener.name.plaintext.ssl.keystore.location", SET, "/x")],
             INVALID_REQUEST,
-            "Cannot update these configs at default cluster level: [listener.name.plaintext.ssl.keystore.location]",
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.plaintext.ssl.keystore.location]",
         ),
         (
             BROKER,
