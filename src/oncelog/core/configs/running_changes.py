@@ -28,7 +28,7 @@ _THREADS: Final = frozenset(
     }
 )
 _AS_ALL: Final = -2
-"""Of ``log.local.retention``: the same as is kept at all."""
+"""The value of a local retention that means all that is kept."""
 _UNLIMITED: Final = -1
 
 
