@@ -11,7 +11,7 @@ from oncelog.base.units import INT32_MAX, KIB, MINUTE_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
-from oncelog.spark.client_settings import client_config
+from oncelog.spark.client_settings import client_config, given_options
 from oncelog.spark.errors import OptionError
 
 _REFUSED_CLIENT_KEYS: Final = {
@@ -58,14 +58,7 @@ class SinkOptions:
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
-    options = {name.lower(): str(value) for name, value in given.items()}
-    client_options = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
-    for name, instead in _REFUSED_CLIENT_KEYS.items():
-        if name in client_options:
-            raise OptionError(f"Kafka option '{name}' is not supported: {instead}")
-    servers = client_options.get("bootstrap.servers")
-    if not servers:
-        raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+    options, client_options, servers = given_options(given, "producer", _REFUSED_CLIENT_KEYS)
     mode = _mode(options.get("exactlyonce", "auto"))
     job_id = options.get("jobid")
     if job_id is not None and (not job_id.strip() or len(job_id) > 200 or "/" in job_id):

@@ -16,7 +16,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_bytes,
 from oncelog.base.units import INT64_MAX, MIB, MINUTE_MS, SECOND_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.spark.client_settings import client_config
+from oncelog.spark.client_settings import client_config, given_options
 from oncelog.spark.errors import OptionError
 from oncelog.spark.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
@@ -143,14 +143,7 @@ def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
-    options = {name.lower(): str(value) for name, value in given.items()}
-    client_options = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
-    for name, instead in _REFUSED_CLIENT_KEYS.items():
-        if name in client_options:
-            raise OptionError(f"Kafka option '{name}' is not supported: {instead}")
-    servers = client_options.get("bootstrap.servers")
-    if not servers:
-        raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
+    options, client_options, servers = given_options(given, "consumer", _REFUSED_CLIENT_KEYS)
     _check_one_subscription(options)
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
