@@ -22,9 +22,9 @@ class GivenOptions(NamedTuple):
     """The options of a source or a sink as they were given."""
 
     options: dict[str, str]
-    """All of them, by their names in lower case."""
+    """Every option, by its name in lower case."""
     client: dict[str, str]
-    """Those that begin with ``kafka.``, without it."""
+    """Settings of the client: the options that begin with ``kafka.``, without it."""
     bootstrap_servers: str
 
 
