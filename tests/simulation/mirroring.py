@@ -38,7 +38,7 @@ CONFIG: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CompletedRun:
     """The result of a run."""
 
     records: int
@@ -62,13 +62,13 @@ class Mirroring:
         self._lives = 0
         self._is_over = False
 
-    def run(self) -> Told:
+    def run(self) -> CompletedRun:
         """Run it and compare. Raises AssertionError for what is wrong."""
         for broker in (self.world.broker, self.target):
             broker.start_until_up()
         return self.world.run(self._main(), until_s=600)
 
-    async def _main(self) -> Told:
+    async def _main(self) -> CompletedRun:
         world = self.world
         await world.on_host("admin", self._create)
         for number in range(2):
@@ -82,7 +82,7 @@ class Mirroring:
         for engine in self._engines.values():
             engine.stop()
         await world.finished()
-        return Told(records, self._transactions, self._lives)
+        return CompletedRun(records, self._transactions, self._lives)
 
     async def _create(self, host: ClientHost) -> None:
         async with host.client() as client:
@@ -201,6 +201,6 @@ async def _read(client: AsyncClient, partition: TopicPartition) -> list[tuple[in
     return [(record.offset, record.value) async for record in read_to_end(client, [partition])]
 
 
-def run(seed: int, instances: int = 2, length_ms: int = 30_000) -> Told:
+def run(seed: int, instances: int = 2, length_ms: int = 30_000) -> CompletedRun:
     """One run of a seed. Raises AssertionError for what is wrong."""
     return Mirroring(seed, instances, length_ms).run()

@@ -93,7 +93,7 @@ class Progress:
     unreadable: tuple[str, ...] = ()
 
 
-Told = Hit | ShownHit | Settled | Progress
+SearchEvent = Hit | ShownHit | Settled | Progress
 
 
 def search(
@@ -102,8 +102,8 @@ def search(
     positions: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
     stopped: Callable[[], bool],
-    shown: Callable[[Hit], Told] = lambda hit: hit,
-) -> Iterator[Told]:
+    shown: Callable[[Hit], SearchEvent] = lambda hit: hit,
+) -> Iterator[SearchEvent]:
     """Hits, their states, and now and then a Progress; the last one says whether it is complete. ``shown`` makes of a
     hit what is told of it. Raises ClientError."""
     run = _Search(client, wanted, positions, bounds, stopped, shown)
@@ -123,7 +123,7 @@ class _Search:
         positions: Mapping[TopicPartition, int],
         bounds: Mapping[TopicPartition, Bounds],
         stopped: Callable[[], bool],
-        shown: Callable[[Hit], Told],
+        shown: Callable[[Hit], SearchEvent],
     ) -> None:
         self._shown = shown
         self._client = client
@@ -136,7 +136,7 @@ class _Search:
         self._unreadable: list[str] = []
         self.outcomes = Outcomes()
 
-    def part(self, until: Mapping[TopicPartition, int], *, decided: bool) -> Iterator[Told]:
+    def part(self, until: Mapping[TopicPartition, int], *, decided: bool) -> Iterator[SearchEvent]:
         """Search up to ``until``; ``decided``: everything below it is, and the leaders say how."""
         at = {where: position for where, position in self._at.items() if position < until[where]}
         if not at or self._is_over():
@@ -155,9 +155,9 @@ class _Search:
         finally:
             fetcher.close()
 
-    def _step(self, fetcher: Fetcher, until: Mapping[TopicPartition, int], decided: bool) -> list[Told]:
+    def _step(self, fetcher: Fetcher, until: Mapping[TopicPartition, int], decided: bool) -> list[SearchEvent]:
         """The news of the answers that have come; of their records nothing is kept."""
-        told: list[Told] = []
+        told: list[SearchEvent] = []
         with turn():
             for fetched in fetcher.arrived(ANSWER_MS):
                 if fetched.error_code:
@@ -180,7 +180,7 @@ class _Search:
     def _is_over(self) -> bool:
         return self._hits >= MOST_HITS or self._stopped()
 
-    def _scan(self, fetched: Fetched, until: int, decided: bool) -> Iterator[Told]:
+    def _scan(self, fetched: Fetched, until: int, decided: bool) -> Iterator[SearchEvent]:
         where = fetched.partition
         for found in scanned(fetched, self._wanted, until, decided, self.outcomes):
             if isinstance(found, str):

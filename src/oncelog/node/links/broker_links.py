@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.node.metadata import Metadata
 
 Forget = Callable[[], object]
-Told = Callable[[BrokerId], object]
+OnBroker = Callable[[BrokerId], object]
 
 NONCE_BYTES: Final = 24
 MAX_CONTROL_RESPONSE_BYTES: Final = 64 * MIB
@@ -60,9 +60,9 @@ class BrokerLinks:
     requests unanswered, or is ready."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
-        self.on_refused: list[Told] = []
-        self.on_broken: list[Told] = []
-        self.on_reached: list[Told] = []
+        self.on_refused: list[OnBroker] = []
+        self.on_broken: list[OnBroker] = []
+        self.on_reached: list[OnBroker] = []
         self._metadata = metadata
         self._deadlines = deadlines
         self._wires = Wires()

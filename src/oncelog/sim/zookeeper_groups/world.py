@@ -46,7 +46,7 @@ class Story:
     length_ms: int = 40_000
 
 
-class Told(NamedTuple):
+class CompletedRun(NamedTuple):
     """A run that held all rules."""
 
     consumers: int
@@ -308,7 +308,7 @@ class _World:
                     )
 
 
-def run(seed: int, story: Story | None = None) -> Told:
+def run(seed: int, story: Story | None = None) -> CompletedRun:
     """Play a seed. Raises Violation."""
     story = story or Story()
     world = _World(seed, story)
@@ -320,7 +320,7 @@ def run(seed: int, story: Story | None = None) -> Told:
             next_ms = world.tree.now_ms + world.seed.randrange(500, 8_000)
             world.happen()
     if not world.alive():
-        return Told(world.count, 0, 0, 0)
+        return CompletedRun(world.count, 0, 0, 0)
     world.check_end()
     repeated = sum(count - 1 for counts in world.read.values() for count in counts)
     died = sum(one.is_dead for one in world.java)
@@ -329,4 +329,4 @@ def run(seed: int, story: Story | None = None) -> Told:
         raise Violation(f"Z5: {repeated} records were read again")
     if calm and died:
         raise Violation(f"Z6: {died} consumers of Java's gave up")
-    return Told(world.count, sum(len(counts) for counts in world.read.values()), repeated, died)
+    return CompletedRun(world.count, sum(len(counts) for counts in world.read.values()), repeated, died)

@@ -19,7 +19,7 @@ TOPIC = TopicName("t")
 
 
 @dataclass
-class Told:
+class Answered:
     """The answer for one partition."""
 
     high_watermark: int = 0
@@ -35,7 +35,7 @@ class Fetcher:
     """A client of ``sessions`` whose partitions answer what ``state`` says."""
 
     sessions: FetchSessions
-    state: dict[int, Told] = field(default_factory=dict)
+    state: dict[int, Answered] = field(default_factory=dict)
     by_id: bool = False
     privileged: bool = False
     now_ms: int = 0
@@ -58,9 +58,9 @@ class Fetcher:
             now_ms=self.now_ms,
         )
 
-    def finish(self, context: FetchContext) -> Finished[Told]:
+    def finish(self, context: FetchContext) -> Finished[Answered]:
         return context.finish(
-            [(asked, self.state.setdefault(asked.partition, Told())) for asked in context.partitions], self.now_ms
+            [(asked, self.state.setdefault(asked.partition, Answered())) for asked in context.partitions], self.now_ms
         )
 
     def fetch(
@@ -98,9 +98,9 @@ def test_a_full_request_opens_a_session_and_incremental_ones_tell_only_news() ->
 def test_an_error_is_told_until_it_is_over_and_once_more_when_it_is() -> None:
     client = Fetcher(new_sessions())
     session_id = opened(client)
-    client.state[0] = Told(high_watermark=-1, log_start_offset=-1, error_code=3)
+    client.state[0] = Answered(high_watermark=-1, log_start_offset=-1, error_code=3)
     assert [client.fetch(session_id, epoch)[2] for epoch in (1, 2)] == [[0], [0]]
-    client.state[0] = Told()
+    client.state[0] = Answered()
     assert [client.fetch(session_id, epoch)[2] for epoch in (3, 4)] == [[0], []]
 
 
@@ -229,7 +229,7 @@ def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, 
     client = Fetcher(new_sessions())
     view: dict[int, tuple[int, int, int]] = {}
 
-    def see(answers: Finished[Told]) -> None:
+    def see(answers: Finished[Answered]) -> None:
         for asked, told in answers.answers:
             view[asked.partition] = (told.error_code, told.high_watermark, told.log_start_offset)
 
@@ -237,7 +237,7 @@ def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, 
     see(finished)
     epoch = 1
     for index, what, value in changes:
-        told = client.state.setdefault(index, Told())
+        told = client.state.setdefault(index, Answered())
         asked: dict[int, int] = {}
         forgotten: tuple[int, ...] = ()
         if what == "h":
@@ -245,9 +245,9 @@ def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, 
         elif what == "s":
             told.log_start_offset = value
         elif what == "e":
-            client.state[index] = Told(high_watermark=-1, log_start_offset=-1, error_code=3)
+            client.state[index] = Answered(high_watermark=-1, log_start_offset=-1, error_code=3)
         elif what == "x":
-            client.state[index] = Told()
+            client.state[index] = Answered()
         elif what == "r":
             asked = {index: value}
         else:
