@@ -24,6 +24,8 @@ class Departure:
     left: int
     moving: int
     plan: dict[TopicPartition, Replicas]
+    registered: tuple[int, ...]
+    """The brokers of the cluster."""
 
 
 def plan_decommission(client: Client, broker_id: int) -> Departure:
@@ -31,7 +33,8 @@ def plan_decommission(client: Client, broker_id: int) -> Departure:
     # Reassignments first: one that ends in between is then seen as it ended.
     reassignments = list_reassignments(client)
     topics = client.metadata(None)
-    racks = {one.broker_id: one.rack for one in registered_brokers(client) if not one.is_fenced}
+    brokers = registered_brokers(client)
+    racks = {one.broker_id: one.rack for one in brokers if not one.is_fenced}
     targets = target_assignment(topics, reassignments)
     holding = {
         TopicPartition(topic.name, index)
@@ -40,7 +43,8 @@ def plan_decommission(client: Client, broker_id: int) -> Departure:
         if broker_id in one.replicas
     }
     plan = plan_departure(targets, racks, broker_id)
-    return Departure(len(holding | set(plan)), len(holding - set(plan)), plan)
+    registered = tuple(sorted(one.broker_id for one in brokers))
+    return Departure(len(holding | set(plan)), len(holding - set(plan)), plan, registered)
 
 
 def continue_decommission(client: Client, broker_id: int, at_once: int) -> tuple[Departure, list[PartitionOutcome]]:

@@ -44,11 +44,14 @@ def decommission(
       oncelog cluster decommission 3 --at-once 5 --timeout 3600
     """
     from oncelog.admin.decommission import plan_decommission
-    from oncelog.admin.reassignment_plan import assignment_json
+    from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
     from oncelog.cli.commands import EXIT_FAILED, complain
 
     with cluster.open_client() as client:
         found = plan_decommission(client, broker)
+        if not found.left and broker not in found.registered:
+            others = ", ".join(map(str, found.registered))
+            raise PlanRefused(f"there is no broker {broker} in this cluster; its brokers are {others}")
         if dry_run:
             if as_json:
                 print_json(assignment_json(found.plan))
