@@ -23,6 +23,9 @@ PRODUCE_KEY: Final = 0
 _SIZE_BYTES: Final = 4
 _PREFIX_BYTES: Final = 8
 _SIZE_KEY_VERSION = Struct(">ihh")
+_TLS: Final = (b"\x15\x03", b"\x16\x03")
+"""The beginnings of an alert, a broker's answer to a client without TLS, and of a handshake."""
+_HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"HTTP")
 
 FrameLimit = Callable[[int, int], int]
 """(API key, version) → the largest size a frame may announce."""
@@ -131,7 +134,8 @@ class FrameSplitter:
             raise PeerError(f"a frame of {size} bytes")
         limit = self._limit(api_key, version)
         if size > limit:
-            raise PeerError(f"a frame of {size} bytes where {limit} are allowed (API key {api_key})")
+            text = f"a frame of {size} bytes where {limit} are allowed (API key {api_key})"
+            raise PeerError(text + _other_protocol(bytes(prefix[:_SIZE_BYTES])))
         return int(size)
 
     @staticmethod
@@ -139,3 +143,12 @@ class FrameSplitter:
         """Refuse a size that no frame can have without waiting for 4 more bytes, which may never come."""
         if len(prefix) >= _SIZE_BYTES and int.from_bytes(prefix[:_SIZE_BYTES], "big", signed=True) < _SIZE_BYTES:
             raise PeerError("a frame too small to be one")
+
+
+def _other_protocol(start: bytes) -> str:
+    """A remark for whoever reads the log, if what a peer sends begins as another protocol does; else nothing."""
+    if start[:2] in _TLS:
+        return "; it begins as TLS does: is only one of the two sides set to SSL?"
+    if start in _HTTP:
+        return "; it begins as HTTP does"
+    return ""

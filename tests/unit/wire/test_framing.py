@@ -58,6 +58,15 @@ def test_only_produce_may_be_large() -> None:
         splitter(large=5000).feed(frame(PRODUCE, 5001)[:8])
 
 
+@pytest.mark.parametrize(
+    ("data", "remark"),
+    [(b"\x16\x03\x01\x02\0\1\0\1", "as TLS does"), (b"GET /topics HTTP/1.1\r\n", "as HTTP does")],
+)
+def test_another_protocol_is_named(data: bytes, remark: str) -> None:
+    with pytest.raises(PeerError, match=remark):
+        splitter().feed(data)
+
+
 def test_a_limit_applies_from_the_next_frame() -> None:
     receiver = splitter(small=10)
     receiver.set_limit(request_limit(100, 100))
