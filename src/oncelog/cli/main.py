@@ -25,7 +25,10 @@ def run() -> None:
     _prepare_streams()
     # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    code = invoke(sys.argv[1:])
+    try:
+        code = invoke(sys.argv[1:])
+    except KeyboardInterrupt:  # while the modules of a command are imported: nothing has begun
+        code = 128 + signal.SIGINT
     try:
         sys.stdout.flush()  # at the interpreter's end it would be too late to say so
     except OSError as error:

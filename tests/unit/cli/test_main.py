@@ -169,3 +169,14 @@ def test_examples_are_not_wrapped_where_a_shell_would_end_them(name: str, capsys
         examples = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0].rstrip().split("\n")
         for before, line in itertools.pairwise(["", *examples]):
             assert before.endswith("\\") or "oncelog " in line, line
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_modules_are_imported_says_nothing() -> None:
+    script = (
+        "import sys\nfrom oncelog.cli.main import run\nclass CtrlC:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'oncelog.cli.commands':\n            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, CtrlC())\nrun()"
+    )
+    done = subprocess.run([sys.executable, "-c", script, "topic", "list"], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
