@@ -16,7 +16,8 @@ from tests.conformance.golden.replay import decode_request, decode_response
 from tests.peers.recorder import Direction, load
 
 from oncelog.core.configs.broker import BROKER_KEYS
-from oncelog.core.configs.entity_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
+from oncelog.core.configs.client_metrics_keys import CLIENT_METRICS_KEYS
+from oncelog.core.configs.entity_keys import GROUP_KEYS
 from oncelog.core.configs.kinds import ConfigKey
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 from oncelog.core.controller.resources import ConfigResourceType
