@@ -48,6 +48,7 @@ DOCUMENTED_OTHERWISE: Final = frozenset(
     if key.documentation
 )
 """Keys that do something else here than in Apache Kafka, and say so."""
+NOT_COORDINATOR: Final = 16
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
 UNKNOWN_TOPIC_ID: Final = 100
@@ -73,6 +74,10 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
         for topic in ours.topics:
             for producer in (one for partition in topic.partitions for one in partition.active_producers):
                 producer.transactional_id = producer.verdict = None
+    elif api == "OffsetFetch":
+        for group in ours.groups:
+            if group.error_code == NOT_COORDINATOR:
+                group.topics = []  # named for librdkafka, which otherwise never asks for them again
     elif api == "DescribeTransactions":
         for state in (*recorded.transaction_states, *ours.transaction_states):
             for topic in state.topics:

@@ -19,6 +19,7 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.scenario.cluster.client import ClusterClient
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.cluster.replicated import create_replicated, replica, write
@@ -170,3 +171,18 @@ class TestReplicas:
         assert codes == {1: [0, unknown], 2: [0, unknown], 3: [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown]}
         assert [one.producer_id for one in found[2][0].active_producers] == [7]
         assert found[1][0].active_producers == found[2][0].active_producers
+
+
+@pytest.mark.parametrize(("version", "named"), [(8, []), (9, [0, 3])])
+def test_partitions_whose_group_another_broker_coordinates_are_named(version: int, named: list[int]) -> None:
+    """librdkafka never asks again for those that are not."""
+    cluster = Cluster(2)
+    client = ClusterClient(cluster)
+    client.ask(FindCoordinatorRequest(coordinator_keys=[GROUP], key_type=GROUP_KEY), 4)
+    elsewhere = 3 - client.coordinator(CONSUMER_OFFSETS, GROUP)
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 3])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=topics)])
+    (group,) = client.ask(request, version, elsewhere).groups
+    assert group.error_code == ErrorCode.NOT_COORDINATOR
+    found = [(one.partition_index, one.error_code) for topic in group.topics for one in topic.partitions]
+    assert found == [(partition, ErrorCode.STALE_MEMBER_EPOCH) for partition in named]
