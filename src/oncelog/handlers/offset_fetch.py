@@ -46,7 +46,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
         "the coordinator is reading its log, or a transaction that has sent an offset is being completed; try again"
     ),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction has sent an offset of the partition; try again",
-    ErrorCode.STALE_MEMBER_EPOCH: "of each partition, where the group's error is NOT_COORDINATOR (version 9)",
+    ErrorCode.STALE_MEMBER_EPOCH: "of each partition, where the group's error is NOT_COORDINATOR (from version 9 on)",
 }
 
 _GROUPS_SINCE: Final = 8
@@ -182,7 +182,7 @@ def _refused_topic(topic: _Asked, error: ErrorCode) -> OffsetFetchResponseTopics
 def _named_again(asked: list[_Asked]) -> list[OffsetFetchResponseTopics]:
     """Partitions of a group of another coordinator, with the error upon which librdkafka asks for them again: of those
     that such an answer does not name, as Apache Kafka's does not, it never does (its issue 5586, open in 2.16), and so
-    it never reads them. Other clients do not look at them: the group's own error comes first."""
+    it never reads them. A client that reads the group's own error first does not look at them."""
     return [_refused_topic(topic, ErrorCode.STALE_MEMBER_EPOCH) for topic in asked]
 
 
