@@ -24,7 +24,7 @@ from tests.cluster.schedule import FAULTS
 
 
 def main() -> int:
-    """See the module."""
+    """Run seeds until the time is up; 1 when something was found."""
     for number in (signal.SIGINT, signal.SIGTERM):  # in the background too: no broker outlives this
         signal.signal(number, signal.default_int_handler)
     options = _parser().parse_args()

@@ -15,6 +15,7 @@ from typing import Final, Self
 from oncelog.admin.cluster_status import ClusterStatus, cluster_status
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.cluster.secured import Secured
 from tests.interop.faults.proxy import Proxy
 from tests.peers.oncelog_serve import OncelogServe
@@ -22,6 +23,8 @@ from tests.peers.process import free_ports
 from tests.waiting import wait_until
 
 SESSION_MS: Final = 1_500
+GROUPS, TRANSACTIONS = 0, 1
+"""Kinds of coordinators."""
 _LONGEST_COMMIT_S: Final = 0.5
 _BETWEEN_FREEZES_S: Final = 0.005
 PROPERTIES: Final[Mapping[str, str]] = {
@@ -223,6 +226,18 @@ class Cluster:
         with contextlib.suppress(ClientError):
             found = self.ask(lambda client: client.metadata([topic]), without=without)
             return int(found[topic].partitions[partition].leader)  # type: ignore[index]
+        return -1
+
+    def coordinator(self, key: str, kind: int) -> int:
+        """The broker that coordinates a group or a transactional id; −1: none."""
+
+        def ask(client: Client) -> object:
+            return client.request(FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)).coordinators[0].node_id
+
+        with contextlib.suppress(ClientError):
+            found = self.ask(ask)
+            assert isinstance(found, int)
+            return found
         return -1
 
     def wait_for_other_leader(self, topic: str, partition: int, gone: int) -> int:

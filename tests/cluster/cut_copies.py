@@ -11,15 +11,16 @@ import importlib
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from tests.cluster.committed import Servers
 from tests.cluster.load import QUICK
 from tests.interop.consistency.copier import CLIENTS
-from tests.interop.consistency.copying_client import COPY, SOURCE, Abortable, CopyingClient, GiveUp, Role
+from tests.interop.consistency.copying_client import SOURCE, Abortable, CopyingClient, GiveUp, Role
 from tests.waiting import HANG_S
 
 POINTS: Final = ("begun", "written", "offsets-sent", "ending", "ended")
@@ -29,14 +30,6 @@ _MOST: Final = 20
 _TIMEOUT_MS: Final = 60_000
 
 AtPoint = Callable[["Copier", str], None]
-
-
-@dataclass(frozen=True)
-class Servers:
-    """The addresses of clients, and how they come to them."""
-
-    bootstrap: str
-    security: Mapping[str, str]
 
 
 class Copier(threading.Thread):
@@ -50,7 +43,8 @@ class Copier(threading.Thread):
         self.copied = 0
         """Offsets committed, as far as was answered."""
         self.instances = 0
-        self.aborted = 0
+        self.aborted: Counter[str] = Counter()
+        """Why, and how often."""
         self.broken: list[str] = []
         self._servers = servers
         self._count = count
@@ -114,8 +108,8 @@ class Copier(threading.Thread):
                 client.commit()
                 self.copied = following
                 self._at(self, "ended")
-            except Abortable:
-                self.aborted += 1
+            except Abortable as failure:
+                self.aborted[str(failure)] += 1
                 client.abort()
                 client.rewind()
 
@@ -135,32 +129,3 @@ def fill(servers: Servers, partitions: int, each: int) -> None:
         producer.poll(0)
     if producer.flush(HANG_S):
         raise TimeoutError("the source could not be filled")
-
-
-def read_copy(servers: Servers, partition: int) -> list[int]:
-    """The numbers in a partition of the copy, by librdkafka at read_committed."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers.bootstrap,
-            "group.id": "reader-of-the-copy",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            **servers.security,
-            **QUICK,
-        }
-    )
-    consumer.assign([TopicPartition(COPY, partition, OFFSET_BEGINNING)])
-    found: list[int] = []
-    deadline = time.monotonic() + HANG_S
-    try:
-        while time.monotonic() < deadline:
-            for message in consumer.consume(1000, 0.1):
-                error = message.error()
-                if error is None:
-                    found.append(int(message.value() or b""))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-    finally:
-        consumer.close()
-    raise TimeoutError(f"no end of {COPY}-{partition}")

@@ -16,7 +16,6 @@ import argparse
 import random
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,19 +25,22 @@ from typing import Final
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
-from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.cluster.brokers import SESSION_MS, Cluster
-from tests.cluster.cut_copies import POINTS, Copier, Servers, fill, read_copy
+from tests.cluster.brokers import GROUPS, TRANSACTIONS, Cluster
+from tests.cluster.committed import Servers, read_committed
+from tests.cluster.cut_copies import POINTS, Copier, fill
 from tests.cluster.replicas import differing_replicas
 from tests.cluster.secured import Secured
+from tests.cluster.strikes import KINDS, draw_away_s, drilled, strike
+from tests.interop.consistency.copier import CLIENTS as COPIERS
 from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
 from tests.interop.faults.skewed import set_skew
+from tests.peers.clients.foreign import GO_CLIENTS
+from tests.peers.jars import KAFKA
 from tests.waiting import HANG_S, wait_until
 
 CLIENTS: Final = ("confluent", "aiokafka", "oncelog", "oncelog-aio")
+"""Those that come with the tests; Java's client and franz-go can be named."""
 VICTIMS: Final = (("transactions",), ("data",), ("groups",), ("transactions", "data"), ("transactions", "groups"))
-KINDS: Final = ("kill", "stop", "freeze")
-_GROUPS, _TRANSACTIONS = 0, 1
 _DELAYS_S: Final = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.03)
 _EACH: Final = 40_000
 
@@ -85,7 +87,7 @@ class Drill:
             lambda: self.broken() or all(copier.copied > before[copier.client] for copier in self.copiers),
             lambda: (
                 f"all to copy on after {cut}: "
-                f"{[(copier.client, copier.copied - before[copier.client]) for copier in self.copiers]}"
+                f"{[(each.client, each.copied - before[each.client], each.aborted) for each in self.copiers]}"
             ),
             poll_s=0.01,
         )
@@ -111,53 +113,40 @@ class Drill:
         while True:
             if victim == "data":
                 found = self.cluster.leader(COPY, copier.partition)
+            elif victim == "transactions":
+                found = self.cluster.coordinator(copier.transactional_id, TRANSACTIONS)
             else:
-                key, kind = (copier.transactional_id, _TRANSACTIONS) if victim == "transactions" else (GROUP, _GROUPS)
-                found = self._coordinator(key, kind)
+                found = self.cluster.coordinator(GROUP, GROUPS)
             if found in self.cluster.ids:
                 return found
             time.sleep(0.01)
 
-    def _coordinator(self, key: str, kind: int) -> int:
-        def ask(client: Client) -> object:
-            return client.request(FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)).coordinators[0].node_id
-
-        found = self.cluster.ask(ask)
-        assert isinstance(found, int)
-        return found
-
     def _strike(self, cut: Cut) -> None:
         if cut.point == "ending":
             time.sleep(cut.delay_s)
-        if cut.kind == "freeze":
-            for broker_id in cut.brokers:
-                self.cluster.freeze(broker_id)
-        elif cut.kind == "kill":
-            self.cluster.kill(cut.brokers)
-        cut.done.set()
-        if cut.kind == "stop":
-            for broker_id in cut.brokers:
-                if code := self.cluster.stop(broker_id):
-                    raise RuntimeError(f"exit code {code} of broker {broker_id}")
-        time.sleep(cut.away_s)
-        if cut.kind == "freeze":
-            for broker_id in cut.brokers:
-                self.cluster.thaw(broker_id)
-        else:
-            self.cluster.start(cut.brokers)
+        strike(self.cluster, cut.kind, cut.brokers, cut.away_s, cut.done.set)
+
+
+def missing(client: str, *, secured: bool) -> str | None:
+    """Why a client cannot be used, if it cannot."""
+    if client == "java":
+        return KAFKA.missing() or (None if shutil.which("java") else "the Java client: java is not installed")
+    if client == "franz-go":
+        return GO_CLIENTS.missing() or ("the drill's franz-go has no TLS and no logins" if secured else None)
+    return None
 
 
 def drawn(chance: random.Random, clients: Sequence[str], kinds: Sequence[str]) -> Cut:
     """The next cut of a seed."""
     kind = chance.choice(kinds)
-    away_s = chance.choice((0.0, 0.5, 2.0))
+    away_s = draw_away_s(chance, kind, (0.0, 0.5, 2.0))
     return Cut(
         chance.choice(clients),
         chance.choice(POINTS),
         chance.choice(VICTIMS),
         kind,
         chance.choice(_DELAYS_S),
-        max(away_s, 1.5 * SESSION_MS / 1000) if kind == "freeze" else away_s,
+        away_s,
     )
 
 
@@ -226,9 +215,11 @@ def _compared(drill: Drill, servers: Servers, directory: Path) -> list[str]:
     drill.cluster.wait_healthy()
     wrong = []
     for copier in drill.copiers:
-        found = read_copy(servers, copier.partition)
+        found = read_committed(servers, COPY, copier.partition)
         print(
-            f"  {copier.client}: {len(found)} copied, {copier.instances} instances, {copier.aborted} aborted",
+            f"  {copier.client}: {len(found)} copied, {copier.instances} instances, {copier.aborted.total()} aborted",
+            *(f"    {count} × {reason}" for reason, count in copier.aborted.most_common(3)),
+            sep="\n",
             flush=True,
         )
         if found != list(range(len(found))):
@@ -246,26 +237,23 @@ def _compared(drill: Drill, servers: Servers, directory: Path) -> list[str]:
 
 
 def main() -> int:
-    """See the module."""
+    """Run the rounds of a seed; 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="which points, victims and delays")
     parser.add_argument("--rounds", type=int, default=20, help="cuts (default 20)")
-    parser.add_argument("--client", choices=CLIENTS, action="append", help="one of the copies (default: all four)")
+    parser.add_argument(
+        "--client", choices=COPIERS, action="append", help="one of the copies (default: those in Python)"
+    )
     parser.add_argument("--kind", choices=KINDS, action="append", help="how it ends leaders (default: all)")
     parser.add_argument("--secured", action="store_true", help="SASL_SSL between brokers and to clients")
     parser.add_argument("--skew", type=int, default=0, metavar="SECONDS", help="by which two clocks are off")
     given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    directory = Path(tempfile.mkdtemp(prefix=f"oncelog-cuts-{given.seed}-"))
+    for client in given.client or ():
+        if reason := missing(client, secured=given.secured):
+            print(reason, file=sys.stderr)
+            return 2
     options = Options(given.client or CLIENTS, given.kind or KINDS, given.secured, given.skew)
-    wrong = run(given.seed, given.rounds, directory, options)
-    for line in wrong:
-        print(f"BROKEN: {line}")
-    if wrong:
-        print(f"kept: {directory}")
-        return 1
-    shutil.rmtree(directory, ignore_errors=True)
-    return 0
+    return drilled("cuts", given.seed, lambda directory: run(given.seed, given.rounds, directory, options))
 
 
 if __name__ == "__main__":

@@ -11,33 +11,26 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
-from oncelog.client.blocking import Client
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.end_txn import EndTxnRequest
-from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.cluster.brokers import PROPERTIES, SESSION_MS, Cluster
-from tests.cluster.load import QUICK
+from tests.cluster.brokers import PROPERTIES, TRANSACTIONS, Cluster
+from tests.cluster.committed import Servers, read_committed
+from tests.cluster.strikes import KINDS, draw_away_s, drilled, strike
 from tests.peers.clients.sweep.wire import Wire, batch
-from tests.waiting import HANG_S
 
 TOPIC: Final = "prepared"
 NAME: Final = "two-phase"
-_TRANSACTIONS: Final = 1
 _AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -73,14 +66,7 @@ class Application:
 
     def coordinator(self) -> int:
         """The broker that coordinates the id; −1: none."""
-
-        def ask(client: Client) -> object:
-            request = FindCoordinatorRequest(coordinator_keys=[NAME], key_type=_TRANSACTIONS)
-            return client.request(request).coordinators[0].node_id
-
-        found = self._cluster.ask(ask)
-        assert isinstance(found, int)
-        return found
+        return self._cluster.coordinator(NAME, TRANSACTIONS)
 
     def initialize(self, *, keeps: bool) -> tuple[Identity, Identity]:
         """The identity to go on with, and that of the transaction kept."""
@@ -174,9 +160,9 @@ class Fire:
         victims = self._chance.choice((("coordinator",), ("data",), ("coordinator", "data")))
         brokers = {self.coordinator() if each == "coordinator" else self._cluster.leader(TOPIC, 0) for each in victims}
         doomed = sorted(brokers & set(self._cluster.ids))
-        kind = self._chance.choice(("kill", "stop", "freeze"))
+        kind = self._chance.choice(KINDS)
         delay_s = self._chance.choice((0.0, 0.0, 0.001, 0.005, 0.02))
-        away_s = self._chance.choice((0.0, 0.5)) if kind != "freeze" else 1.5 * SESSION_MS / 1000
+        away_s = draw_away_s(self._chance, kind, (0.0, 0.5))
         self.struck.append(f"{kind} {'+'.join(victims)} {doomed} {point}+{delay_s * 1000:g}")
         self._healing = threading.Thread(target=self._do, args=(kind, doomed, delay_s, away_s))
         self._healing.start()
@@ -192,19 +178,7 @@ class Fire:
 
     def _do(self, kind: str, brokers: list[int], delay_s: float, away_s: float) -> None:
         time.sleep(delay_s)
-        if kind == "kill":
-            self._cluster.kill(brokers)
-        for broker_id in brokers:
-            if kind == "stop":
-                self._cluster.stop(broker_id)
-            elif kind == "freeze":
-                self._cluster.freeze(broker_id)
-        time.sleep(away_s)
-        if kind == "freeze":
-            for broker_id in brokers:
-                self._cluster.thaw(broker_id)
-        else:
-            self._cluster.start(brokers)
+        strike(self._cluster, kind, brokers, away_s)
 
 
 def run(seed: int, rounds: int, directory: Path) -> list[str]:
@@ -227,7 +201,7 @@ def run(seed: int, rounds: int, directory: Path) -> list[str]:
             finally:
                 fire.heal()
             print(f"  {number:3} {'; '.join(fire.struck)}", flush=True)
-        found = _read(cluster.bootstrap_servers)
+        found = read_committed(Servers(cluster.bootstrap_servers), TOPIC, 0)
         return [] if found == committed else [f"committed {committed}, there is {found}"]
 
 
@@ -252,48 +226,13 @@ def _round(application: Application, fire: Fire, chance: random.Random, number: 
     return commits
 
 
-def _read(bootstrap: str) -> list[int]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            **QUICK,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-    found: list[int] = []
-    deadline = time.monotonic() + HANG_S
-    try:
-        while time.monotonic() < deadline:
-            for message in consumer.consume(1000, 0.1):
-                error = message.error()
-                if error is None:
-                    found.append(int(message.value() or b""))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-    finally:
-        consumer.close()
-    raise TimeoutError(f"no end of {TOPIC}")
-
-
 def main() -> int:
-    """See the module."""
+    """Run the rounds of a seed; 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="what is struck, when, and how")
     parser.add_argument("--rounds", type=int, default=20, help="transactions (default 20)")
     given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    directory = Path(tempfile.mkdtemp(prefix=f"oncelog-prepared-{given.seed}-"))
-    wrong = run(given.seed, given.rounds, directory)
-    for line in wrong:
-        print(f"BROKEN: {line}")
-    if wrong:
-        print(f"kept: {directory}")
-        return 1
-    shutil.rmtree(directory, ignore_errors=True)
-    return 0
+    return drilled("prepared", given.seed, lambda directory: run(given.seed, given.rounds, directory))
 
 
 if __name__ == "__main__":

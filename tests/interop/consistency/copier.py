@@ -36,6 +36,8 @@ CLIENTS: Final = {
     "aiokafka": ("with_aiokafka", "AiokafkaCopier"),
     "oncelog": ("with_oncelog", "OncelogCopier"),
     "oncelog-aio": ("with_oncelog_aio", "OncelogAioCopier"),
+    "java": ("with_foreign", "JavaCopier"),
+    "franz-go": ("with_foreign", "FranzGoCopier"),
 }
 """Name → module and class; a process imports only its own."""
 _LARGEST: Final = 100

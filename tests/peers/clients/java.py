@@ -9,6 +9,10 @@ from typing import Final
 
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.clients.scenario import CODECS, Scenario, expect, expect_equal
+from tests.waiting import HANG_S
+
+PATIENT: Final = ("--timeout-ms", str(1000 * HANG_S))
+"""For the console consumer, which ends when no record has come for so long: its first one may take a JVM long."""
 
 
 def _run(tools: KafkaTools, tool: str, *arguments: str, stdin: str = "", code: int = 0) -> str:
@@ -104,7 +108,7 @@ def records(bootstrap: str) -> None:
     consumed = _run(
         tools,
         "kafka-console-consumer",
-        *("--topic", "jr-one", "--from-beginning", "--max-messages", str(total), "--timeout-ms", "10000"),
+        *("--topic", "jr-one", "--from-beginning", "--max-messages", str(total), *PATIENT),
         *("--formatter-property", "print.offset=true"),
     )
     expect_equal(consumed.splitlines()[0], "Offset:0\tnone-0", "first line")
@@ -127,7 +131,7 @@ def groups(bootstrap: str) -> None:
     _run(tools, "kafka-topics", "--create", "--topic", "jg-one", "--partitions", "2")
     _run(tools, "kafka-console-producer", "--topic", "jg-one", stdin="a\nb\nc\n")
     consume = ("--topic", "jg-one", "--group", "jg-group", "--from-beginning", "--max-messages", "3")
-    _run(tools, "kafka-console-consumer", *consume, "--timeout-ms", "15000")
+    _run(tools, "kafka-console-consumer", *consume, *PATIENT)
     group = ("--group", "jg-group")
     expect("jg-group" in _run(tools, "kafka-consumer-groups", "--list", "--state"), "the group is listed")
     expect("jg-one" in _run(tools, "kafka-consumer-groups", "--describe", *group), "its offsets")

@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.clients.confluent import TIMEOUT_S, make_topic
+from tests.peers.clients.java import PATIENT
 from tests.peers.clients.scenario import Scenario, expect, expect_equal
 
 
@@ -31,7 +32,7 @@ def producer(bootstrap: str) -> None:
     consumed = _run(
         tools,
         "kafka-console-consumer",
-        *("--topic", "jx-one", "--from-beginning", "--max-messages", "200", "--timeout-ms", "10000"),
+        *("--topic", "jx-one", "--from-beginning", "--max-messages", "200", *PATIENT),
         *("--isolation-level", "read_committed"),
     )
     expect_equal(len(consumed.splitlines()), 200, "lines")
@@ -43,7 +44,9 @@ def look(bootstrap: str) -> None:
     """kafka-transactions: list, describe, producers; an open transaction is found and aborted by an administrator."""
     tools = KafkaTools(bootstrap)
     make_topic(bootstrap, "jx-open")
-    client = Producer({"bootstrap.servers": bootstrap, "transactional.id": "jx-open", "linger.ms": 5})
+    # Open for as long as the JVMs of the tools take.
+    longest = {"transaction.timeout.ms": 900_000}
+    client = Producer({"bootstrap.servers": bootstrap, "transactional.id": "jx-open", "linger.ms": 5, **longest})
     client.init_transactions(TIMEOUT_S)
     client.begin_transaction()
     client.produce("jx-open", b"v", partition=0, timestamp=1000)
@@ -79,7 +82,7 @@ def feature(bootstrap: str) -> None:
             *("--producer-props", f"bootstrap.servers={bootstrap}"),
         )
         expect("20 records sent" in sent.stdout, sent.stdout + sent.stderr)
-    consume = ("--topic", "jx-feature", "--from-beginning", "--max-messages", "60", "--timeout-ms", "10000")
+    consume = ("--topic", "jx-feature", "--from-beginning", "--max-messages", "60", *PATIENT)
     consumed = _run(tools, "kafka-console-consumer", *consume, "--isolation-level", "read_committed")
     expect_equal(len(consumed.splitlines()), 60, "lines")
 

@@ -31,9 +31,10 @@ def versions(kind: type[Message]) -> Iterator[int]:
 
 
 class Wire:
-    """A blocking connection; reopened when the broker closes it."""
+    """A blocking connection; reopened when the broker closes it. ``timeout_s`` is for one call of the system."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = HANG_S) -> None:
+        self._timeout_s = timeout_s
         host, _, port = bootstrap.rpartition(":")
         self._address = (host, int(port))
         self._connection: socket.socket | None = None
@@ -61,7 +62,7 @@ class Wire:
     def send_bytes(self, frame: bytes) -> None:
         """Send bytes as they are. A connection that the broker has closed meanwhile is for who receives to find."""
         if self._connection is None:
-            self._connection = socket.create_connection(self._address, timeout=HANG_S)
+            self._connection = socket.create_connection(self._address, timeout=self._timeout_s)
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(ConnectionError):
             self._connection.sendall(frame)
