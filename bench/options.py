@@ -10,7 +10,7 @@ from bench.peers import KAFKA, ONCELOG, Peer
 
 @dataclass(frozen=True)
 class Options:
-    """See the module."""
+    """Settings of one run."""
 
     repeat: int = 5
     scale: float = 1.0

@@ -14,7 +14,7 @@ from typing import Final
 from tests.checks.sizes import ROOT, python_files
 
 WORDS: Final = ("What", "Whether", "Where", "Which", "Who", "Whom", "Whose")
-NO_SUBJECTS: Final = (*WORDS, "All of it", "All of them", "All that")
+NO_SUBJECTS: Final = (*WORDS, "All of it", "All of them", "All that", "See the module")
 FRAGMENTS: Final = ("As", "Between", "By", "Its", "Of", "Their", "Those", "Told", "Until")
 """Words that no docstring in `src` begins with; that of a test may go on with the sentence that is its name."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.peers.apache_kafka import KafkaTools
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,9 +61,17 @@ def write_with_every_codec(spark: SparkSession, bootstrap_servers: str, topic: s
 
 
 def console_consumed(bootstrap_servers: str, topic: str, expected: int) -> list[bytes]:
-    """The values that Apache Kafka's console consumer reads at read_committed, until no more come."""
-    arguments = ("--topic", topic, "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms")
-    done = KafkaTools(bootstrap_servers).run("kafka-console-consumer", *arguments, "8000")
-    values = sorted(line.encode() for line in done.stdout.splitlines())
-    assert len(values) >= expected, done.stderr[-2000:]
+    """The values that Apache Kafka's console consumer reads at read_committed, until no more come for a while. Its JVM
+    may be slower than that: a reading of fewer than expected is repeated."""
+    arguments = ("--topic", topic, "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "8000")
+    values: list[bytes] = []
+    said = ""
+
+    def has_all() -> bool:
+        nonlocal values, said
+        done = KafkaTools(bootstrap_servers).run("kafka-console-consumer", *arguments)
+        values, said = sorted(line.encode() for line in done.stdout.splitlines()), done.stderr
+        return len(values) >= expected
+
+    wait_until(has_all, lambda: f"{expected} values of {topic}, {len(values)} read: {said[-2000:]}")
     return values

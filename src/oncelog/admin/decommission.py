@@ -1,20 +1,29 @@
 """Taking all replicas off a broker, a few partitions at a time, so that it can be stopped for good.
 
-The rule: nothing is remembered between two steps. Each looks at the cluster, counts what is left, and begins as many
-moves as there is room for; so a decommission that was interrupted goes on where the cluster is.
+The rule: a step looks at the cluster, counts what is left, and begins as many moves as there is room for; so a
+decommission that was interrupted goes on where the cluster is. All that steps remember is which moves have been under
+way, because metadata are behind the controller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from typing import Final
 
-from oncelog.admin.cluster import registered_brokers
+from oncelog.admin.cluster import BrokerRow, registered_brokers
 from oncelog.admin.reassignment_plan import plan_departure
 from oncelog.admin.reassignments import PartitionOutcome, ReassignmentRow, Replicas, list_reassignments, reassign
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.metadata import TopicInfo
+
+_LOOKS: Final = 60
+_PASSING: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICATION_FACTOR)
+"""Refusals that the next look settles: a topic that was deleted meanwhile; a plan by metadata in which a move has not
+ended that has, and with it the partition has a replica more (KIP-860)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +37,95 @@ class Departure:
     """The brokers of the cluster."""
 
 
-def plan_decommission(client: Client, broker_id: int) -> Departure:
+class Decommission:
+    """The moves off one broker, step by step; ``at_once``: partitions that are on their way at a time."""
+
+    def __init__(self, client: Client, broker_id: int, at_once: int) -> None:
+        self._client = client
+        self._broker_id = broker_id
+        self._at_once = at_once
+        self._under_way = MovesUnderWay()
+
+    def step(self) -> tuple[Departure, list[PartitionOutcome]]:
+        """Begin moves until so many partitions are on their way; what was left before, and the moves that were refused.
+
+        Raises PlanRefused, BrokerRefused.
+        """
+        found = plan_decommission(self._client, self._broker_id, self._under_way)
+        begin = dict(list(found.plan.items())[: max(0, self._at_once - found.moving)])
+        outcomes = reassign(self._client, begin, may_change_factor=False) if begin else []
+        refused = {(one.topic, one.partition) for one in outcomes if one.error is not None}
+        self._under_way.note({at: new for at, new in begin.items() if tuple(at) not in refused})
+        return found, [one for one in outcomes if one.error_code not in _PASSING]
+
+
+class MovesUnderWay:
+    """Moves that were begun or listed, for as long as metadata may not show that they have ended.
+
+    The controller lists moves, but any broker answers for the replicas, and learns later that a move has ended. Planned
+    anew, the partition would be given one replica more: it counts as moved where it was to go. A move that has not
+    shown in ``_LOOKS`` looks was taken back.
+    """
+
+    def __init__(self) -> None:
+        self._targets: dict[TopicPartition, Replicas] = {}
+        self._looks: Counter[TopicPartition] = Counter()
+
+    def note(self, targets: Mapping[TopicPartition, Replicas]) -> None:
+        """These are under way now."""
+        self._targets.update(targets)
+        for partition in targets:
+            del self._looks[partition]
+
+    def unseen(
+        self, listed: Mapping[TopicPartition, Replicas], holding: Set[TopicPartition]
+    ) -> dict[TopicPartition, Replicas]:
+        """Targets of moves that have ended, being ``listed`` no more, of partitions that the broker still has by the
+        metadata (``holding``). To be asked once a look."""
+        self.note(listed)
+        unseen = (self._targets.keys() & holding) - listed.keys()
+        self._looks.update(unseen)
+        return {partition: self._targets[partition] for partition in unseen if self._looks[partition] <= _LOOKS}
+
+
+def plan_decommission(client: Client, broker_id: int, under_way: MovesUnderWay | None = None) -> Departure:
     """The replicas that a broker still has, and the brokers to which they go. Raises PlanRefused, BrokerRefused."""
     # Reassignments first: one that ends in between is then seen as it ended.
     reassignments = list_reassignments(client)
     topics = client.metadata(None)
-    brokers = registered_brokers(client)
+    return departure(broker_id, topics, reassignments, registered_brokers(client), under_way or MovesUnderWay())
+
+
+def departure(
+    broker_id: int,
+    topics: Mapping[TopicName, TopicInfo],
+    reassignments: list[ReassignmentRow],
+    brokers: list[BrokerRow],
+    under_way: MovesUnderWay,
+) -> Departure:
+    """The plan for a cluster that is as given. Raises PlanRefused."""
     racks = {one.broker_id: one.rack for one in brokers if not one.is_fenced}
-    targets = target_assignment(topics, reassignments)
     holding = {
         TopicPartition(topic.name, index)
         for topic in topics.values()
         for index, one in topic.partitions.items()
         if broker_id in one.replicas
     }
+    listed = {TopicPartition(TopicName(one.topic), one.partition): one.target for one in reassignments}
+    leaving = {at: target for at, target in listed.items() if broker_id not in target}
+    targets = {**target_assignment(topics, listed), **under_way.unseen(leaving, holding)}
     plan = plan_departure(targets, racks, broker_id)
     registered = tuple(sorted(one.broker_id for one in brokers))
     return Departure(len(holding | set(plan)), len(holding - set(plan)), plan, registered)
 
 
-def continue_decommission(client: Client, broker_id: int, at_once: int) -> tuple[Departure, list[PartitionOutcome]]:
-    """Begin moves until ``at_once`` partitions are on their way; what was left before, and the moves that were refused.
-
-    Raises PlanRefused, BrokerRefused.
-    """
-    found = plan_decommission(client, broker_id)
-    begin = dict(list(found.plan.items())[: max(0, at_once - found.moving)])
-    outcomes = reassign(client, begin) if begin else []
-    return found, [one for one in outcomes if one.error is not None]
-
-
 def target_assignment(
-    topics: Mapping[TopicName, TopicInfo], reassignments: list[ReassignmentRow]
+    topics: Mapping[TopicName, TopicInfo], listed: Mapping[TopicPartition, Replicas]
 ) -> dict[TopicPartition, Replicas]:
     """The replicas of each partition, as they will be when what is under way has ended."""
-    moving = {(one.topic, one.partition): one.target for one in reassignments}
     return {
-        TopicPartition(topic.name, index): moving.get((topic.name, index), one.replicas)
+        at: listed.get(at, one.replicas)
         for topic in topics.values()
         for index, one in topic.partitions.items()
+        for at in (TopicPartition(topic.name, index),)
     }

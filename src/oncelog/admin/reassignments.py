@@ -91,9 +91,14 @@ def list_reassignments(client: Client, *, timeout_ms: int = 30_000) -> list[Reas
 
 
 def reassign(
-    client: Client, wanted: Mapping[TopicPartition, Replicas | None], *, timeout_ms: int = 30_000
+    client: Client,
+    wanted: Mapping[TopicPartition, Replicas | None],
+    *,
+    may_change_factor: bool = True,
+    timeout_ms: int = 30_000,
 ) -> list[PartitionOutcome]:
-    """Begin to move partitions to these replicas, or take back what is under way (None); an outcome each."""
+    """Begin to move partitions to these replicas, or take back what is under way (None); an outcome each. Without
+    ``may_change_factor`` controllers from 4.1 on refuse as many replicas as the partition does not have (KIP-860)."""
     outcomes: list[PartitionOutcome] = []
     order = sorted(wanted)
     for at in range(0, len(order), _AT_ONCE):
@@ -107,7 +112,10 @@ def reassign(
             )
             for topic, indexes in _by_topic(order[at : at + _AT_ONCE]).items()
         ]
-        outcomes += _reassign(client, AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=timeout_ms))
+        message = AlterPartitionReassignmentsRequest(
+            topics=topics, timeout_ms=timeout_ms, allow_replication_factor_change=may_change_factor
+        )
+        outcomes += _reassign(client, message)
     return outcomes
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Final, Literal, TypeAlias
 
 from oncelog.arrow.positions import Positions
@@ -107,7 +108,10 @@ def _chosen(client: Client, request: ReadRequest) -> list[TopicPartition]:
     )
     if request.partitions is None:
         return all_of_them
-    wanted = {TopicPartition(TopicName(topic), number) for topic, number in request.partitions}
+    try:
+        wanted = {TopicPartition(TopicName(topic), number) for topic, number in request.partitions}
+    except (TypeError, ValueError):
+        raise ConfigError(f"partitions are given as [('topic', 0)], not as {request.partitions!r}") from None
     missing = sorted(wanted.difference(all_of_them))
     if missing:
         raise ConfigError(f"partitions names {missing[0]}, which the topics to read do not have")
@@ -122,9 +126,7 @@ def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition],
     wanted = list(partitions)
     if isinstance(place, str):
         if place not in _NAMED:
-            raise ConfigError(
-                f"start and end are 'earliest', 'latest', a datetime or a mapping of offsets, not {place!r}"
-            )
+            raise _no_place(place)
         return _listed(client, dict.fromkeys(wanted, _NAMED[place]), read_committed)
     if isinstance(place, datetime):
         timestamps = dict.fromkeys(wanted, _milliseconds(place))
@@ -133,13 +135,32 @@ def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition],
         found = _listed(client, timestamps, read_committed)
         none = [partition for partition, offset in found.items() if offset < 0]
         return {**found, **_listed(client, dict.fromkeys(none, _LATEST), read_committed)}
-    given = {TopicPartition(TopicName(topic), number): offset for (topic, number), offset in place.items()}
+    given = _by_partition(place)
     for partition, offset in given.items():
         if partition not in wanted:
             raise ConfigError(f"there is an offset for {partition}, which is not read")
         if offset < 0:
             raise ConfigError(f"offset {offset} of {partition} is below zero")
     return given
+
+
+def _by_partition(place: object) -> Offsets:
+    """The offsets of a mapping by (topic, partition). Raises ConfigError for anything else."""
+    if not isinstance(place, Mapping):
+        raise _no_place(place)
+    given: Offsets = {}
+    for key, offset in place.items():
+        try:
+            topic, number = key
+            given[TopicPartition(TopicName(topic), index(number))] = index(offset)
+        except (TypeError, ValueError):
+            raise ConfigError(f"offsets are given as {{('topic', 0): 5}}, not as {{{key!r}: {offset!r}}}") from None
+    return given
+
+
+def _no_place(place: object) -> ConfigError:
+    """The error for a start or an end of another kind."""
+    return ConfigError(f"start and end are 'earliest', 'latest', a datetime or a mapping of offsets, not {place!r}")
 
 
 def _check_order(begin: Offsets, until: Offsets | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ EXIT_FOUND = 2
 _LISTED = 50
 _WORTH_SPARK = 128 << 20
 """Bytes of log from which on starting Spark pays."""
+_PACKAGES = ("numpy", "pyarrow")
+"""Packages that read segments, on Spark and in this process."""
 
 
 Directories = Annotated[
@@ -151,6 +154,8 @@ def audit(
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
     from oncelog.cli.commands import EXIT_FAILED, complain
+
+    _check_packages(engine_options.spark)
     from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
 
@@ -176,6 +181,24 @@ def audit(
         _print(result, html, to)
     if fail_on_findings and result.found:
         raise typer.Exit(EXIT_FOUND)
+
+
+def _check_packages(on_spark: bool | None) -> None:
+    """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
+    ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
+    from oncelog.cli.commands import EXIT_FAILED, complain
+
+    for name in _PACKAGES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if on_spark or error.name != name:
+                raise
+            complain(
+                f"{name} is not installed: an audit with --no-spark needs pip install {' '.join(_PACKAGES)}, one on "
+                "Spark pip install 'oncelog[spark]'"
+            )
+            raise typer.Exit(EXIT_FAILED) from None
 
 
 def _moment(text: str | None) -> int | None:

@@ -31,9 +31,10 @@ from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.mirror.administration import create_topic
+from oncelog.mirror.errors import SameCluster
 from oncelog.mirror.positions import SLOTS, Positions, positions_topic
 from oncelog.mirror.progress import Progress
-from oncelog.mirror.settings import Cluster, MirrorSettings
+from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
 from oncelog.mirror.share import Share
 from oncelog.mirror.stored_positions import read_positions
 from oncelog.mirror.worker import POLL_MS, Worker
@@ -92,6 +93,8 @@ class Engine:
     async def _live(self, source: AsyncClient, target: AsyncClient) -> None:
         """One life: see the module."""
         settings = self.settings
+        if settings.naming is Naming.identity:
+            await self._refuse_same_cluster(source, target)
         await self._ensure_positions(target)
         transaction = TransactionSettings(settings.transactional_id, settings.transaction_timeout_ms)
         producer = AsyncTransactionalProducer(
@@ -116,6 +119,13 @@ class Engine:
             ended = True
         finally:
             await (share.leave() if ended else share.close())
+
+    async def _refuse_same_cluster(self, source: AsyncClient, target: AsyncClient) -> None:
+        """Raise SameCluster, before anything is made at the target. Clusters without an id (Kafka 0.10.0) pass."""
+        for client in (source, target):
+            await client.retrying(client.refresh)
+        if source.view.cluster_id is not None and source.view.cluster_id == target.view.cluster_id:
+            raise SameCluster(self.settings.source.alias, source.view.cluster_id)
 
     async def _ensure_positions(self, target: AsyncClient) -> None:
         configs = {"cleanup.policy": "compact", "segment.bytes": str(64 * 1024 * 1024)}

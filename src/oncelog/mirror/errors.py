@@ -46,6 +46,16 @@ class SourceReplaced(ClientError):
         )
 
 
+class SameCluster(ClientError):
+    """Topics would be copied to themselves: source and target are one cluster, and names stay."""
+
+    def __init__(self, alias: str, cluster_id: str) -> None:
+        super().__init__(
+            f"--source {alias} and --target are the same cluster ({cluster_id}): with --naming identity each topic "
+            "would be copied to itself; name another cluster, or let --naming prefix give the copies other names"
+        )
+
+
 class TargetReplaced(ClientError):
     """A copy was deleted at the target, and its topic made anew."""
 

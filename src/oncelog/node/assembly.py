@@ -12,7 +12,7 @@ from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.brokers.registration import Registration as Registration
-from oncelog.core.controller.brokers.registration import RegistrationRefused, register
+from oncelog.core.controller.brokers.registration import RegistrationRefused, check_complete, register
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
@@ -72,10 +72,11 @@ def assemble(
     coordination = outside.coordination
     image = load_image(coordination.subtree("/"))
     try:
+        check_complete(image)  # before a new directory is given a cluster's id
         identity = _identity(outside, settings.config, image)
         config = _config_of(settings, identity.meta)
         logs = _open_logs(outside, image, config, identity.meta.node_id, now_ms)
-    except UnusableDirectory as error:
+    except (RegistrationRefused, UnusableDirectory) as error:
         raise StartRefused(str(error)) from None
     ready()
     for _ in range(_ATTEMPTS):
@@ -97,6 +98,9 @@ def assemble(
         raise StartRefused("other brokers kept joining the cluster in between; start this one again")
     position, nodes = coordination.snapshot()
     image = load_image(nodes)  # topics may have gone, and others come under their names, while logs were recovered
+    if logs.lost_from:
+        # The recovery points are above the ends of these logs: what is written there next must not be trusted for them.
+        logs.checkpoints()
     reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
     node = Node(who.broker_id, config, image, position, logs, outside.entropy)
     return Assembled(node, who.again(), reports)
@@ -186,7 +190,7 @@ def _registration(
         config.get("min.insync.replicas"),
         meta.directory_id,
         was_clean=logs.was_clean,
-        has_lost_records=bool(logs.lost_from),
+        lost=tuple(logs.lost_from),
         sync_policy=config.get("log.sync.policy"),
         last_epoch=logs.broker_epoch,
         endpoints=endpoints,

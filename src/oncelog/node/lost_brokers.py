@@ -10,7 +10,8 @@ A broker that has left, stopped cleanly or not, is named among the brokers for s
 (``Metadata.departed_brokers``): librdkafka puts an end to a broker that is not. Partitions that are on their way from
 it to their new leaders are then left without any until that timer, and a transactional producer that knows it as its
 group's coordinator waits for it in TxnOffsetCommit and never asks for another one. One that stops gave its leaderships
-away before, so that nothing waits for an election.
+away before, so that nothing waits for an election. A broker that starts knows of those that are not there only that
+they were: each may have left a moment before.
 
 A broker is lost once in a registration, unless it was reached in between: where the tree cannot be written nobody is
 elected, and nobody is to wait for that with every request.
@@ -23,10 +24,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from oncelog.core.controller.image.model import BrokerImage
+
 if TYPE_CHECKING:
     from oncelog.base.ids import BrokerId
     from oncelog.core.controller.image.cluster_image import ClusterImage
-    from oncelog.core.controller.image.model import BrokerImage
     from oncelog.handlers.support.waits import UntilElected
     from oncelog.node.deadlines import Alarm, Deadlines
     from oncelog.node.metadata import Metadata
@@ -37,7 +39,7 @@ DEPARTED_MS: Final = 5_000
 
 
 class LostBrokers:
-    """See the module; ``Metadata.lost_brokers`` is the set."""
+    """Keeps the set of lost brokers, ``Metadata.lost_brokers``, and who waits for an election."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines, runnable: Runnable) -> None:
         self._metadata = metadata
@@ -49,6 +51,17 @@ class LostBrokers:
         self._epochs: dict[BrokerId, int] = {}
         """The registration in which a broker was lost last and not reached since."""
         self._waiting: dict[Task, Callable[[], bool]] = {}
+
+    def start(self) -> None:
+        """Count every broker that is recorded, and was not taken away for good, as one that has left just now."""
+        image = self._metadata.image
+        for broker_id, record in image.broker_records.items():
+            if broker_id not in image.brokers and record.endpoints and not record.unregistered:
+                first = record.endpoints[0]
+                broker = BrokerImage(
+                    broker_id, first.host, first.port, record.rack, record.epoch, endpoints=record.endpoints
+                )
+                self._name_on(broker)
 
     def lose(self, broker_id: BrokerId) -> None:
         """Count a registered broker as lost."""
@@ -79,6 +92,10 @@ class LostBrokers:
         broker_id = broker.broker_id
         if self._epochs.pop(broker_id, None) != broker.epoch and not broker.in_controlled_shutdown:
             self._begin(broker_id)
+        self._name_on(broker)
+
+    def _name_on(self, broker: BrokerImage) -> None:
+        broker_id = broker.broker_id
         self._forget_departure(broker_id)
         self._departures[broker_id] = self._deadlines.at(
             self._deadlines.now_ms + DEPARTED_MS, lambda _now_ms: self._forget_departure(broker_id)

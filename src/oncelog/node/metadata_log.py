@@ -61,7 +61,8 @@ class _Commit:
 
 
 class MetadataLog:
-    """See the module. ``apply`` follows every change of the image."""
+    """Follows the committed changes of the tree and writes this broker's own. ``apply`` follows every change of the
+    image."""
 
     def __init__(
         self,

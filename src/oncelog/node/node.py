@@ -89,6 +89,7 @@ from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.high_watermark import HighWatermarks
 from oncelog.node.partitions.maintenance import Maintenance
 from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
@@ -212,14 +213,23 @@ class Node:
         return PartitionManager(
             self.logs,
             self.cluster,
+            self._make_roles(),
             self._group_commit,
             self._delayed_fetches,
             self._maintenance,
             self._deadlines,
+            self.directory,
+        )
+
+    def _make_roles(self) -> ReplicaRoles:
+        return ReplicaRoles(
+            self.cluster,
+            self._group_commit,
+            self._delayed_fetches,
+            self._deadlines,
             self.in_sync_sets,
             self.followers,
             DamagedReplicas(self.cluster, self._metadata_log, self._deadlines, self._outbox),
-            self.directory,
         )
 
     def _make_hanging_watch(self) -> HangingTransactionWatch:
@@ -293,6 +303,7 @@ class Node:
         self._maintenance.start(now_ms)
         self._producer_ids.prefetch(effects)
         self.controller.start()
+        self._lost_brokers.start()
         self._watch_brokers()
         self._settle(effects)
         return effects

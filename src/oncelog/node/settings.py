@@ -11,10 +11,10 @@ from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
 from oncelog.core.configs.combinations import check_combinations
 from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.configs.listeners import Listeners, read_listeners
 from oncelog.core.configs.providers import Kind as Kind
 from oncelog.core.configs.providers import Provider as Provider
 from oncelog.core.configs.providers import resolve as resolve
-from oncelog.node.listeners.endpoints import Listeners, read_listeners
 from oncelog.node.listeners.exposure import exposures
 
 __all__ = [

@@ -47,7 +47,7 @@ _EXTENSIONS: Final = {".pem": PEM, ".p12": "PKCS12", ".pfx": "PKCS12"}
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
-    """See the module."""
+    """Addresses, TLS and login of the connection to ZooKeeper, as configured."""
 
     tls: TlsSettings | None = None
     """None: plain TCP."""

@@ -34,7 +34,8 @@ FIRST_BROKER: Final = 1
 
 
 class BrokerHost:
-    """See the module. ``config`` holds Kafka's keys; disk, clock, latencies and stream of chance are its own."""
+    """A machine with a broker, which dies and starts. ``config`` holds Kafka's keys; disk, clock, latencies and stream
+    of chance are its own."""
 
     def __init__(
         self,

@@ -61,7 +61,8 @@ from oncelog.wire.framing import FrameLimit
 
 
 class BrokerProcess:
-    """See the module. ``ended`` is called when it dies by itself: with what its files raised, or None."""
+    """One life of a broker's process. ``ended`` is called when it dies by itself: with what its files raised, or
+    None."""
 
     def __init__(
         self,

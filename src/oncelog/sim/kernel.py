@@ -63,7 +63,7 @@ class ScheduledCall:
 
 
 class Kernel:
-    """See the module. Times in microseconds since the start of the simulation."""
+    """The future by virtual time, in order. Times in microseconds since the start of the simulation."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -54,7 +54,7 @@ def _interrupted_between_calls(kernel: Kernel) -> Iterator[None]:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """See the module. ``network`` answers ``create_connection``."""
+    """An event loop in virtual time. ``network`` answers ``create_connection``."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel

@@ -60,7 +60,7 @@ class Flip:
 
 
 class Machine:
-    """See the module. ``name`` is that of its host in the network."""
+    """Disk, clock, latencies and chance of one machine. ``name`` is that of its host in the network."""
 
     def __init__(self, kernel: Kernel, name: str, entropy: random.Random, latencies: Latencies) -> None:
         self.kernel = kernel

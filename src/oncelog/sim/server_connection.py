@@ -22,7 +22,7 @@ class FrameHandler(Protocol):
 
 
 class ServerConnection:
-    """See the module."""
+    """A connection as its broker has it."""
 
     __slots__ = ("_backlog", "_handler", "_paused", "_splitter", "connection", "queue")
 

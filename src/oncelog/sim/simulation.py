@@ -101,7 +101,7 @@ def simulate(
 
 
 class Simulation:
-    """See the module."""
+    """One run of a seed, from its world to its verdict."""
 
     def __init__(self, seed: int, scenario: Scenario, safety_s: int, log: Callable[[str], None] | None) -> None:
         self.scenario = scenario
@@ -315,18 +315,19 @@ class Simulation:
         acknowledged = self.observer.acknowledged_batches()
         if self.cluster is not None:
             acknowledged = [one for one in acknowledged if self.cluster.has_to_have(broker, one)]
-        found = check_disk(
-            broker.files,
-            acknowledged=acknowledged,
-            kept=self._kept(),
-            torn=torn,
-            settled=settled,
-            restarted_at_ms=self._deaths_ms,
-            ended=ends_of(broker.audits),
-            now_ms=broker.now_ms(),
-            is_alone=self.cluster is None,
-            unreplicated=() if self.cluster is None else self.cluster.unreplicated(),
-        )
+        with broker.files.examined() as files:
+            found = check_disk(
+                files,
+                acknowledged=acknowledged,
+                kept=self._kept(),
+                torn=torn,
+                settled=settled,
+                restarted_at_ms=self._deaths_ms,
+                ended=ends_of(broker.audits),
+                now_ms=broker.now_ms(),
+                is_alone=self.cluster is None,
+                unreplicated=() if self.cluster is None else self.cluster.unreplicated(),
+            )
         self._raise(found)
 
     def _check_disks(self, *, settled: bool) -> None:

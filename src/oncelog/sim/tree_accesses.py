@@ -34,7 +34,8 @@ _OUTCOMES: Final = {NoAnswer.UNKNOWN: CommitOutcome.UNKNOWN, NoAnswer.SESSION_LO
 
 
 class TreeAccesses:
-    """See the module. ``dispatch`` hands events to the node, unless the process is dead."""
+    """Carries a node's accesses to the tree, in order. ``dispatch`` hands events to the node, unless the process is
+    dead."""
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ Program = Callable[[ClientHost], Awaitable[None]]
 
 
 class World:
-    """See the module."""
+    """Brokers, hosts of clients, network and tree of one simulation."""
 
     def __init__(
         self,
@@ -142,6 +142,10 @@ class World:
     def bootstrap(self) -> str:
         """The addresses that clients begin with."""
         return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
+
+    def broker_times(self) -> dict[int, int]:
+        """The time by the clock of each broker, in ms."""
+        return {broker.broker_id: broker.now_ms() for broker in self.brokers}
 
     def run(self, main: Coroutine[Any, Any, T], until_s: float | None = None) -> T:
         """Run until ``main`` is done."""

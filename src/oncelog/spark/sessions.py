@@ -7,7 +7,7 @@ planned and run happens on a server, with the server's Python and the server's f
    runs between setting and restoring, also when it fails.
 2. A server whose Python lacks oncelog is found out before a job begins, and said in one line (``check_server``).
 3. A streaming query is known to its batches by a property of the SparkContext; over Connect a batch does not say whose
-   it is, and it is its session's only query or nobody's (``query_of``).
+   it is, and it is the only query of the session that started it, or nobody's (``query_of``).
 4. A table's directory is one directory for this process and the server, which is tried and not believed
    (``check_shared``): a job that wrote into another one would look like a job without rows.
 """
@@ -123,7 +123,10 @@ def query_of(frame: DataFrame) -> QueryRun | None:
         return QueryRun(query, context.getLocalProperty(_RUN_PROPERTY)) if query else None
     if _WORKERS_SERVER not in os.environ:
         return None
-    active = [QueryRun(str(one.id), str(one.runId)) for one in frame.sparkSession.streams.active]
+    from oncelog.spark.versions import starting_session
+
+    queries = starting_session(frame.sparkSession).streams.active
+    active = [QueryRun(str(one.id), str(one.runId)) for one in queries]
     if len(active) != 1:
         ids = ", ".join(one.query for one in active) or "none"
         raise SparkSourceError(

@@ -8,6 +8,9 @@
 | the zone of times in Arrow's schema is named | 4.2 | UTC is asked for by a flag |
 | admission control of Python streaming sources | 4.2 | ``self_limited_reader`` keeps its position |
 
+Over Connect, a batch of ``foreachBatch`` has the session that started its query up to 4.2, a clone of it from 4.3 on:
+``starting_session`` finds the first.
+
 A version's number is never compared: vendors rent out versions of their own, with later features in them.
 """
 
@@ -15,6 +18,8 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource
@@ -35,8 +40,18 @@ else:
 
 
 _ALREADY_THERE: Final = "DATA_SOURCE_ALREADY_EXISTS"
+_STARTED_BY: Final = "spark_connect_session"
+"""A variable of PySpark's program that runs the function of ``foreachBatch`` for a server of Connect."""
 
-__all__ = ["StreamArrowWriter", "arrow_schema", "has_admission_control", "has_pushdown", "register", "spark_version"]
+__all__ = [
+    "StreamArrowWriter",
+    "arrow_schema",
+    "has_admission_control",
+    "has_pushdown",
+    "register",
+    "spark_version",
+    "starting_session",
+]
 
 
 def has_admission_control() -> bool:
@@ -70,6 +85,20 @@ def register(session: SparkSession, source: type[DataSource]) -> None:
     except AnalysisException as error:
         if _ALREADY_THERE not in str(error):
             raise
+
+
+def starting_session(of_batch: SparkSession) -> SparkSession:
+    """The session that started the query of a batch, in a process that runs ``foreachBatch`` for a server of Connect.
+
+    From Spark 4.3 on the batch has a clone, which knows no queries; PySpark keeps the other in a variable of the
+    function that calls ours, in the main thread. Where that is not so, ``of_batch`` is all there is.
+    """
+    found = of_batch
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:  # to the outermost, which is PySpark's: others may use the name, too
+        found = frame.f_locals.get(_STARTED_BY, found)
+        frame = frame.f_back
+    return found
 
 
 def spark_version() -> str:

@@ -115,3 +115,16 @@ def test_a_setting_to_delete_that_topics_do_not_have_is_refused(run: Run) -> Non
         "oncelog: topic 't': no setting is called 'retention.s'; did you mean retention.ms?\n",
     )
     assert run("topic", "alter", "t", "--delete-config", "retention.ms").code == 0
+
+
+@pytest.mark.parametrize("command", ["create", "alter"])
+def test_a_mistyped_setting_is_answered_with_the_one_that_was_meant(run: Run, command: str) -> None:
+    if command == "alter":
+        run("topic", "create", "t")
+    refused = run("topic", command, "t", "-c", "segment.bytes=2000000", "-c", "retention.m=5")
+    assert (refused.code, refused.err) == (
+        1,
+        "oncelog: topic 't': Unknown topic config name: retention.m; did you mean retention.ms? (INVALID_CONFIG)\n",
+    )
+    refused = run("topic", command, "t", "-c", "colour=red")
+    assert refused.err == "oncelog: topic 't': Unknown topic config name: colour (INVALID_CONFIG)\n"

@@ -191,7 +191,7 @@ def test_a_broker_is_emptied_and_its_leaders_are_spread(run_at: Callable[[str], 
         assert run("topic", "create", "t", "-p", "8").code == 0
         assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
         ran = run("cluster", "decommission", "4", "--at-once", "2")
-        assert (ran.code, ran.err) == (0, "")
+        assert ran.code == 0, ran
         (found,) = json.loads(run("topic", "describe", "t", "--json").out)
         assert {broker for row in found["partitions"] for broker in row["replicas"]} == {1, 2, 3}
         assert all(sorted(row["isr"]) == [1, 2, 3] for row in found["partitions"])

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.tree import Create
 from oncelog.cli.cluster.adopt import move_in, move_to_zookeeper
 from oncelog.client.blocking import Client, Producer
 from oncelog.client.blocking.client import LATEST
+from oncelog.coordination.zookeeper.tree import ZooKeeperTree
+from oncelog.core.controller.image import layout
 from oncelog.node.assembly import StartRefused
 from oncelog.testing import Broker
 from tests.peers.process import free_ports
@@ -64,6 +68,26 @@ def test_an_interrupted_adoption_is_gone_on_with(alone: Path, tmp_path: Path) ->
     cluster.mkdir()
     alone.rename(cluster / "1")
     assert move_in(alone, cluster) == cluster / "1"
+    assert end_offset(cluster) > 0
+
+
+def test_an_adoption_that_is_done_says_so(alone: Path, tmp_path: Path) -> None:
+    """As when it was killed before it could say that it had succeeded."""
+    move_in(alone, tmp_path / "cluster")
+    with pytest.raises(typer.BadParameter, match=r"does not exist; if it was adopted into .*, that is done: oncelog "):
+        move_in(alone, tmp_path / "cluster")
+
+
+def test_a_broker_made_anew_in_the_place_of_one_that_is_being_adopted(alone: Path, tmp_path: Path) -> None:
+    """As a service manager makes it that starts the broker again when its directory was moved and its tree was not."""
+    cluster = tmp_path / "cluster"
+    cluster.mkdir()
+    alone.rename(cluster / "1")
+    with Broker(data_dir=alone):
+        pass
+    with pytest.raises(typer.BadParameter, match=r"go on with it by oncelog cluster adopt \S+/1 --data-dir"):
+        move_in(alone, cluster)
+    assert move_in(cluster / "1", cluster) == cluster / "1"
     assert end_offset(cluster) > 0
 
 
@@ -124,6 +148,20 @@ def test_into_zookeeper_once_more_after_all_was_copied(alone: Path, connect: str
     (alone / "adopted-coordination.db").rename(alone / "coordination.db")  # killed before it was set aside
     assert move_to_zookeeper(alone, connect) == count
     assert (alone / "adopted-coordination.db").exists()
+
+
+def test_into_zookeeper_once_more_after_it_was_done(alone: Path, connect: str) -> None:
+    assert move_to_zookeeper(alone, connect) == move_to_zookeeper(alone, connect)
+    with pytest.raises(typer.BadParameter, match="into another path in ZooKeeper than this one"):
+        move_to_zookeeper(alone, f"{connect}/other")
+
+
+def test_no_broker_joins_where_another_is_being_adopted(alone: Path, connect: str, tmp_path: Path) -> None:
+    with closing(ZooKeeperTree(connect, 6_000).session()) as tree:
+        tree.commit([Create("/oncelog", b""), Create(layout.ADOPTING, b"")])
+    new = tmp_path / "new"
+    assert "run oncelog cluster adopt again" in refusal({"zookeeper.connect": connect}, new)
+    assert not (new / "meta.properties").exists()
 
 
 def test_into_a_cluster_that_is_there_already(alone: Path, connect: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _SHOWN = 10
 
 
 def main() -> int:
-    """See the module."""
+    """Run seeds until the time is up; 1 when something was found."""
     options = _parser().parse_args()
     names = tuple(options.faults.split(",")) if options.faults else tuple(FAULTS)
     unknown = sorted(set(names) - FAULTS.keys())

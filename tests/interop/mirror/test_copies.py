@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oncelog.admin.configs import ResourceType, describe_configs
-from oncelog.admin.topics import add_partitions, delete_records, delete_topics
+from oncelog.admin.topics import add_partitions, delete_records, delete_topics, list_topics
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.mirror.errors import MirrorGap, TargetReplaced, TopicReplaced
+from oncelog.mirror.errors import MirrorGap, SameCluster, TargetReplaced, TopicReplaced
 from oncelog.mirror.settings import Naming, OnGap
 from oncelog.records.compression import Codec
 from tests.interop.mirror.conftest import Side, essence, mirror
@@ -52,6 +52,26 @@ def test_names_may_stay(source: Side, target: Side) -> None:
     source.send("t", "1")
     mirror(source, target, naming=Naming.identity)
     assert target.values("t") == ["1"]
+
+
+def test_a_cluster_is_not_mirrored_to_itself_under_the_same_names(source: Side) -> None:
+    source.create("t")
+    source.send("t", "1")
+    with pytest.raises(
+        SameCluster, match=r"--source a and --target are the same cluster \(.*\): with --naming identity"
+    ):
+        mirror(source, source, naming=Naming.identity)
+    assert source.values("t") == ["1"]
+    assert [topic.name for topic in list_topics(source.client, internal=True)] == ["t"]
+
+
+def test_a_cluster_may_have_copies_of_its_own_topics_under_other_names(source: Side) -> None:
+    source.create("t")
+    source.send("t", "1")
+    mirror(source, source)
+    assert mirror(source, source).progress.cycles == ("a.t",)
+    assert (source.values("t"), source.values("a.t")) == (["1"], ["1"])
+    assert [name for topic in list_topics(source.client) if not (name := topic.name).startswith("__")] == ["a.t", "t"]
 
 
 @pytest.mark.parametrize("naming", Naming)

@@ -46,10 +46,10 @@ def contents(log: PartitionLog) -> list[tuple[int, int]]:
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(log_bytes(log))]
 
 
-def write(cluster: Cluster, broker_id: int, *values: bytes, acks: int = -1) -> tuple[int, int]:
+def write(cluster: Cluster, broker_id: int, *values: bytes, acks: int = -1, topic: str = "t") -> tuple[int, int]:
     """Produce to a leader; (error code, base offset), which must be told at once."""
     peer = cluster.connect(broker_id)
-    return produced(peer.ask(produce("t", batch(cluster[broker_id], *values), acks=acks), PRODUCE_VERSION))
+    return produced(peer.ask(produce(topic, batch(cluster[broker_id], *values), acks=acks), PRODUCE_VERSION))
 
 
 def assert_same(cluster: Cluster, *brokers: int) -> None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from oncelog.base.ids import NO_BROKER, TopicName, TopicPartition
 from oncelog.sim.files import MemoryFiles
 from tests.scenario.cluster.cluster import Cluster, ClusterDriver
-from tests.scenario.cluster.replicated import create_replicated, replica, state, write
+from tests.scenario.cluster.replicated import PARTITION, create_replicated, replica, state, write
 from tests.unit.storage.replication import log_bytes
 
 IN_THE_RECORDS = 66
 """Bytes from the beginning of a batch: behind its header."""
 
 
-def flip(driver: ClusterDriver) -> None:
-    """Flip a bit in the first batch of the partition, on the disk of a broker."""
+OTHER = TopicPartition(TopicName("other"), 0)
+
+
+def flip(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> None:
+    """Flip a bit in the first batch of a partition, on the disk of a broker."""
     files = driver.files
     assert isinstance(files, MemoryFiles)
-    files.flip_bit("t-0/00000000000000000000.log", 8 * IN_THE_RECORDS)
+    files.flip_bit(f"{partition}/00000000000000000000.log", 8 * IN_THE_RECORDS)
+
+
+def killed_with_damage(cluster: Cluster, broker_id: int, partition: TopicPartition) -> None:
+    """Kill a broker, whose durable records of one partition are damaged before it comes back."""
+    cluster[broker_id].node.logs.checkpoints()
+    cluster.kill(broker_id)
+    flip(cluster[broker_id], partition)
 
 
 def behind(cluster: Cluster) -> bytes:
@@ -70,8 +81,43 @@ def test_a_broker_that_finds_its_durable_records_damaged_is_in_no_set_until_it_h
     cluster.kill(1, session_ends=False)
     flip(cluster[1])
     cluster.start(1)
-    assert state(cluster[2]).leader == 2, "fenced until the controller had taken it out of the sets"
+    assert state(cluster[2]).leader == 2, "another led from the moment at which it was known again"
     cluster.advance(5_000)
     assert state(cluster[2]).leader != 1
     assert set(state(cluster[2]).isr) == {1, 2, 3}
     assert log_bytes(replica(cluster[1])) == whole
+
+
+def test_what_a_broker_has_lost_of_one_partition_does_not_count_in_another() -> None:
+    """Broker 2 alone has the records of one partition sound, and broker 1 those of the other: each leads what it has,
+    though both have lost something."""
+    cluster = Cluster(3)
+    for name in ("t", "other"):
+        create_replicated(cluster.connect(3), [1, 2], name, min_insync_replicas="2")
+    for name in ("t", "other"):
+        assert write(cluster, 1, b"a", topic=name) == (0, 0)
+    whole = {partition: log_bytes(replica(cluster[1], partition)) for partition in (PARTITION, OTHER)}
+    killed_with_damage(cluster, 2, OTHER)
+    assert (state(cluster[3]).isr, state(cluster[3]).elr) == ((1,), (2,))
+    killed_with_damage(cluster, 1, PARTITION)
+    cluster.start(2)
+    cluster.advance(5_000)
+    assert (state(cluster[3]).leader, state(cluster[3], OTHER).leader) == (2, NO_BROKER)
+    cluster.start(1)
+    cluster.advance(5_000)
+    for partition in (PARTITION, OTHER):
+        assert set(state(cluster[3], partition).isr) == {1, 2}
+        assert [log_bytes(replica(cluster[broker], partition)) for broker in (1, 2)] == [whole[partition]] * 2
+
+
+def test_the_last_replica_leads_with_what_is_left_of_it() -> None:
+    cluster = Cluster(3)
+    create_replicated(cluster.connect(3), [1, 2], min_insync_replicas="2")
+    assert write(cluster, 1, b"a") == (0, 0)
+    killed_with_damage(cluster, 2, PARTITION)
+    killed_with_damage(cluster, 1, PARTITION)
+    cluster.start(2)
+    cluster.start(1)
+    cluster.advance(5_000)
+    assert set(state(cluster[3]).isr) == {1, 2}
+    assert write(cluster, state(cluster[3]).leader, b"b") == (0, 0)

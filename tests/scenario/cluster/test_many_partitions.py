@@ -14,6 +14,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.node.controller import duties
 from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication.fetcher import FIRST_WAIT_MS
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -77,13 +78,13 @@ def test_a_change_of_one_partition_costs_no_look_at_the_others_of_its_topic(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: Counter[int] = Counter()
-    right = PartitionManager._take_role
+    right = ReplicaRoles.take
 
-    def take_role(self: PartitionManager, partition: TopicPartition, *arguments: Any) -> None:
+    def take(self: ReplicaRoles, partition: TopicPartition, *arguments: Any) -> None:
         looked[partition.partition] += 1
         right(self, partition, *arguments)
 
-    monkeypatch.setattr(PartitionManager, "_take_role", take_role)
+    monkeypatch.setattr(ReplicaRoles, "take", take)
     many = TopicPartition(TopicName("many"), 7)
     asked = ReassignablePartition(partition_index=7, replicas=[1, 2])
     topic = ReassignableTopic(name=many.topic, partitions=[asked])

@@ -175,12 +175,14 @@ class Driver:
             CLUSTER_ID,
             directory_id=self.directory_id,
             was_clean=logs.was_clean,
-            has_lost_records=bool(logs.lost_from),
+            lost=tuple(logs.lost_from),
             sync_policy=self.config.get("log.sync.policy"),
             last_epoch=logs.broker_epoch,
         )
         self.registration = who.again()
         self.session.commit(register(image, who, self.now_ms))
+        if logs.lost_from:
+            logs.checkpoints()
         position = self.session.position()
         self._changes: deque[MetadataChanged] = deque()
         self._follow(position)

@@ -6,6 +6,7 @@ from oncelog.client.machine.sasl.scram import Scram
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.sasl.scram_credentials import credential_of
+from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.scenario.node.driver import Driver
@@ -20,6 +21,8 @@ CONFIG = {
 }
 DELAY_MS = 100
 ITERATIONS = 4096
+METADATA = MetadataRequest(topics=[])
+"""A request that is answered to whoever is let in."""
 
 
 def secured(**changes: str) -> Driver:
@@ -69,3 +72,18 @@ def log_in_by_scram(peer, user: str, password: str, mechanism: str = "SCRAM-SHA-
     if not last.error_code:
         client.step(bytes(last.auth_bytes))
     return last
+
+
+def principal(driver: Driver, peer) -> str:
+    """The principal that the node knows a connection by."""
+    return driver.node._connections[peer.id].principal
+
+
+def refused_after_the_delay(driver: Driver, peer):
+    """The answer of a refused login; not before the delay is over, and then the connection closes."""
+    driver.advance(DELAY_MS - 1)
+    assert not peer.responses
+    assert not peer.closed
+    driver.advance(1)
+    assert peer.closed
+    return peer.responses.popleft() if peer.responses else None

@@ -114,7 +114,9 @@ def opened(
     return OpenTransaction(row, 5, Start(100, 5, 9), verdict, code, "why", age_ms, "x", 1, None, 0)
 
 
-PLANTED = InjectedHang("late", PARTITION, PRODUCER, 0, "x", 3_000, 10_000, certain=True, start_offset=5, first_ms=100)
+PLANTED = InjectedHang(
+    "late", PARTITION, PRODUCER, 0, "x", 3_000, {1: 10_000, 2: 4_000}, certain=True, start_offset=5, first_ms=100
+)
 GROUND = {(PARTITION, PRODUCER): PLANTED}
 
 
@@ -138,5 +140,6 @@ def test_a_broker_that_ends_orphans_has_ended_those_it_knows() -> None:
 def test_and_not_before_time_out_and_grace_are_over() -> None:
     own = END._replace(action="orphan-abort", at_ms=10_000 + 3_000 + 15_000 - hanging_verdicts.SET_BACK_MS)
     early = own._replace(at_ms=own.at_ms - 1)
-    assert not list(hanging_verdicts.ended_too_early([own, END, early._replace(producer_id=8)], GROUND, 15_000))
-    assert [one[:2] for one in hanging_verdicts.ended_too_early([early], GROUND, 15_000)] == ["A6"]
+    assert not list(hanging_verdicts.ended_too_early(1, [own, END, early._replace(producer_id=8)], GROUND, 15_000))
+    assert [one[:2] for one in hanging_verdicts.ended_too_early(1, [early], GROUND, 15_000)] == ["A6"]
+    assert not list(hanging_verdicts.ended_too_early(2, [early], GROUND, 15_000)), "by a clock that was behind"

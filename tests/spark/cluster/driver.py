@@ -39,7 +39,7 @@ POINTS = {"2pc": ("task-begun", "after-flush"), "ledger": ("ledger-after-commit"
 
 
 def main() -> None:
-    """See the module."""
+    """Run the load and both copies, and print what became of them."""
     master, servers, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     told: dict[str, object] = {}
     config = {**SMALL, **SPECULATION}

@@ -19,6 +19,7 @@ from oncelog.spark.local_session import remote_session
 from oncelog.spark.sessions import JobSession, check_shared
 from oncelog.testing import Broker
 from tests.spark.conftest import Topic
+from tests.spark.documented_loop import run_documented_loop
 from tests.spark.sink.queries import committed_values
 from tests.waiting import HANG_S
 
@@ -81,6 +82,18 @@ def test_values_are_decoded(connect: SparkSession, topic_with: MakeTopic) -> Non
     rows = topic_with(4, partitions=1).read(connect)
     assert decode_values(rows, "json", "a INT").select("value.a").first() == (None,)
     assert decode_values(rows, "utf8").select("value").first() == ("v0",)
+
+
+def test_the_documented_loop_reads_all_that_is_there(
+    connect: SparkSession, topic_with: MakeTopic, tmp_path: Path
+) -> None:
+    topic = topic_with(20)
+    stream = connect.readStream.format("oncelog").option("kafka.bootstrap.servers", topic.bootstrap_servers)
+    stream = stream.option("subscribe", topic.name).option("startingOffsets", "earliest")
+    rows = stream.option("maxOffsetsPerTrigger", "8").option("limitFirstBatch", "true").load()
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    run_documented_loop(writer.option("path", str(tmp_path / "table")))
+    assert values_in(tmp_path / "table") == topic.values()
 
 
 def test_a_directory_that_the_server_does_not_see_is_refused(

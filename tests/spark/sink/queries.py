@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +73,8 @@ class Copy:
         self.options: dict[str, str] = {}
         self.rows_per_epoch = 40
         self.trigger: dict[str, Any] = {"availableNow": True}
-        self.rows = 0
-        """Rows of the last run."""
+        self.has_moved = False
+        """True if the last run had a batch with offsets in it."""
         self.failures: list[str] = []
         """Of runs that ``run_to_the_end`` has followed by another."""
 
@@ -128,21 +127,21 @@ class Copy:
             query.awaitTermination()
         except Exception as error:  # noqa: BLE001 - whatever a killed process is reported as
             return str(error)
-        self.rows = sum(progress["numInputRows"] or 0 for progress in query.recentProgress)
+        sources = [source for progress in query.recentProgress for source in progress["sources"]]
+        self.has_moved = any(source["startOffset"] != source["endOffset"] for source in sources)
         return None
 
     @property
     def is_at_the_end(self) -> bool:
-        """True if the last run left nothing that was there; before Spark 4.2 only one without rows tells."""
-        return versions.has_admission_control() or not self.rows
+        """True if the last run left nothing that was there; before Spark 4.2 only one without offsets tells."""
+        return versions.has_admission_control() or not self.has_moved
 
-    def run_to_the_end(self, lives: int = 20, has_all: Callable[[], bool] | None = None) -> None:
-        """Again and again until nothing fails and nothing is left. ``has_all`` tells it where the progress of a query
-        that has ended may lack its rows, as over Connect."""
+    def run_to_the_end(self, lives: int = 20) -> None:
+        """Again and again until nothing fails and nothing is left."""
         for _ in range(lives):
             failure = self.run()
             if failure is not None:
                 self.failures.append(failure)
-            elif self.is_at_the_end if has_all is None else has_all():
+            elif self.is_at_the_end:
                 return
         raise AssertionError(f"not at the end after {lives} lives, with the failures {self.failures}")

@@ -14,10 +14,11 @@ from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from oncelog.spark import versions
 from tests.spark.conftest import Topic
+from tests.spark.documented_loop import run_documented_loop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,12 +33,15 @@ class Sink:
         self._spark, self._topic, self._place = spark, topic, place
 
     def start(self, format_name: str = "oncelog", *, once: bool = False, **options: object) -> StreamingQuery:
+        writer = self.writer(format_name, **options)
+        return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")).start()
+
+    def writer(self, format_name: str = "oncelog", **options: object) -> DataStreamWriter:
         stream = self._spark.readStream.format(format_name)
         given = {"subscribe": self._topic.name, "startingOffsets": "earliest", **options}
         frame = stream.option("kafka.bootstrap.servers", self._topic.bootstrap_servers).options(**given).load()
         writer = frame.writeStream.option("checkpointLocation", str(self._place / "checkpoint")).format("parquet")
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
-        return writer.start(str(self._place / "table"))
+        return writer.option("path", str(self._place / "table"))
 
     @contextmanager
     def running(self, **options: object) -> Iterator[StreamingQuery]:
@@ -150,6 +154,24 @@ def test_a_query_that_an_open_transaction_holds_up_says_whose_it_is(
             query.processAllAvailable()
             assert sink.values() == topic.values()
         producer.close()
+
+
+def test_the_documented_loop_goes_on_behind_a_batch_that_has_no_rows(
+    spark: SparkSession, topic_with: MakeTopic, tmp_path: Path, broker: Any
+) -> None:
+    topic = topic_with(3, partitions=1)
+    with Client(broker.bootstrap_servers) as client:
+        producer = TransactionalProducer(client, TransactionSettings("the-aborter"))
+        producer.initialize()
+        producer.begin()
+        for _ in range(8):
+            producer.send(topic.name, b"aborted", partition=0)
+        producer.abort()
+        producer.close()
+    topic.produce(3)
+    sink = Sink(spark, topic, tmp_path)
+    run_documented_loop(sink.writer(**COMMITTED, maxOffsetsPerTrigger=5, limitFirstBatch=True))
+    assert sink.values() == topic.values()
 
 
 @pytest.mark.peer("spark-connector")

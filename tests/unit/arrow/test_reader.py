@@ -240,6 +240,13 @@ def test_wrong_questions_fail_at_once(broker: Broker, make: Make) -> None:
         {"end": {(topic, 0): -1}},
         {"on_gone": "cry"},
         {"partitions": [(topic, 2)]},
+        {"start": -5},
+        {"start": None},
+        {"end": 7},
+        {"start": {topic: 0}},
+        {"start": {(topic, 0): "0"}},
+        {"end": {(topic, "0"): 3}},
+        {"partitions": [0]},
     ):
         with pytest.raises(ConfigError):
             values(topic, broker, **given)

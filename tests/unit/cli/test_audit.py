@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,17 @@ def test_what_it_refuses(directory: Path, tmp_path: Path, capsys: pytest.Capture
     assert invoke(["audit", str(tmp_path / "missing")]) == 1
     assert invoke(["audit", str(directory), "--to", str(directory / "report")]) == 2
     assert "is inside a directory that is audited" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["numpy", "pyarrow"])
+def test_without_spark_no_more_is_asked_for_than_what_reads_segments(
+    missing: str, directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    for options in ([], ["--no-spark"]):
+        assert invoke(["audit", str(directory), *options]) == 1
+        said = capsys.readouterr().err
+        assert f"{missing} is not installed" in said
+        assert "--no-spark needs pip install numpy pyarrow" in said
+    assert invoke(["audit", str(directory), "--spark"]) == 1
+    assert "install it with: pip install 'oncelog[spark]'" in capsys.readouterr().err

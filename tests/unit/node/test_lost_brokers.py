@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog.base.ids import BrokerId
+from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.controller.image.cluster_image import ClusterImage
-from oncelog.core.controller.image.model import BrokerImage
+from oncelog.core.controller.image.model import BrokerImage, BrokerRecord
 from oncelog.handlers.support.waits import UntilElected
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.lost_brokers import DEPARTED_MS, LOST_MS, LostBrokers
@@ -136,3 +137,21 @@ def test_requests_are_asked_with_every_change_of_the_image_and_forgotten_with_th
     tasks[0].forget()
     bench.change(image(7))
     assert (asked, bench.woken()) == ([1], None)
+
+
+def test_a_broker_that_starts_names_those_that_may_have_left_just_now() -> None:
+    endpoint = Endpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "three", 9)
+    records = {
+        OTHER: BrokerRecord("d", 7, endpoints=(endpoint,)),
+        BrokerId(3): BrokerRecord("d", 6, rack="r", endpoints=(endpoint,)),
+        BrokerId(4): BrokerRecord("d", 5, unregistered=True, endpoints=(endpoint,)),
+        BrokerId(5): BrokerRecord("d", 4),
+    }
+    bench = Bench()
+    bench.metadata.image = ClusterImage(brokers=image(7).brokers, broker_records=records)
+    bench.brokers.start()
+    assert bench.departed == {3}
+    assert bench.metadata.departed_brokers[BrokerId(3)].endpoint("PLAINTEXT") == endpoint
+    assert not bench.lost, "its successors were elected when it left"
+    bench.pass_time(DEPARTED_MS)
+    assert not bench.departed

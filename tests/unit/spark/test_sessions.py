@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,25 @@ def test_the_only_query_of_a_session_is_the_batchs() -> None:
 def test_a_batch_that_could_be_of_several_queries_is_refused(queries: tuple[tuple[str, str], ...]) -> None:
     with pytest.raises(SparkSourceError, match=f"has {len(queries)} streaming queries.*query='…'"):
         query_of(frame(*queries))
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_batch_in_a_clone_of_its_session_is_of_the_query_that_the_session_started(in_thread: bool) -> None:
+    def main() -> QueryRun | None:  # as PySpark's program for `foreachBatch` has it from 4.3 on
+        spark_connect_session = Session(None, ("q", "run"))
+        assert spark_connect_session.streams.active
+        if not in_thread:
+            return function()
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(function).result()
+
+    def function() -> QueryRun | None:
+        spark_connect_session = Session(None, ("of-another", "run"))
+        assert spark_connect_session.streams.active
+        return query_of(frame())
+
+    assert main() == QueryRun("q", "run")
 
 
 def test_a_client_is_in_no_query(monkeypatch: pytest.MonkeyPatch) -> None:

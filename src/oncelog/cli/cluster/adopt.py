@@ -1,8 +1,9 @@
 """``oncelog cluster adopt``: a broker that was alone becomes the first of a cluster, with its topics.
 
 On this machine (``oncelog cluster up``) the data directory takes its place first, its tree after it. Into ZooKeeper the
-tree is copied, and the file renamed after that; the directory stays where it is. Both orders are those of a crash: who
-finds the tree still in the directory goes on from there, and no broker starts on a tree elsewhere until then.
+tree is copied, its file renamed after that, and the copy made a cluster's in the end; the directory stays where it is.
+Both orders are those of a crash: the tree is in the directory, or set aside there, until all is done; who finds it so
+goes on from there, and no broker starts on a tree elsewhere until then.
 """
 
 from __future__ import annotations
@@ -87,16 +88,23 @@ def adopt(
 def move_in(directory: Path, cluster: Path) -> Path:
     """Move a data directory and its tree into the directory of a cluster; where it is then. Raises BadParameter before
     anything is changed, OSError."""
+    tree = cluster / TREE
     if not directory.exists():
         interrupted = [found.parent for found in sorted(cluster.glob(f"*/{TREE_FILE}"))]
         if len(interrupted) != 1:
-            raise typer.BadParameter(f"{directory} does not exist")
+            done = f"; if it was adopted into {cluster}, that is done: oncelog cluster up" if tree.exists() else ""
+            raise typer.BadParameter(f"{directory} does not exist{done}")
         directory = interrupted[0]
     broker_id = _settle(directory)
-    place, tree = cluster / str(broker_id), cluster / TREE
+    place = cluster / str(broker_id)
     if tree.exists():
         raise typer.BadParameter(f"{cluster} is a cluster already ({tree} exists); choose another --data-dir")
     if place != directory:
+        if (place / TREE_FILE).exists():
+            raise typer.BadParameter(
+                f"{place} is being adopted, and that was interrupted: go on with it by oncelog cluster adopt {place} "
+                f"--data-dir {cluster}. {directory} is another broker, made after that"
+            )
         if place.exists():
             raise typer.BadParameter(f"{place} exists already; choose another --data-dir")
         cluster.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,30 +116,34 @@ def move_in(directory: Path, cluster: Path) -> Path:
 
 def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None) -> int:
     """Copy the tree of a data directory into ZooKeeper, which is reached as ``config`` says, and set its file aside;
-    the number of nodes. Raises BadParameter, or Exit with 1 when ZooKeeper cannot be reached: the directory is as
-    before then."""
-    from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
+    the number of nodes. Raises BadParameter, or Exit with 1 when ZooKeeper cannot be reached: run it again."""
+    from oncelog.cli.cluster.tree_copy import CopyRefused, complete, copy_tree
     from oncelog.coordination.sqlite.tree import SqliteTree
     from oncelog.ports import OutcomeUnknown, SessionLost, TreeUnavailable
     from oncelog.runtime.data.data_directory import ADOPTED_TREE
 
     zookeeper = _zookeeper(connect, config)
-    with _alone(directory):
+    own, aside = directory / TREE_FILE, directory / ADOPTED_TREE
+    is_aside = aside.exists() and not own.exists()
+    with _alone(directory, ADOPTED_TREE if is_aside else TREE_FILE):
         try:
-            with (
-                closing(SqliteTree(directory / TREE_FILE)) as tree,
-                closing(tree.session()) as source,
-                closing(zookeeper.session()) as target,
-            ):
-                count = copy_tree(source, target, _tell_progress)
+            with closing(zookeeper.session()) as target:
+                with (
+                    closing(SqliteTree(aside if is_aside else own)) as tree,
+                    closing(tree.session()) as source,
+                ):
+                    copied = copy_tree(source, target, _tell_progress, is_aside=is_aside)
+                if not is_aside:
+                    own.rename(aside)
+                complete(target, copied.cluster_id)
         except CopyRefused as refused:
             raise typer.BadParameter(f"cannot adopt {directory}: {refused}") from None
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
-            typer.echo(f"oncelog: {error}; {directory} is as before: run the command again", err=True)
+            state = f"{directory} is as before" if own.exists() else f"the adoption of {directory} is not done"
+            typer.echo(f"oncelog: {error}; {state}: run the command again", err=True)
             raise typer.Exit(1) from None
-        (directory / TREE_FILE).rename(directory / ADOPTED_TREE)
         _remove_locks(directory)
-    return count
+    return copied.count
 
 
 def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
@@ -165,19 +177,19 @@ def _settle(directory: Path) -> int:
 
 
 def _remove_locks(directory: Path) -> None:
-    for lock in directory.glob(f"{TREE_FILE}.*"):
+    for lock in directory.glob(f"*{TREE_FILE}.*"):
         lock.unlink()
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[int]:
-    """Hold the directory of a broker that was alone, and is stopped; its id. Raises BadParameter."""
+def _alone(directory: Path, tree: str = TREE_FILE) -> Iterator[int]:
+    """Hold the directory of a broker that was alone, with its tree, and is stopped; its id. Raises BadParameter."""
     from oncelog.coordination.sqlite.tree import TreeUnusable
     from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
     from oncelog.storage.errors import UnusableDirectory
     from oncelog.storage.meta_properties import read_meta_properties
 
-    if not (directory / TREE_FILE).exists():
+    if not (directory / tree).exists():
         raise typer.BadParameter(f"{directory} is not the directory of a broker that was alone: it has no {TREE_FILE}")
     try:
         files = DiskFiles(directory)

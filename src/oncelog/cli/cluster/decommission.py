@@ -13,8 +13,7 @@ from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from oncelog.admin.decommission import Departure
-    from oncelog.client.blocking.client import Client
+    from oncelog.admin.decommission import Decommission, Departure
 
 _AT_ONCE: Final = 20
 
@@ -43,7 +42,7 @@ def decommission(
       oncelog cluster decommission 3
       oncelog cluster decommission 3 --at-once 5 --timeout 3600
     """
-    from oncelog.admin.decommission import plan_decommission
+    from oncelog.admin.decommission import Decommission, plan_decommission
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
     from oncelog.cli.commands import EXIT_FAILED, complain
 
@@ -58,7 +57,8 @@ def decommission(
             else:
                 _show(broker, found)
             return
-        done = wait_until_moved(f"broker {broker}", lambda: _step(client, broker, at_once), timeout)
+        moves = Decommission(client, broker, at_once)
+        done = wait_until_moved(f"broker {broker}", lambda: _step(moves), timeout)
         left = 0 if done else plan_decommission(client, broker).left
     if as_json:
         print_json({"broker_id": broker, "moved": found.left - left, "left": left})
@@ -71,17 +71,13 @@ def decommission(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _step(client: Client, broker: int, at_once: int) -> int:
-    """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused, unless the
-    topic was deleted meanwhile."""
-    from oncelog.admin.decommission import continue_decommission
-    from oncelog.base.errors import ErrorCode
+def _step(moves: Decommission) -> int:
+    """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused."""
     from oncelog.client.errors import BrokerRefused
 
-    found, refused = continue_decommission(client, broker, at_once)
+    found, refused = moves.step()
     for one in refused:
-        if one.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)
+        raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)
     return found.left
 
 

@@ -1,16 +1,19 @@
 """The coordination tree of a broker that was alone, copied into an empty one: node by node, in several commits.
 
 Rules:
-1. The cluster's id is written last. Until then the target is no cluster's: no broker of the adopted one joins it, and
-   a copy that was interrupted is begun anew.
+1. The cluster's id is written last, by ``complete``. Until then the target is no cluster's: no broker joins it, and a
+   copy that was interrupted is begun anew.
 2. A node of the target says meanwhile whose copy is under way, so that nobody else's nodes are ever taken for a half of
    it.
 3. What belongs to sessions, registrations and the controller's place, stays behind: brokers write it as they join.
+4. Between the copy and its end the source is set aside. Before that the broker may be started alone once more, and the
+   next copy has what it did; after it nobody changes the source, and the only way is on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from oncelog.base.tree import MAX_COMMIT_BYTES, Conflict, Create, Delete, Operation, TreeNode, commit_size
@@ -18,8 +21,6 @@ from oncelog.core.controller.image import layout
 from oncelog.ports import Coordination
 
 OURS: Final = "/oncelog"
-COPYING: Final = "/oncelog/adopting"
-"""Holds the cluster's id while its tree is copied."""
 MOST_OPERATIONS: Final = 1_000
 _ENTITY_PARENTS: Final = (layout.BROKER_CONFIGS, layout.GROUP_CONFIGS, layout.CLIENT_METRICS_CONFIGS)
 
@@ -28,9 +29,21 @@ class CopyRefused(Exception):
     """The tree cannot be copied there; the message says why. Nothing was changed that matters to anybody."""
 
 
-def copy_tree(source: Coordination, target: Coordination, progress: Callable[[int, int], None]) -> int:
-    """Copy what lasts of ``source`` to ``target``, which is empty, or has a part of this copy, or all of it; the number
-    of nodes. ``progress(done, total)`` is called after each commit. Nobody may write to ``source`` meanwhile.
+@dataclass(frozen=True)
+class Copied:
+    """A tree that is copied but for its end."""
+
+    count: int
+    """The number of its nodes."""
+    cluster_id: bytes
+
+
+def copy_tree(
+    source: Coordination, target: Coordination, progress: Callable[[int, int], None], *, is_aside: bool = False
+) -> Copied:
+    """Copy what lasts of ``source``, but for the cluster's id, to ``target``, which is empty, or has a part of this
+    copy, or all of it. ``is_aside``: the source was set aside before, and the target has at least a part.
+    ``progress(done, total)`` is called after each commit. Nobody may write to ``source`` meanwhile.
 
     Raises CopyRefused, TreeUnavailable, OutcomeUnknown, SessionLost: run it again.
     """
@@ -41,39 +54,74 @@ def copy_tree(source: Coordination, target: Coordination, progress: Callable[[in
     lasting = [node for node in nodes if not _is_of_session(node.path)]
     there = target.read(layout.CLUSTER_ID)
     if there is not None:
-        ours, theirs = (layout.read_cluster_id(layout.CLUSTER_ID, value) for value in (cluster_id, there.value))
-        if ours != theirs:
-            raise CopyRefused(f"the tree in ZooKeeper is that of cluster {theirs}, the directory belongs to {ours}")
-        return len(lasting)  # all of it was copied before
+        _check_same_cluster(cluster_id, there.value)
+        if not is_aside:
+            _check_same_nodes(target, lasting)
+        return Copied(len(lasting), cluster_id)  # all of it was copied before
     try:
-        _begin(target, cluster_id)
+        _begin(target, cluster_id, is_aside=is_aside)
         _write(target, lasting, progress)
-        marker = target.read(COPYING)
-        if marker is not None:
-            target.commit([Create(layout.CLUSTER_ID, cluster_id), Delete(COPYING, marker.version)])
     except Conflict as conflict:
         raise CopyRefused(f"somebody else writes to the tree in ZooKeeper: {conflict}") from None
-    return len(lasting)
+    return Copied(len(lasting), cluster_id)
+
+
+def complete(target: Coordination, cluster_id: bytes) -> None:
+    """Make a copied tree that of a cluster, which brokers may join, if it is not. Raises what ``copy_tree`` does."""
+    there, marker = target.read(layout.CLUSTER_ID), target.read(layout.ADOPTING)
+    if there is not None:
+        _check_same_cluster(cluster_id, there.value)
+        return
+    if marker is None:
+        raise CopyRefused("somebody else has removed its copy from ZooKeeper: run the command again")
+    try:
+        target.commit([Create(layout.CLUSTER_ID, cluster_id), Delete(layout.ADOPTING, marker.version)])
+    except Conflict as conflict:
+        raise CopyRefused(f"somebody else writes to the tree in ZooKeeper: {conflict}") from None
+
+
+def _check_same_cluster(ours: bytes, theirs: bytes) -> None:
+    own, other = (layout.read_cluster_id(layout.CLUSTER_ID, value) for value in (ours, theirs))
+    if own != other:
+        raise CopyRefused(f"the tree in ZooKeeper is that of cluster {other}, the directory belongs to {own}")
+
+
+def _check_same_nodes(target: Coordination, lasting: Sequence[TreeNode]) -> None:
+    """Raise CopyRefused if the broker was started alone after its tree had been copied: what it did then is in no
+    cluster."""
+    there = {node.path: node.value for node in target.subtree("/")}
+    for node in lasting:
+        path = _encoded(node.path)
+        if there.get(path) != node.value:
+            raise CopyRefused(
+                f"the tree in ZooKeeper is that of this cluster already, and differs from the directory's ({path}): "
+                "one of them was used after the copy. If no broker has used the one in ZooKeeper, delete its path "
+                "there, and run the command again"
+            )
 
 
 def _is_of_session(path: str) -> bool:
     return path == layout.CONTROLLER or path.startswith(f"{layout.BROKER_IDS}/")
 
 
-def _begin(target: Coordination, cluster_id: bytes) -> None:
+def _begin(target: Coordination, cluster_id: bytes, *, is_aside: bool) -> None:
     """Mark the target, and take away what an interrupted copy has left. Raises CopyRefused, Conflict."""
-    marker, left = target.read(COPYING), target.subtree("/")
+    marker, left = target.read(layout.ADOPTING), target.subtree("/")
     if marker is None:
+        if is_aside:
+            raise CopyRefused("it was adopted into another path in ZooKeeper than this one: name that one")
         if left:
             raise CopyRefused(
                 f"the path in ZooKeeper is not empty, it has {left[0].path}: name one that is, "
                 "as in host:2181/oncelog, which is created"
             )
-        target.commit([Create(OURS, b""), Create(COPYING, cluster_id)])
+        target.commit([Create(OURS, b""), Create(layout.ADOPTING, cluster_id)])
         return
     if marker.value != cluster_id:
         raise CopyRefused("the directory of another broker is being adopted there")
-    children_first = sorted((node for node in left if node.path not in (OURS, COPYING)), key=_path, reverse=True)
+    children_first = sorted(
+        (node for node in left if node.path not in (OURS, layout.ADOPTING)), key=_path, reverse=True
+    )
     for part in _commits(Delete(node.path, node.version) for node in children_first):
         target.commit(part)
 

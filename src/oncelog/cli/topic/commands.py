@@ -12,11 +12,11 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions, key_values, new_app
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.topic.moves import elect, reassign
+from oncelog.cli.topic.setting_names import names_suggested, require_settings
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster import LogDirRow
     from oncelog.admin.topics import TopicDescription
-    from oncelog.client.blocking.client import Client
 
 app = new_app("Create, list, describe, alter, move and delete topics.")
 
@@ -76,7 +76,8 @@ def create(
         )
     with cluster.open_client() as client:
         try:
-            row = create_topic(client, new, validate_only=dry_run)
+            with names_suggested(new.configs):
+                row = create_topic(client, new, validate_only=dry_run)
         except BrokerRefused as error:
             if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise
@@ -221,29 +222,18 @@ def alter(
         raise typer.BadParameter("nothing to change; give --partitions, --config or --delete-config")
     with cluster.open_client() as client:
         client.topic(topic)
-        _require_settings(client, topic, delete_config or ())
+        require_settings(client, topic, delete_config or ())
         if change or delete_config:
-            alter_configs(
-                client, ResourceType.TOPIC, topic, change=change, delete=delete_config or (), validate_only=dry_run
-            )
+            with names_suggested(change):
+                alter_configs(
+                    client, ResourceType.TOPIC, topic, change=change, delete=delete_config or (), validate_only=dry_run
+                )
         if partitions is not None:
             add_partitions(client, topic, partitions, validate_only=dry_run)
     if as_json:
         print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
     else:
         print(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
-
-
-def _require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
-    """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
-    from oncelog.admin.configs import ResourceType, describe_configs
-    from oncelog.base.suggestions import did_you_mean
-    from oncelog.client.errors import ClientError
-
-    known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
-    for name in names:
-        if name not in known:
-            raise ClientError(f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, known, 0.8)}")
 
 
 @app.command()

@@ -54,7 +54,8 @@ def idempotent_id_request() -> InitProducerIdRequest:
 
 
 class BatchDelivery:
-    """See the module. ``view``: the client's knowledge of the cluster; what proves stale is forgotten there."""
+    """Batches of a producer on their way to the leaders. ``view``: the client's knowledge of the cluster; what proves
+    stale is forgotten there."""
 
     def __init__(self, view: ClusterView, settings: ProducerSettings, transactional_id: str | None) -> None:
         self.machine = ProducerMachine(settings, transactional=transactional_id is not None)

@@ -32,7 +32,7 @@ def transactional_settings(settings: ProducerSettings | None) -> ProducerSetting
 
 
 class TransactionalDelivery(BatchDelivery):
-    """See the module. The producer it stands before makes the machine and the delay."""
+    """Delivery within transactions, put in front of a producer, which makes the machine and the delay."""
 
     transactions: TransactionMachine
     _first_batch_delay: FirstBatchDelay

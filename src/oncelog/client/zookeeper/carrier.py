@@ -55,7 +55,8 @@ _NO_SESSION: Final = TreeUnavailable("there is no session with ZooKeeper")
 
 
 class StepCarrier:
-    """See the module. One thread uses it; ``changed`` is called from kazoo's, ``stop_delivery`` by ``carry_out``."""
+    """Carries out a member's steps. One thread uses it; ``changed`` is called from kazoo's, ``stop_delivery`` by
+    ``carry_out``."""
 
     def __init__(
         self,

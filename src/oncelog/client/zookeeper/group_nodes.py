@@ -35,8 +35,8 @@ _TOGETHER = 500
 
 
 class GroupNodes:
-    """See the module. ``changed`` is the watch of everything: called by kazoo's thread. All methods raise
-    TreeUnavailable and SessionLost."""
+    """A group's nodes in ZooKeeper, in one session. ``changed`` is the watch of everything: called by kazoo's thread.
+    All methods raise TreeUnavailable and SessionLost."""
 
     def __init__(self, session: ZooKeeperClient, group: str, changed: Watch) -> None:
         self._session = session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,9 +21,10 @@ MOST_NOTED_A_MINUTE: Final = 100
 class Refusals:
     """Makes these answers; refused changes are noted in the audit log where there is one."""
 
-    def __init__(self, templates: Environment, audit: Audit) -> None:
+    def __init__(self, templates: Environment, audit: Audit, now_s: Callable[[], float] = time.monotonic) -> None:
         self._templates = templates
         self._audit = audit
+        self._now_s = now_s
         self._minute = 0
         self._noted = 0
 
@@ -47,7 +48,7 @@ class Refusals:
 
     def note(self, request: Request, user: str, reason: str, named: Mapping[str, str] | None = None) -> None:
         """A line about a change, run or login that was refused, with what it ``named``; of a flood so many a minute."""
-        minute = int(time.monotonic()) // 60
+        minute = int(self._now_s()) // 60
         self._noted = self._noted + 1 if minute == self._minute else 1
         self._minute = minute
         if self._noted > MOST_NOTED_A_MINUTE:

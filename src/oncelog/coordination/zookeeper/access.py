@@ -27,7 +27,8 @@ class Login(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """See the module. Without anything: plain TCP, nobody in particular, nodes for everybody."""
+    """Connection, identity and rights in ZooKeeper. Without anything: plain TCP, nobody in particular, nodes for
+    everybody."""
 
     tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
     """Gives the context of the next connection; it raises nothing."""

@@ -23,7 +23,7 @@ P = TypeVar("P")
 
 
 class PendingPartitions(Generic[K, P]):
-    """See the module. At first all partitions of the session are pending."""
+    """Partitions of a follower's session that are not quiet. At first all are pending."""
 
     __slots__ = ("_all_ms", "_keys", "position")
 

@@ -170,8 +170,8 @@ class ClusterView(Protocol):
 
     @property
     def departed_brokers(self) -> Brokers:
-        """Brokers that died some seconds ago and are registered no more, as they were: clients are still told of their
-        addresses."""
+        """Brokers that left some seconds ago, or may have, and are registered no more, as they were: clients are still
+        told of their addresses."""
 
     @property
     def quotas(self) -> ClientLimits:

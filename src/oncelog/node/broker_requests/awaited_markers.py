@@ -34,7 +34,7 @@ _DECIDED: Final = (STATE_NAMES[TransactionState.PREPARE_COMMIT], STATE_NAMES[Tra
 
 
 class AwaitedMarkers:
-    """See the module."""
+    """Asks remote coordinators what was decided, and waits until its markers are in the log here."""
 
     def __init__(self, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
         self._links = links

@@ -27,7 +27,7 @@ MOST_BYTES: Final = 512 * 1024
 
 
 class TransactionDescriptions:
-    """See the module."""
+    """Asks remote coordinators by DescribeTransactions, one request a broker and event."""
 
     def __init__(self, links: BrokerLinks) -> None:
         self._links = links

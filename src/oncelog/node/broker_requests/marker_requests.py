@@ -35,7 +35,7 @@ Outcomes = Mapping[tuple[int, TopicPartition], "ErrorCode"]
 
 
 class MarkerRequests:
-    """See the module."""
+    """Sends markers to remote leaders by WriteTxnMarkers, one request at a time to each."""
 
     def __init__(self, links: BrokerLinks, request_timeout_ms: int) -> None:
         self._links = links

@@ -39,7 +39,8 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
 class PartitionRequests:
-    """See the module; one for questions that add, another for those that verify."""
+    """Asks remote coordinators by AddPartitionsToTxn: one instance for questions that add, another for those that
+    verify."""
 
     def __init__(self, links: BrokerLinks, purpose: LinkPurpose, timeout_ms: int) -> None:
         self._links = links

@@ -25,7 +25,7 @@ _NOT_AT_REST: Final = tuple(STATE_NAMES[state] for state in sorted(STORED - AT_R
 
 
 class TransactionalIds:
-    """See the module."""
+    """Asks every remote coordinator by ListTransactions for the ids of producers."""
 
     def __init__(self, links: BrokerLinks, metadata: Metadata) -> None:
         self._links = links

@@ -30,7 +30,7 @@ class _State(Enum):
 
 
 class ControlledShutdown:
-    """See the module."""
+    """The end of a broker that asks the controller to move its leaderships away, and waits for it."""
 
     def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines) -> None:
         self._metadata = metadata

@@ -55,7 +55,7 @@ PARTITIONS_A_ROUND: Final = 2_000
 
 
 class ControllerDuties:
-    """See the module."""
+    """The controller's rounds: what has changed is looked at, decided and committed."""
 
     def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
         self._metadata = metadata

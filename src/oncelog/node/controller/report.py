@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ControllerReport:
-    """See the module. Follows changes while this broker is the controller."""
+    """Follows the changes of the image while this broker is the controller, and tells them in lines."""
 
     def __init__(self) -> None:
         self.elections = 0

@@ -38,7 +38,8 @@ class MarkerToSend(NamedTuple):
 
 
 class MarkerSender:
-    """See the module. ``written(hosted, markers, partition)`` is told what needs no marker any more."""
+    """Markers that are decided and not yet written. ``written(hosted, markers, partition)`` is told what needs no
+    marker any more."""
 
     def __init__(self, messages: BrokerMessages, metadata: Metadata, deadlines: Deadlines, written: Written) -> None:
         self._messages = messages

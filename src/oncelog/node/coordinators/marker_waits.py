@@ -34,7 +34,8 @@ Questions = dict[int, tuple[AwaitMarkers, Answered]]
 
 
 class MarkerWaits:
-    """See the module. ``shards()`` are the loaded shards of this broker, ``is_loading()`` says if there are others."""
+    """Requests that wait until decided transactions have their markers. ``shards()`` are the loaded shards of this
+    broker, ``is_loading()`` says if there are others."""
 
     def __init__(
         self,

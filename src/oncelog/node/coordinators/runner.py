@@ -127,7 +127,7 @@ class Coordinators(Generic[S, D]):
         self._partition_count = len(partitions)
         for index, partition in enumerate(partitions):
             hosted = self._hosted.get(index)
-            leads = self._partitions.leads(partition)
+            leads = self._partitions.roles.leads(partition)
             if hosted is not None and not (leads and hosted.leader_epoch == partition.leader_epoch):
                 self._resign(index)
                 hosted = None
@@ -212,7 +212,7 @@ class Coordinators(Generic[S, D]):
         load, and are refused: a coordinator that knew half of its log would tell old offsets, and forget decisions."""
         at = f"{hosted.partition} at offset {hosted.next_offset}"
         self._outbox.effects.append(Report("error", f"the coordinator's log {at} cannot be read: {damage}"))
-        self._partitions.found_damaged(hosted.partition, hosted.next_offset)
+        self._partitions.roles.found_damaged(hosted.partition, hosted.next_offset)
 
     # Asking
 

@@ -31,7 +31,7 @@ Leaders = tuple[tuple[BrokerId, LeaderEpoch], ...]
 
 
 class TransactionalIdSearch:
-    """See the module."""
+    """Searches all coordinators for the transactional ids of producers that have lost theirs."""
 
     def __init__(
         self,

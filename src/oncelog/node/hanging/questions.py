@@ -30,7 +30,7 @@ _Leader = tuple[BrokerId, LeaderEpoch]
 
 
 class CoordinatorQuestions:
-    """See the module."""
+    """Asks a transaction's coordinator, here or on another broker, what it knows of it."""
 
     def __init__(
         self,

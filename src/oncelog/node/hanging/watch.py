@@ -53,7 +53,7 @@ SLICE_PAUSE_MS: Final = 10
 
 
 class HangingTransactionWatch:
-    """See the module."""
+    """Looks for transactions on this broker's partitions that nobody is going to end."""
 
     def __init__(
         self,

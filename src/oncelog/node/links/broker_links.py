@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.base.units import MIB
+from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.configs.listeners import inter_broker_listener
 from oncelog.handlers.support.broker_clients import broker_client_id
 from oncelog.node.links.link import Answered, Link, LinkSettings, LinkState, Sign
 from oncelog.node.links.wires import Wires
-from oncelog.node.listeners.endpoints import inter_broker_listener
 from oncelog.wire.message import Request
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ class LinkPurpose(Enum):
 
 
 class BrokerLinks:
-    """See the module. Each callback in ``on_refused`` is called with a broker whose port refuses connections: its
-    process is dead, whatever its session says. ``on_broken`` and ``on_reached``: a connection to it has ended with
-    requests unanswered, or is ready."""
+    """All links of this broker, by broker and purpose. Each callback in ``on_refused`` is called with a broker whose
+    port refuses connections: its process is dead, whatever its session says. ``on_broken`` and ``on_reached``: a
+    connection to it has ended with requests unanswered, or is ready."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
         self.on_refused: list[OnBroker] = []
@@ -65,6 +66,8 @@ class BrokerLinks:
         self.on_reached: list[OnBroker] = []
         self._metadata = metadata
         self._deadlines = deadlines
+        self._inter_broker = inter_broker_listener(BrokerConfig(metadata.config.static))
+        """Name and protocol; a change of the protocols while the broker runs concerns listeners that it has not."""
         self._wires = Wires()
         self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
         self._reported: set[int] = set()
@@ -119,7 +122,7 @@ class BrokerLinks:
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """The endpoint at which brokers reach a broker; None, which is reported once, if it has no such listener."""
-        name, protocol = inter_broker_listener(self._metadata.config)
+        name, protocol = self._inter_broker
         endpoint = broker.endpoint(name)
         if endpoint is None:
             self._report_once(broker, f"it has no listener {name}, by which brokers reach each other")

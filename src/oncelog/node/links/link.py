@@ -59,7 +59,7 @@ Answered = Callable[[Any], None]
 
 
 class LinkState(Enum):
-    """See the module's table."""
+    """States of a connection; the table of the module has the transitions."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -110,7 +110,7 @@ class LinkRequest:
 
 
 class Link:
-    """See the module. ``tell`` is called with every sign of life or death."""
+    """The connection to one broker for one purpose. ``tell`` is called with every sign of life or death."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Final
 from oncelog.base.security import Endpoint
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.node.listeners.endpoints import Listeners
+from oncelog.core.configs.listeners import Listeners
 from oncelog.node.listeners.tls import tls_settings
 
 KEY: Final = "oncelog.require.security"

@@ -43,7 +43,8 @@ class _Denials:
 
 
 class DecisionLog:
-    """See the module. Implements ``handlers.support.context.AccessLog``."""
+    """Writes what was denied and which access control lists have changed; implements
+    ``handlers.support.context.AccessLog``."""
 
     def __init__(self, ruling: AskRuling, outbox: Outbox, deadlines: Deadlines) -> None:
         self._ruling = ruling

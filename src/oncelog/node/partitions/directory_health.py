@@ -38,7 +38,7 @@ _MOST_ROOM_BYTES: Final = 1 << 30
 
 
 class DirectoryHealth:
-    """See the module."""
+    """Watches for a disk that has failed or is full, and says so in this broker's registration."""
 
     def __init__(
         self,

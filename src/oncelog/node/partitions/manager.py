@@ -3,9 +3,7 @@
 Topics are created, altered, deleted and configured in the image; here it is done to the logs, and only here.
 Leadership is the only road to a log: a partition is led in one epoch, or the answer is the error to tell.
 
-A partition has one role here at a time: it is led in one leader epoch, copied from its leader (``replication``), or
-neither while nobody leads. A broker that was restarted leads again only what it was elected for since: records that it
-had lost would else be replaced by others of the same epoch.
+The role of this broker's replica of each is decided in ``roles``.
 
 Logs of new partitions are created in slices, or when somebody asks for one: a directory and a few files each are
 milliseconds on a busy disk, and a topic may have thousands of partitions.
@@ -18,9 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
-from oncelog.core.controller.image.model import PartitionImage, TopicImage
-from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
+from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
+from oncelog.core.controller.image.model import TopicImage
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.node.deadlines import Deadlines
@@ -30,16 +27,13 @@ from oncelog.node.partitions.directory_health import DirectoryHealth
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.log_configs import log_config, storage_config
 from oncelog.node.partitions.maintenance import Maintenance
-from oncelog.node.replication.damaged_replicas import ASKED_AGAIN, DamagedReplicas
-from oncelog.node.replication.followers import Followers
-from oncelog.node.replication.in_sync_sets import InSyncSets
+from oncelog.node.partitions.roles import ReplicaRoles
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
     from oncelog.handlers.support.waits import UntilDurable
     from oncelog.node.requests.tasks import Task
     from oncelog.storage.directory import LogDirectory
-    from oncelog.storage.log.partition_log import PartitionLog
 
 LOGS_PER_SLICE: Final = 16
 
@@ -51,27 +45,23 @@ class PartitionManager:
         self,
         logs: LogDirectory,
         metadata: Metadata,
+        roles: ReplicaRoles,
         group_commit: GroupCommit,
         delayed_fetches: DelayedFetches,
         maintenance: Maintenance,
         deadlines: Deadlines,
-        in_sync_sets: InSyncSets,
-        followers: Followers,
-        damaged: DamagedReplicas,
         directory: DirectoryHealth,
     ) -> None:
         self.logs = logs
+        self.roles = roles
         self.directory = directory
         self._metadata = metadata
         self._group_commit = group_commit
         self._delayed_fetches = delayed_fetches
         self._maintenance = maintenance
         self._deadlines = deadlines
-        self._in_sync_sets = in_sync_sets
-        self._followers = followers
-        self._damaged = damaged
         self._broker_epoch = metadata.broker_epoch
-        self._leaders: dict[TopicPartition, LeaderLog] = {}
+        self._leaders = roles.leaders
         self._missing: dict[TopicPartition, None] = {}
         self._taken_over: dict[TopicName, TopicImage] = {}
         """Topics as they were when their partitions were last looked at: what is the same object needs no second look,
@@ -131,70 +121,18 @@ class PartitionManager:
             elif log is None:
                 self._missing[partition] = None
             else:
-                self._take_role(partition, log, image)
-
-    def _take_role(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
-        if self.leads(image):
-            self._followers.stop(partition)
-            self._lead(partition, log, image)
-            return
-        if partition in self._leaders:
-            self._resign(partition)
-            self._damaged.follows(partition, log, image)
-        if image.leader not in (NO_BROKER, self._metadata.broker_id):
-            self._followers.follow(partition, log, image.leader, image.leader_epoch)
-        else:
-            self._followers.stop(partition)
-
-    def _lead(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
-        led = self._leaders.get(partition)
-        if led is not None and led.leader_epoch == image.leader_epoch:
-            led.replicas.change_in_sync(image.replicas, image.isr, self._deadlines.now_ms)
-            self._delayed_fetches.changed(partition)
-        else:
-            led = self._begin_to_lead(partition, log, image)
-        self._in_sync_sets.lead(led)
-        self._group_commit.replicas_changed(log)
-
-    def _begin_to_lead(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> LeaderLog:
-        has_followers = len(image.replicas) > 1
-        if has_followers:
-            log.begin_epoch(image.leader_epoch)
-        replicas = LeaderReplicas(
-            image.leader,
-            image.replicas,
-            image.isr,
-            log.high_watermark,
-            epoch_start=log.log_end_offset if has_followers else log.high_watermark,
-            min_insync_replicas=log.config.min_insync_replicas,
-            now_ms=self._deadlines.now_ms,
-        )
-        led = self._leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
-        self._group_commit.lead(partition, replicas)
-        if not has_followers:
-            self._group_commit.vouch(log)
-        if has_followers or log.high_watermark < log.log_end_offset:
-            self._group_commit.appended(log)  # this broker vouches for its log, which needs no new record
-        return led
-
-    def _resign(self, partition: TopicPartition) -> None:
-        self._leaders.pop(partition, None)
-        self._in_sync_sets.resign(partition)
-        self._group_commit.resign(partition)
-        self._delayed_fetches.changed(partition)
+                self.roles.take(partition, log, image)
 
     def _create_log(self, partition: TopicPartition) -> None:
         del self._missing[partition]
         topic = self._metadata.image.topics[partition.topic]
         config = log_config(self._metadata.topic_config(topic))
         log = self.logs.create(partition, topic.topic_id, config, now_ms=self._deadlines.now_ms)
-        self._take_role(partition, log, topic.partitions[partition.partition])
+        self.roles.take(partition, log, topic.partitions[partition.partition])
 
     def _delete(self, partition: TopicPartition) -> None:
         self._missing.pop(partition, None)
-        self._leaders.pop(partition, None)
-        self._in_sync_sets.resign(partition)
-        self._followers.stop(partition)
+        self.roles.give_up(partition)
         if partition in self.logs.logs:
             self._maintenance.add(self.logs.delete(partition, self._metadata.random_bytes(16)))
             self._group_commit.dropped(partition)
@@ -216,13 +154,7 @@ class PartitionManager:
             log.set_topic_id(topic.topic_id)  # a power cut may have taken the file that says it
             if log.config != config:
                 log.config = config
-                self._config_changed(log)
-
-    def _config_changed(self, log: PartitionLog) -> None:
-        led = self._leaders.get(log.partition)
-        if led is not None and led.replicas.min_insync_replicas != log.config.min_insync_replicas:
-            led.replicas.min_insync_replicas = log.config.min_insync_replicas
-            self._group_commit.replicas_changed(log)
+                self.roles.config_changed(log)
 
     def park_until_durable(self, task: Task, until: UntilDurable) -> None:
         """Keep ``task`` until every high watermark in ``until`` is reached."""
@@ -265,12 +197,6 @@ class PartitionManager:
         """The number of partitions that this broker leads (Kafka's LeaderCount)."""
         return len(self._leaders)
 
-    def leads(self, image: PartitionImage) -> bool:
-        """True if this broker leads the partition: it was elected since it registered, or is the only replica."""
-        if image.leader != self._metadata.broker_id:
-            return False
-        return len(image.replicas) == 1 or image.leader_broker_epoch in (UNKNOWN_EPOCH, self._metadata.broker_epoch)
-
     def has_log(self, partition: TopicPartition) -> bool:
         """True if the partition has a log on disk already."""
         return partition in self.logs.logs
@@ -296,18 +222,7 @@ class PartitionManager:
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
         """See ``handlers.support.ports.Partitions``."""
-        if leader_log.replicas.log_starts_at(replica, log_start_offset):
-            self._delayed_fetches.changed(leader_log.partition)
-        self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
-        follower = leader_log.replicas.follower(replica)
-        if follower is not None and follower.asked_again == ASKED_AGAIN:
-            self._damaged.look(leader_log, offset)
-
-    def found_damaged(self, partition: TopicPartition, offset: Offset) -> None:
-        """Give up a partition whose records from ``offset`` on cannot be read here, if another replica may lead it."""
-        leader_log = self._leaders.get(partition)
-        if leader_log is not None:
-            self._damaged.look(leader_log, offset)
+        self.roles.replica_fetched(leader_log, replica, broker_epoch, offset, log_start_offset)
 
     @property
     def change_position(self) -> int:

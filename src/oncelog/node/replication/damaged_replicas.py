@@ -35,7 +35,7 @@ AGAIN_MS: Final = 1_000
 
 
 class DamagedReplicas:
-    """See the module."""
+    """Finds damaged records in led partitions, gives these up, and has the records copied."""
 
     def __init__(self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
         self._metadata = metadata

@@ -47,7 +47,7 @@ class FetchFrom(NamedTuple):
 
 
 class FetchRequests:
-    """See the module."""
+    """The fetch session of one follower with one leader, and its next request."""
 
     def __init__(self) -> None:
         self._wanted: dict[Key, FetchFrom] = {}

@@ -83,7 +83,7 @@ class _Copy:
 
 
 class LeaderFetcher:
-    """See the module."""
+    """Copies the partitions that this broker follows from one leader."""
 
     def __init__(self, leader: BrokerId, services: ReplicationServices) -> None:
         self._leader = leader

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class InSyncSets:
-    """See the module."""
+    """Proposes changes of the in-sync sets of led partitions, and follows what becomes of them."""
 
     def __init__(
         self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, group_commit: GroupCommit

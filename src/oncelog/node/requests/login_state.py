@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """See the module."""
+    """How far a login has come; the table of the module has the transitions."""
 
     VERSIONS = "versions"
     HANDSHAKE = "handshake"

@@ -42,7 +42,8 @@ def cannot_listen(address: str, error: OSError) -> StartRefused:
 
 
 class Acceptors:
-    """See the module. ``bound`` has sockets to listen on in place of the addresses of the settings, by listener."""
+    """Binds, listens and accepts. ``bound`` has sockets to listen on in place of the addresses of the settings, by
+    listener."""
 
     def __init__(self, settings: Settings, quotas: ConnectionQuotas, bound: Mapping[str, socket.socket]) -> None:
         self._settings = settings

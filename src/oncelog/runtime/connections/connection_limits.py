@@ -47,7 +47,7 @@ class Rate:
 
 
 class ConnectionLimits:
-    """See the module. ``config`` gives the present configuration."""
+    """Counts connections and says which are too many. ``config`` gives the present configuration."""
 
     def __init__(self, config: Callable[[], BrokerConfig], listeners: Listeners) -> None:
         self._config = config

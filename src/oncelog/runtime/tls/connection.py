@@ -80,7 +80,7 @@ class Above(Protocol):
 
 
 class State(Enum):
-    """See the module's table."""
+    """States of a TLS connection; the table of the module has the transitions."""
 
     NEW = "new"
     HANDSHAKE = "handshake"
@@ -89,7 +89,7 @@ class State(Enum):
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """See the module. To the socket's transport it is a protocol, to the connection above a transport."""
+    """One connection over TLS: to the socket's transport it is a protocol, to the connection above a transport."""
 
     def __init__(
         self,

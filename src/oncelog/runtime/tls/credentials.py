@@ -28,7 +28,8 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Credentials:
-    """See the module. ``settings`` gives those of the present configuration; it may raise ConfigError."""
+    """A listener's TLS context, made anew when its stores change. ``settings`` gives those of the present
+    configuration; it may raise ConfigError."""
 
     def __init__(self, listener_name: str, settings: Callable[[], TlsSettings]) -> None:
         """Raises StoreUnusable or ConfigError."""

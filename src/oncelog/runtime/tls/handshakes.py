@@ -32,7 +32,7 @@ class Handshaking(Protocol):
 
 
 class Handshakes:
-    """See the module. Used on the loop."""
+    """Bounds the handshakes under way and hands their arithmetic to workers. Used on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, timeout_s: float, most: int) -> None:
         self._loop = loop

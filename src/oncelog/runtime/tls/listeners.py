@@ -26,7 +26,7 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class ListenersTls:
-    """See the module."""
+    """The credentials of each listener that speaks TLS, and the handshakes of all."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -33,8 +33,8 @@ class InjectedHang(NamedTuple):
     transactional_id: str
     timeout_ms: int
     """The time-out of the transaction, as its coordinator has (or had) it."""
-    injected_ms: int
-    """The broker's time before the hang was asked for."""
+    injected_ms: Mapping[int, int]
+    """The time before the hang was asked for, by the clock of each broker."""
     certain: bool = False
     start_offset: int = -1
     first_ms: int = 0
@@ -73,12 +73,12 @@ def verdicts_at_rest(
             yield f"{WRONG_AGE}: {one.age_ms} ms and not {now_ms - injected.first_ms}: {_shown(one)}"
 
 
-def ended_too_early(ends: Iterable[End], truth: InjectedHangs, grace_ms: int) -> Iterator[str]:
-    """A broker that ends orphans waits for their own time-out, and for its grace."""
+def ended_too_early(broker_id: int, ends: Iterable[End], truth: InjectedHangs, grace_ms: int) -> Iterator[str]:
+    """A broker that ends orphans, here ``ends``, waits for their own time-out, and for its grace, by its own clock."""
     for end in ends:
         injected = truth.get((end.partition, end.producer_id))
         if end.action == ORPHAN_ABORT and injected is not None:
-            waited_ms = end.at_ms - injected.injected_ms
+            waited_ms = end.at_ms - injected.injected_ms[broker_id]
             if waited_ms < injected.timeout_ms + grace_ms - SET_BACK_MS:
                 yield f"{TOO_EARLY}: {end.partition}, producer {end.producer_id}, {waited_ms} ms after it was injected"
 

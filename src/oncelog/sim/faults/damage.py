@@ -93,10 +93,17 @@ def mend_unread(world: World) -> None:
     """Mend the flipped bits that nobody is going to read: those of which every replica has the batch."""
     for broker in world.brokers:
         for flip in broker.machine.standing_flips():
-            image = _image(world).partition(flip.partition)
-            is_led = image is not None and image.leader == broker.broker_id
-            if not (is_led and any(_end(one.files, flip.partition) <= flip.offset for one in world.brokers)):
+            if not _is_to_be_copied(world, BrokerId(broker.broker_id), flip):
                 flip.undo()
+
+
+def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
+    """True if the broker leads the partition and another replica has yet to copy the batch."""
+    image = _image(world).partition(flip.partition)
+    if image is None or image.leader != broker_id:
+        return False
+    replicas = [broker for broker in world.brokers if broker.broker_id in image.replicas]
+    return any(_end(replica.files, flip.partition) <= flip.offset for replica in replicas)
 
 
 def _flip_one(broker: BrokerHost, places: list[_Place], fault: Fault) -> None:

@@ -14,7 +14,7 @@ from oncelog.node import assembly
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.partitions.manager import PartitionManager
+from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
@@ -139,7 +139,7 @@ def _epochs_kept(right: Any) -> Any:
 
 def _losses_not_told(right: Any) -> Any:
     def registration(*known: Any) -> Any:
-        return replace(right(*known), has_lost_records=False)
+        return replace(right(*known), lost=())
 
     return registration
 
@@ -162,14 +162,14 @@ def _damage_passed_over(right: Any) -> Any:
 
 
 def _same_epoch_again(right: Any) -> Any:
-    def leads(self: PartitionManager, image: Any) -> bool:
+    def leads(self: ReplicaRoles, image: Any) -> bool:
         return bool(image.leader == self._metadata.broker_id)
 
     return leads
 
 
 def _half_resignation(right: Any) -> Any:
-    def resign(self: PartitionManager, partition: TopicPartition) -> None:
+    def resign(self: ReplicaRoles, partition: TopicPartition) -> None:
         self._in_sync_sets.resign(partition)
 
     return resign
@@ -319,7 +319,7 @@ CLUSTERS: Final = (
     Mutant(
         "leads-again-in-its-epoch",
         "a leader that was restarted leads on in the epoch of its last life",
-        PartitionManager,
+        ReplicaRoles,
         "leads",
         _same_epoch_again,
         ("power-cut", "power-cut-at-sync"),
@@ -327,7 +327,7 @@ CLUSTERS: Final = (
     Mutant(
         "half-resignation",
         "a broker that does not lead a partition any more goes on answering for it (KAFKA-9307)",
-        PartitionManager,
+        ReplicaRoles,
         "_resign",
         _half_resignation,
     ),

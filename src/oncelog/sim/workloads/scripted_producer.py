@@ -49,7 +49,8 @@ class Sent(NamedTuple):
 
 
 class ScriptedProducer:
-    """See the module. ``producer_id`` and ``epoch`` once it is initialised, or as they are given."""
+    """A transactional producer, request by request. ``producer_id`` and ``epoch`` once it is initialised, or as they
+    are given."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Program(Protocol):
 
 
 class Workload(Protocol):
-    """See the module."""
+    """Topics and programs of one kind of load."""
 
     @property
     def leaves_open(self) -> bool:

@@ -1,7 +1,8 @@
 """The address of a table: ``DIR``, ``delta:PLACE``, ``iceberg:DIR`` or, in a catalog, ``iceberg:NAMESPACE.TABLE``.
 
-The rule: what an address cannot be is said in one line that names what can be, before anything is asked or written.
-Storage options may be secrets, so nothing here or below prints them: errors name keys, never values.
+Rules: names with dots and no slash are a catalog's, so a forgotten catalog makes no directory of that name. What an
+address cannot be is said in one line that names what can be, before anything is asked or written. Storage options may
+be secrets, so nothing here or below prints them: errors name keys, never values.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ def parse_address(to: str, catalog: str | None, options: Mapping[str, str]) -> T
         raise OptionError(
             f"an Iceberg table on an object store is committed by a catalog: name one with --catalog and the table as "
             f"iceberg:NAMESPACE.TABLE instead of {to!r}"
+        )
+    if kind == "iceberg" and catalog is None and _IDENTIFIER.fullmatch(place):
+        raise OptionError(
+            f"{to!r} is a table of a catalog: name the catalog with --catalog (catalog= in Python); if it is to be a "
+            f"directory, write iceberg:./{place}"
         )
     return TableAddress(kind, place.rstrip("/"), catalog, dict(options))
 

@@ -26,7 +26,7 @@ from oncelog.storage.segment.segment import Segment
 
 
 class PartitionLog(LogState):
-    """See the module's rule. The cluster's metadata decide whether it is appended to as a leader or as a follower."""
+    """One partition's log. The cluster's metadata decide whether it is appended to as a leader or as a follower."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Member(Broker):
-    """See the module. :attr:`faults` are the broker's own."""
+    """A broker of an in-process cluster. :attr:`faults` are the broker's own."""
 
     def __init__(
         self,

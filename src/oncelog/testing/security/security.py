@@ -46,7 +46,8 @@ class SecuredHost(Protocol):
 
 
 class Security:
-    """See the module. ``broker.security`` and ``cluster.security``."""
+    """Certificates, users and access control lists of brokers in tests. ``broker.security`` and
+    ``cluster.security``."""
 
     def __init__(self, kind: Kind, host: SecuredHost, now_s: Callable[[], float]) -> None:
         self.kind = kind

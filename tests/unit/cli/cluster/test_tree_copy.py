@@ -8,9 +8,11 @@ import pytest
 
 from oncelog.base.tree import Create, Operation, Set
 from oncelog.cli.cluster import tree_copy
-from oncelog.cli.cluster.tree_copy import CopyRefused, copy_tree
+from oncelog.cli.cluster.tree_copy import CopyRefused, complete, copy_tree
 from oncelog.coordination.memory import MemorySession, MemoryTree
+from oncelog.core.controller.brokers.registration import RegistrationRefused, check_complete
 from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import load_image
 
 ID = layout.cluster_id_value("A" * 22)
 
@@ -52,29 +54,73 @@ def copied(target: MemorySession) -> dict[str, bytes]:
 EXPECTED = {"/cluster/id": ID, "/brokers/topics/t": b"4", "/config/groups/%2E": b"2", "/controller_epoch": b"3"}
 
 
+def nobody(_done: int, _total: int) -> None:
+    """Progress that nobody is told of."""
+
+
 def test_what_lasts_is_copied(source: MemorySession) -> None:
     target = MemoryTree().session()
     told: list[tuple[int, int]] = []
-    count = copy_tree(source, target, lambda done, total: told.append((done, total)))
+    found = copy_tree(source, target, lambda done, total: told.append((done, total)))
+    assert target.read(layout.CLUSTER_ID) is None
+    complete(target, found.cluster_id)
     assert copied(target) == EXPECTED
     assert {node.path for node in target.subtree("/")} == {*layout.BASE_PATHS, *EXPECTED}
-    assert count == len(target.subtree("/"))
-    assert told[-1][1] == count
+    assert found.count == len(target.subtree("/"))
+    assert told[-1][1] == found.count
 
 
 def test_it_goes_on_after_any_interruption(source: MemorySession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the source is set aside and, by the last commit, after it."""
     monkeypatch.setattr(tree_copy, "MOST_OPERATIONS", 3)
     for commits in range(100):
         tree = MemoryTree()
         target: MemorySession = DiesAfter(tree, commits)
+        is_aside = False
         try:
-            copy_tree(source, target, lambda _done, _total: None)
+            copy_tree(source, target, nobody)
+            is_aside = True
+            complete(target, ID)
             break
         except Interrupted:
             assert target.read(layout.CLUSTER_ID) is None
-        copy_tree(source, target := tree.session(), lambda _done, _total: None)
+        target = tree.session()
+        if commits:
+            with pytest.raises(RegistrationRefused, match="run oncelog cluster adopt again"):
+                check_complete(load_image(target.subtree("/oncelog")))
+        copy_tree(source, target, nobody, is_aside=is_aside)
+        complete(target, ID)
         assert copied(target) == EXPECTED
+        check_complete(load_image(target.subtree("/oncelog")))
     assert 5 < commits < 99
+    assert is_aside
+
+
+def test_a_source_that_was_set_aside_goes_nowhere_else(source: MemorySession) -> None:
+    with pytest.raises(CopyRefused, match="name that one"):
+        copy_tree(source, MemoryTree().session(), nobody, is_aside=True)
+
+
+def test_once_more_after_all_was_copied(source: MemorySession) -> None:
+    target = MemoryTree().session()
+    for is_aside in (False, False, True):
+        complete(target, copy_tree(source, target, nobody, is_aside=is_aside).cluster_id)
+        assert copied(target) == EXPECTED
+
+
+def test_what_the_broker_did_alone_after_the_copy_is_not_passed_over(source: MemorySession) -> None:
+    """It was started once more before its tree had been set aside, as versions before this one allowed."""
+    target = MemoryTree().session()
+    complete(target, copy_tree(source, target, nobody).cluster_id)
+    source.commit([Create("/brokers/topics/later", b"1")])
+    with pytest.raises(CopyRefused, match=r"differs from the directory's \(/brokers/topics/later\)"):
+        copy_tree(source, target, nobody)
+
+
+def test_a_copy_that_somebody_else_removed_is_not_completed(source: MemorySession) -> None:
+    target = MemoryTree().session()
+    with pytest.raises(CopyRefused, match="run the command again"):
+        complete(target, ID)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +136,10 @@ def test_a_tree_of_others_is_left_alone(source: MemorySession, there: list[Opera
     target.commit(there)
     before = target.subtree("/")
     with pytest.raises(CopyRefused, match=why):
-        copy_tree(source, target, lambda _done, _total: None)
+        copy_tree(source, target, nobody)
     assert target.subtree("/") == before
 
 
 def test_a_tree_of_no_cluster_is_refused() -> None:
     with pytest.raises(CopyRefused, match="has never been up"):
-        copy_tree(MemoryTree().session(), MemoryTree().session(), lambda _done, _total: None)
+        copy_tree(MemoryTree().session(), MemoryTree().session(), nobody)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -17,6 +19,7 @@ import oncelog.console
 from oncelog.client.errors import ConfigError
 from oncelog.console.admission.gate import WORK_PREFIX
 from oncelog.console.admission.logins import Basic, Header, Token, login_of
+from oncelog.console.admission.refusals import Refusals
 from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.application import application
 from oncelog.console.pages import ACTIONS, WORKS
@@ -70,7 +73,20 @@ def test_no_route_takes_a_change_without_the_token_of_its_session(tmp_path: Path
                 assert answer.status_code in (403, 405), (method, path)
         lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert {one["outcome"] for one in lines} == {"refused"}
-    assert len(lines) == 100, "a flood is cut"
+
+
+def test_of_a_flood_of_refusals_a_hundred_a_minute_are_noted() -> None:
+    lines: list[Mapping[str, object]] = []
+    now_s = 59.0
+    refusals = Refusals(Environment(autoescape=True), lines.append, lambda: now_s)
+    request = Request({"type": "http", "path": "/topics/create", "client": ("127.0.0.1", 4711), "headers": []})
+    for _ in range(150):
+        refusals.note(request, "ann", "no token")
+    assert len(lines) == 100
+    assert [one.get("more_this_minute") for one in lines[-2:]] == [None, "not written"]
+    now_s = 60.0
+    refusals.note(request, "ann", "no token")
+    assert len(lines) == 101
 
 
 def test_reading_routes_take_no_form_and_actions_answer_no_reader() -> None:

@@ -23,6 +23,13 @@ def test_addresses_say_which_table() -> None:
     assert (cataloged.catalog, str(cataloged.quarantine)) == ("prod", "iceberg:shop.orders_quarantine")
 
 
+@pytest.mark.parametrize("place", ["./shop.orders", "/data/shop.orders", "../orders", "orders", ".", ".orders"])
+def test_directories_of_iceberg_may_have_dots_in_their_names(place: str) -> None:
+    address = parse_address(f"iceberg:{place}", None, {})
+    assert address is not None
+    assert (address.place, address.is_directory) == (place, True)
+
+
 def test_options_are_never_printed() -> None:
     address = parse_address("delta:s3://lake/t", None, {"aws_secret_access_key": "hunter2"})
     assert "hunter2" not in f"{address!r} {address}"
@@ -48,6 +55,8 @@ def test_a_plain_endpoint_may_be_spoken_to_plainly(monkeypatch: pytest.MonkeyPat
         ("delta:", None, {}, "names no table"),
         ("delta:t", "prod", {}, "a catalog is for tables at iceberg:"),
         ("iceberg:s3://lake/t", None, {}, "name one with --catalog and the table as iceberg:NAMESPACE.TABLE"),
+        ("iceberg:shop.orders", None, {}, "name the catalog with --catalog .* write iceberg:./shop.orders"),
+        ("iceberg:eu.shop.orders", None, {"uri": "http://catalog"}, "is a table of a catalog"),
         ("iceberg:orders", "prod", {}, "is iceberg:NAMESPACE.TABLE"),
         ("./flights", None, {"a": "b"}, "are for tables at delta:… and iceberg:…"),
     ],

@@ -5,27 +5,32 @@ Rules:
    directory's lock is held here; it is replaced in the same commit. With another directory, the id is in use.
 2. A broker whose directory may lack records that count on it is fenced until the controller has taken it out of all
    in-sync sets: the directory is not the one its id had before, or its last run was not the last registration, or it
-   ended uncleanly and acknowledged records that were not on disk, or records that were are damaged. The record of the
-   broker keeps that over restarts.
-3. ``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by
+   ended uncleanly and acknowledged records that were not on disk. The record of the broker keeps that over restarts.
+3. A broker that has lost records of known partitions, as they are damaged, leaves the in-sync sets of these in the same
+   commit. It stays in the others: another broker may have lost records there. Where the partitions are too many for
+   one commit it is fenced.
+4. ``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by
    the same. A cluster that does not say it yet, new or of an earlier version, takes it from the first that joins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.base.security import Endpoint
 from oncelog.base.tree import Create, Delete, Operation, Set
 from oncelog.core.controller.brokers.features import INITIAL_FEATURES
 from oncelog.core.controller.brokers.tree_format import KNOWN_FORMATS, write_format
+from oncelog.core.controller.commits import COMMIT_BYTES, operations_of, size_bytes
+from oncelog.core.controller.fencing import topics_check
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH, BrokerImage, BrokerRecord, TreeFormats
 from oncelog.core.controller.replicas.failover import claim_controller, counted, has_controller
+from oncelog.core.controller.replicas.withdrawal import without_lost
 from oncelog.core.controller.resources import (
     ALL_BROKERS,
     MIN_INSYNC_REPLICAS,
@@ -63,8 +68,8 @@ class Registration:
     """Id of its data directory."""
     was_clean: bool = True
     """True if its last run ended cleanly, or was one of the same process."""
-    has_lost_records: bool = False
-    """True if records that were on its disk are not to be read any more."""
+    lost: Collection[TopicPartition] = ()
+    """Partitions of which records that were on its disk are not to be read any more."""
     sync_policy: str = COMMIT
     """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
@@ -75,7 +80,7 @@ class Registration:
 
     def again(self) -> Registration:
         """The registration of the same process in a new session: what its last run left does not matter any more."""
-        return replace(self, was_clean=True, has_lost_records=False, last_epoch=UNKNOWN_BROKER_EPOCH)
+        return replace(self, was_clean=True, lost=(), last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(
@@ -94,7 +99,11 @@ def register(
         operations.append(Create(layout.CLUSTER_ID, layout.cluster_id_value(broker.cluster_id)))
     epoch = image.broker_epoch + 1
     operations.append(counted(image, layout.BROKER_EPOCH, epoch))
-    operations += _registered(image, broker, epoch, now_ms)
+    withdrawals = operations_of(image, without_lost(image, broker.broker_id, broker.lost))
+    fits = size_bytes(withdrawals) <= COMMIT_BYTES
+    if withdrawals and fits:
+        operations += [*topics_check(image), *withdrawals]
+    operations += _registered(image, broker, epoch, now_ms, has_unsaid_losses=not fits)
     if not has_controller(image) or image.controller_id == broker.broker_id:
         operations += claim_controller(image, broker.broker_id, now_ms)
     if layout.FEATURES not in image.versions:
@@ -103,7 +112,17 @@ def register(
     return operations
 
 
+def check_complete(image: ClusterImage) -> None:
+    """Raise RegistrationRefused where ``oncelog cluster adopt`` has not copied all of the tree."""
+    if layout.ADOPTING in image.versions:
+        raise RegistrationRefused(
+            "a broker that was alone is being adopted into this coordination tree; if that was interrupted, run "
+            "oncelog cluster adopt again as before, then start this broker"
+        )
+
+
 def _check_cluster(image: ClusterImage, broker: Registration) -> None:
+    check_complete(image)
     if image.cluster_id is not None and image.cluster_id != broker.cluster_id:
         raise RegistrationRefused(
             f"the data directory belongs to cluster {broker.cluster_id}, but the coordination tree is that of cluster "
@@ -137,12 +156,15 @@ def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
     return [Delete(layout.broker_path(broker.broker_id), found.version)]
 
 
-def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: int) -> list[Operation]:
+def _registered(
+    image: ClusterImage, broker: Registration, epoch: int, now_ms: int, *, has_unsaid_losses: bool
+) -> list[Operation]:
     record = image.broker_records.get(broker.broker_id)
     is_new_directory = record is not None and (
         record.is_new_directory or record.directory_id not in ("", broker.directory_id)
     )
-    fenced = (is_new_directory or _may_lack_records(broker, record)) and _is_counted_on(image, broker.broker_id)
+    may_lack_records = is_new_directory or has_unsaid_losses or _may_lack_records(broker, record)
+    fenced = may_lack_records and _is_counted_on(image, broker.broker_id)
     here = BrokerImage(
         broker.broker_id,
         broker.host,
@@ -174,10 +196,8 @@ def _registered(image: ClusterImage, broker: Registration, epoch: int, now_ms: i
 
 
 def _may_lack_records(broker: Registration, record: BrokerRecord | None) -> bool:
-    """True if the directory may lack what was acknowledged: it is damaged, or an old copy, or the last run kept to no
-    syncs and ended uncleanly, or that was so before and the controller has not dealt with it yet."""
-    if broker.has_lost_records:
-        return True
+    """True if the directory may lack what was acknowledged: it is an old copy, or the last run kept to no syncs and
+    ended uncleanly, or that was so before and the controller has not dealt with it yet."""
     if record is None:
         return not broker.was_clean and broker.sync_policy != COMMIT
     is_old = broker.last_epoch not in (UNKNOWN_BROKER_EPOCH, record.epoch)

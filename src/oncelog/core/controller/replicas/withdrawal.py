@@ -1,16 +1,21 @@
-"""A leader that gives up a partition because records in its log are damaged.
+"""Replicas that leave the in-sync set of a partition because records in their logs are damaged.
 
-It leaves the in-sync set in the same commit in which another member is elected: from then on it lacks what the others
-have. It is no eligible leader either (KIP-966). Where nobody else may lead nothing changes: what is sound is served on.
+From then on they lack what the others have, so they are no eligible leaders either (KIP-966). A leader gives the
+partition up in the same commit in which another member is elected. A broker that finds at its start what its logs have
+lost leaves the sets of just these partitions in the commit in which it registers: what it has of others still counts.
+Where no other replica has the records nothing changes: the partition goes on with what is sound.
 """
 
 from __future__ import annotations
 
-from oncelog.base.ids import NO_BROKER, TopicPartition
+from collections.abc import Collection
+
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.base.tree import Operation, Set
 from oncelog.core.controller.fencing import registration_checks, topics_check
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH, PartitionImage
 from oncelog.core.controller.replicas.leadership import ElectionRules, with_leader
 from oncelog.core.controller.replicas.replica_sets import min_insync_replicas, with_isr
 
@@ -37,3 +42,29 @@ def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int)
             found.version,
         ),
     ]
+
+
+def without_lost(
+    image: ClusterImage, broker_id: BrokerId, lost: Collection[TopicPartition]
+) -> dict[TopicName, dict[int, PartitionImage]]:
+    """The partitions that have to change because a broker has lost records of them, as they are to be, by topic and
+    number. One that the broker led, in a registration that is over, has no leader: the controller elects another."""
+    changes: dict[TopicName, dict[int, PartitionImage]] = {}
+    for partition in sorted(lost):
+        found = image.partition(partition)
+        counted = () if found is None else (*found.isr, *found.elr)
+        if found is None or broker_id not in counted or not _others_have_it(image, counted, broker_id):
+            continue
+        min_isr = min_insync_replicas(image, image.topics[partition.topic])
+        after = with_isr(found, [each for each in found.isr if each != broker_id], min_isr, lost=(broker_id,))
+        if after.leader == broker_id:
+            epoch = LeaderEpoch(after.leader_epoch + 1)
+            after = after._replace(leader=NO_BROKER, leader_epoch=epoch, leader_broker_epoch=UNKNOWN_BROKER_EPOCH)
+        changes.setdefault(partition.topic, {})[partition.partition] = after
+    return changes
+
+
+def _others_have_it(image: ClusterImage, counted: Collection[BrokerId], broker_id: BrokerId) -> bool:
+    """True if one of the other replicas that are counted on, alive or not, lacks nothing as far as is known."""
+    records = (image.broker_records.get(each) for each in counted if each != broker_id)
+    return any(record is None or not record.fenced for record in records)

@@ -2,15 +2,17 @@
 
 A cluster begins with one broker and what the first client asks for: internal topics with one replica. Where the
 operator has not said how many they are to have, they grow with the cluster to Apache Kafka's default of three, by the
-same reassignments as any partition; then the transaction log also gets the min.insync.replicas of its default.
+same reassignments as any partition, led by all brokers in turn; then the transaction log also gets the
+min.insync.replicas of its default.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicName
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.commits import COMMIT_BYTES, commits_of
@@ -62,10 +64,18 @@ def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BY
 
 
 def _grown(image: ClusterImage, topic: TopicImage, wanted: int) -> dict[int, PartitionImage]:
+    """The partitions that get more replicas. Which of them comes first, and is to lead, goes round the brokers: the
+    one that a cluster began with would else be the coordinator of everybody for good."""
     grown = {}
+    first_of = Counter[BrokerId]()
     for index, partition in enumerate(topic.partitions):
-        if len(partition.replicas) < wanted and not partition.adding and not partition.removing:
-            grown[index] = begun(partition, more_replicas(image, partition.replicas, index, wanted))
+        replicas = partition.replicas
+        if len(replicas) < wanted and not partition.adding and not partition.removing:
+            more = more_replicas(image, replicas, index, wanted)
+            first = min(more, key=first_of.__getitem__)
+            replicas = (first, *(replica for replica in more if replica != first))
+            grown[index] = begun(partition, replicas)
+        first_of[replicas[0]] += 1
     return grown
 
 

@@ -35,7 +35,7 @@ TOLD_BETWEEN_CHECKS: Final = 8
 
 
 class ClusterObserver:
-    """See the module. ``violated`` is called with the first thing that is wrong."""
+    """Watches tree, disks and nodes of a cluster. ``violated`` is called with the first thing that is wrong."""
 
     def __init__(
         self,
@@ -156,7 +156,10 @@ class ClusterObserver:
 
     def compare_disks(self) -> None:
         """R2 over all disks as they are now, whether brokers run or not."""
-        disks = {BrokerId(broker.broker_id): scan(broker.files) for broker in self.brokers}
+        disks = {}
+        for broker in self.brokers:
+            with broker.files.examined() as files:
+                disks[BrokerId(broker.broker_id)] = scan(files)
         for instance in (*replicas_agree(disks), *members_agree(disks, self.in_sync.members, self.in_sync.high)):
             self._report(DIFFERS, instance)
 

@@ -39,7 +39,7 @@ from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class WireObserver:
-    """See the module's words. With ``is_cluster`` it is told of several brokers that lead one after another; what
+    """Watches requests and answers. With ``is_cluster`` it is told of several brokers that lead one after another; what
     followers ask for is left out. ``violations``: rule (number and name) → its instances, with the time in ms first."""
 
     def __init__(self, *, is_cluster: bool = False) -> None:

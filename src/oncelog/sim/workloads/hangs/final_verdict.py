@@ -30,7 +30,7 @@ _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 
 
 class FinalVerdict:
-    """See the module."""
+    """The last program of the world of hangs, which judges and ends what is left open."""
 
     def __init__(self, context: WorkloadContext, counted: CountedContext, truth: GroundTruth) -> None:
         self.context = context
@@ -46,7 +46,7 @@ class FinalVerdict:
         await with_client(host, self.judge_and_end)
         for broker in self.context.world.brokers:
             ends = ends_of(broker.audits)
-            self.violated(ended_too_early(ends, self.truth.injected, self.truth.orphan_grace_ms))
+            self.violated(ended_too_early(broker.broker_id, ends, self.truth.injected, self.truth.orphan_grace_ms))
         self.truth.judged = True
 
     async def coordinators_at_rest(self, host: ClientHost) -> None:

@@ -35,7 +35,7 @@ class CountedContext(WorkloadContext):
 
 @dataclass(slots=True)
 class GroundTruth:
-    """See the module."""
+    """Hangs that were injected, by partition and producer."""
 
     verifies: bool
     """Leaders ask coordinators before a transaction begins: no late write may get in."""

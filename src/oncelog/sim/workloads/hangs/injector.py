@@ -66,7 +66,6 @@ class HangInjector:
 
     def inject(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
         """Note that the next batch of ``producer`` to a partition hangs, if it arrives when it should."""
-        now_ms = self.context.world.broker.now_ms()
         self.truth.inject(
             InjectedHang(
                 kind,
@@ -75,7 +74,7 @@ class HangInjector:
                 producer.epoch,
                 producer.name,
                 producer.timeout_ms,
-                injected_ms=now_ms,
+                injected_ms=self.context.world.broker_times(),
             )
         )
 

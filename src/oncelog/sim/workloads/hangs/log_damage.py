@@ -59,10 +59,10 @@ class LogDamager:
         places = self.entropy.sample(self.places, self.entropy.randint(1, 2))
         kind = self.entropy.choice(("lost", "tombstone", "unmarked"))
         await producer.initialise()
-        now_ms = self.context.world.broker.now_ms()
+        injected_ms = self.context.world.broker_times()
         for place in places:
             self.truth.inject(
-                InjectedHang(kind, place, producer.producer_id, producer.epoch, name, TIMEOUT_MS, injected_ms=now_ms)
+                InjectedHang(kind, place, producer.producer_id, producer.epoch, name, TIMEOUT_MS, injected_ms)
             )
         try:
             await producer.add(places)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.base.ids import BrokerId, TopicName
-from oncelog.base.tree import Delete
+from oncelog.base.ids import NO_BROKER, BrokerId, TopicName, TopicPartition
+from oncelog.base.tree import Check, Delete
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller.brokers.registration import BrokerIdInUse, Registration, RegistrationRefused, register
 from oncelog.core.controller.image import layout
@@ -13,6 +13,7 @@ from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, R
 from oncelog.core.controller.topics.changes import NewTopic, create_topics
 from tests.unit.core.controller.cluster import CONFIG, applied, cluster, ids
 
+T0 = TopicPartition(TopicName("t"), 0)
 BROKER = Resource(ConfigResourceType.BROKER, "1")
 
 
@@ -80,13 +81,36 @@ def flags(image: ClusterImage, number: int = 1) -> tuple[bool, bool]:
         (who(directory_id="e"), (True, True)),
         (who(last_epoch=0), (False, False)),
         (who(last_epoch=7), (True, False)),
-        (who(was_clean=False, has_lost_records=True), (True, False)),
+        (who(was_clean=False, lost=[T0]), (False, False)),
     ],
 )
 def test_a_directory_that_may_lack_records_is_fenced(broker: Registration, expected: tuple[bool, bool]) -> None:
     """The last registration, of a process that synced before it acknowledged, was in epoch 0."""
     image = replicated()
     assert flags(applied(image, register(image, broker, now_ms=0))) == expected
+
+
+def test_who_has_lost_records_joins_and_leaves_the_sets_of_these_partitions_in_one_commit() -> None:
+    image = replicated()
+    operations = register(image, who(lost=[T0]), now_ms=0)
+    (partition,) = applied(image, operations).topics[T0.topic].partitions
+    assert (partition.leader, partition.isr) == (NO_BROKER, (2,))
+    assert [each.path for each in operations if isinstance(each, Check)] == [layout.DELETED_TOPICS]
+    assert register(image, who(lost=[T0]).again(), now_ms=0) == register(image, who(), now_ms=0)
+
+
+def test_losses_in_more_partitions_than_fit_a_commit_fence_the_broker() -> None:
+    image = EMPTY_IMAGE
+    for broker in (who(), who(2, "two")):
+        image = applied(image, register(image, broker, now_ms=0))
+    for topic in range(10):
+        new = NewTopic(f"{topic}" * 200, assignments=[(number, [1, 2]) for number in range(100)])
+        image = applied(image, create_topics(image, CONFIG, [new], ids()).operations)
+    lost = [TopicPartition(topic.name, number) for topic in image.topics.values() for number in range(100)]
+    operations = register(image, who(lost=lost), now_ms=0)
+    assert len(operations) < 10
+    assert flags(applied(image, operations)) == (True, False)
+    assert flags(applied(image, register(image, who(lost=lost[:100]), now_ms=0))) == (False, False)
 
 
 def test_the_policy_of_the_last_run_counts() -> None:

@@ -414,3 +414,29 @@ def test_a_groups_session_outlasts_its_heartbeats(
     (outcome,) = alter_configs(image, BrokerConfig(bounds), BrokerId(1), [Alteration(GROUP, changes)]).outcomes
     message = f"{session} must be greater than {heartbeat}"
     assert outcome == (None if accepted else Refusal(INVALID_CONFIG, message))
+
+
+@pytest.mark.parametrize(
+    ("protocols", "sentence"),
+    [
+        (
+            "FOO:PLAINTEXT",
+            "Error creating broker listeners from '[PLAINTEXT://:9092]': No security protocol defined for listener "
+            "PLAINTEXT",
+        ),
+        ("", "Error creating broker listeners from"),
+        ("PLAINTEXT:NONE", "Invalid security protocol `NONE` defined in listener.security.protocol.map"),
+        ("nonsense", "Error parsing configuration property 'listener.security.protocol.map'"),
+        (
+            "PLAINTEXT:SSL",
+            "Invalid value org.apache.kafka.common.config.ConfigException: Security protocol cannot be updated for "
+            "existing listener ListenerName(PLAINTEXT) for configuration Invalid dynamic configuration",
+        ),
+    ],
+)
+def test_a_listener_that_is_there_keeps_its_protocol(image: ClusterImage, protocols: str, sentence: str) -> None:
+    found = refusal(image, BROKER, ("listener.security.protocol.map", SET, protocols))
+    assert found.error_code is ErrorCode.INVALID_REQUEST
+    assert str(found.message).startswith(sentence)
+    more = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FOO:SSL"}
+    assert change(image, BROKER, *((key, SET, value) for key, value in more.items())) == more

@@ -1,14 +1,16 @@
-"""A leader with damaged records hands over to a member of the in-sync set, or keeps the partition."""
+"""A replica with damaged records leaves the in-sync set where another one has them; a leader hands over first."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.base.tree import Check, Set
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import Change, ClusterImage, PartitionImage
-from oncelog.core.controller.replicas.withdrawal import withdrawn
+from oncelog.core.controller.replicas.withdrawal import withdrawn, without_lost
 from oncelog.core.controller.topics.changes import NewTopic
 from tests.unit.core.controller.cluster import applied, cluster
 
@@ -52,3 +54,33 @@ def test_nothing_changes_where_nobody_else_may_lead_or_the_leader_is_gone(image:
 def test_nothing_changes_in_another_leader_epoch_or_without_the_partition() -> None:
     assert withdrawn(led([1, 2]), T0, 3) == []
     assert withdrawn(led([1, 2]), TopicPartition(TopicName("t"), 1), 4) == []
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (led([2, 1, 3]), (NO_BROKER, 5, (2, 3), ())),
+        (led([1], elr=(3,), min_isr="2"), (NO_BROKER, 5, (), (3,))),
+        (led([1, 2], dead=(2,), min_isr="2"), (NO_BROKER, 5, (2,), ())),
+        (led([1]), None),
+    ],
+)
+def test_who_has_lost_records_leaves_the_sets_unless_it_is_the_last(
+    image: ClusterImage, expected: tuple[object, ...] | None
+) -> None:
+    changes = without_lost(image, BrokerId(1), [T0, TopicPartition(TopicName("gone"), 0)])
+    found = changes.get(T0.topic, {}).get(0)
+    assert (found and (found.leader, found.leader_epoch, found.isr, found.elr)) == expected
+
+
+def test_a_follower_that_has_lost_records_leaves_and_the_leader_leads_on_in_its_epoch() -> None:
+    for image in (led([1, 2]), led([1], elr=(2,), min_isr="2")):
+        found = without_lost(image, BrokerId(2), [T0])[T0.topic][0]
+        assert (found.leader, found.leader_epoch, found.isr, found.elr) == (1, 4, (1,), ())
+
+
+def test_a_fenced_replica_is_no_other_to_count_on() -> None:
+    image = led([1], elr=(3,), min_isr="2")
+    record = replace(image.broker_records[BrokerId(3)], fenced=True)
+    image = replace(image, broker_records={**image.broker_records, BrokerId(3): record})
+    assert without_lost(image, BrokerId(1), [T0]) == {}

@@ -116,7 +116,9 @@ def _endpoints(
     text = ",".join(entries)
 
     def refuse(reason: str) -> ConfigError:
-        return ConfigError(f"Error creating broker listeners from '{text}': {reason}", key=key, value=text)
+        return ConfigError(
+            f"Error creating broker listeners from '[{', '.join(entries)}]': {reason}", key=key, value=text
+        )
 
     for entry in filter(None, entries):
         parsed = _ENTRY.fullmatch(entry)

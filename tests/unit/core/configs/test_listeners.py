@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.node.listeners.endpoints import Listeners
+from oncelog.core.configs.listeners import Listeners
 from oncelog.node.settings import read_settings
 
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
@@ -73,11 +73,11 @@ def test_one_port_may_have_an_address_of_each_version() -> None:
 REFUSED = [
     (
         {"listeners": "nonsense"},
-        "Error creating broker listeners from 'nonsense': Unable to parse nonsense to a broker",
+        "Error creating broker listeners from '[nonsense]': Unable to parse nonsense to a broker",
     ),
     (
         {"listeners": "X://:1"},
-        "Error creating broker listeners from 'X://:1': No security protocol defined for listener X",
+        "Error creating broker listeners from '[X://:1]': No security protocol defined for listener X",
     ),
     ({"listeners": "PLAINTEXT://:70000"}, "70000 is not a port"),
     ({"listeners": "://:1"}, "The provided listener name is null or empty string"),
