@@ -52,7 +52,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _GROUPS_SINCE: Final = 8
 _NAMED_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 10
-_TOP_LEVEL_ERROR_SINCE: Final = 2
 
 
 class _Asked(NamedTuple):
@@ -222,9 +221,11 @@ def _partition(found: FetchedOffset) -> OffsetFetchResponsePartitions:
 def _single_group_response(
     found: OffsetFetchResponseGroup, topics: list[_Asked] | None, context: Context
 ) -> OffsetFetchResponse:
-    """The form of versions 1 to 7; version 1 says a group's error in each partition."""
+    """The form of versions 1 to 7. A group's error is said of each partition: in version 1 nowhere else, and later for
+    clients that look nowhere else. aiokafka takes a partition that is not named for one without a committed offset, and
+    begins where ``auto_offset_reset`` says."""
     error = ErrorCode(found.error_code)
-    if error is not ErrorCode.NONE and context.version < _TOP_LEVEL_ERROR_SINCE:
+    if error is not ErrorCode.NONE:
         found.topics = [_refused_topic(topic, error) for topic in topics or ()]
     return OffsetFetchResponse(
         error_code=error,

@@ -144,6 +144,11 @@ class Continued:
 
 
 @dataclass(slots=True)
+class StoodStill:
+    """The process has stood still, for as long as makes others take it for dead. Comes before what waited meanwhile."""
+
+
+@dataclass(slots=True)
 class Shutdown:
     """Stop: finish what is in flight until ``deadline_ms``, then flush and say :class:`Stopped`."""
 
@@ -165,6 +170,7 @@ Event = (
     | BrokerDisconnected
     | DeadlineReached
     | Continued
+    | StoodStill
     | Shutdown
 )
 

@@ -81,6 +81,10 @@ class MetadataLog:
         """Commits under way by token, in the order in which they were asked for."""
         self._last_token = 0
         self._loading = False
+        self._reloading = False
+        """Another load follows the one under way, which may have read too early."""
+        self.on_session_lost: list[Callable[[], None]] = []
+        """Called when the tree has ended the session."""
         self._rejoining = False
         """The load under way registers this broker in a new session."""
         self.has_session = True
@@ -111,6 +115,17 @@ class MetadataLog:
     def leave(self) -> None:
         """Do not register again when others end the registration: this broker stops."""
         self._leaves = True
+
+    def reload(self) -> None:
+        """Read the whole tree as it is now, or later."""
+        if self._loading:
+            self._reloading = True
+        else:
+            self._load(rejoin=not self.has_session)
+
+    def is_current(self) -> bool:
+        """True while there is a session, and nothing of the tree has still to be loaded."""
+        return self.has_session and not self._loading
 
     def is_idle(self) -> bool:
         """True while no write is under way."""
@@ -156,8 +171,9 @@ class MetadataLog:
     def loaded(self, event: MetadataLoaded) -> None:
         """Go on from the whole tree, in a new session if the old one was lost."""
         self._loading = False
-        if event.session_lost:
-            self.has_session = False
+        if event.session_lost and self.has_session:
+            self.lose_session()
+            return
         if event.nodes is None:
             self._tell_refusal(event.refused)
             self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._load_again)
@@ -168,6 +184,9 @@ class MetadataLog:
             self._outbox.effects.append(Report("info", "registered again in a new session of the coordination tree"))
         elif not self.has_session:
             self._load(rejoin=True)  # the session was lost while this was read
+        if self._reloading:
+            self._reloading = False
+            self._load(rejoin=False)
         self._metadata.position = event.position
         image = load_image(event.nodes)
         if joined:
@@ -191,6 +210,8 @@ class MetadataLog:
             message = "the session with the coordination tree was lost; serving on, without changes of metadata"
             self._outbox.effects.append(Report("warning", message))
             self._load(rejoin=True)
+            for lost in self.on_session_lost:
+                lost()
 
     def _check_registration(self) -> None:
         """Register again where others have ended the registration, taking this broker for dead."""

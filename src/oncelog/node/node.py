@@ -70,6 +70,7 @@ from oncelog.node.events import (
     NodesRead,
     RequestReceived,
     Shutdown,
+    StoodStill,
     StopListening,
     Stopped,
     Synced,
@@ -102,6 +103,7 @@ from oncelog.node.requests.offload import OffloadedWork
 from oncelog.node.requests.tasks import Runnable
 from oncelog.node.requests.throttling import Throttling
 from oncelog.node.requests.tree_reads import TreeReads
+from oncelog.node.standstill import Standstill
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -171,6 +173,7 @@ class Node:
         self.hanging_watch = self._make_hanging_watch()
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
+        self._standstill = Standstill(self._metadata_log, self._deadlines, self.requests)
 
     @cached_property
     def logins(self) -> Logins:
@@ -374,6 +377,7 @@ class Node:
             self._tree_reads.read(event)
         elif isinstance(event, MetadataLoaded):
             self._metadata_log.loaded(event)
+            self._standstill.metadata_loaded(event)
         elif isinstance(event, BrokerConnected):
             self.links.connected(event)
         elif isinstance(event, BrokerDisconnected):
@@ -384,6 +388,8 @@ class Node:
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
             self._runnable.next_slice()
+        elif isinstance(event, StoodStill):
+            self._standstill.stood_still()
         elif isinstance(event, Shutdown):
             self._shut_down(event)
 

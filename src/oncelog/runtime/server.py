@@ -139,6 +139,7 @@ class Server:
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
         self._quotas.start_sweeping(loop)
+        self._effect_runner.standstill.start()
         self._health = LoopHealth(loop)
         self._health.start()
         if node.cluster.config.get("max.connections.per.ip.overrides"):
@@ -293,11 +294,12 @@ class Server:
             if at_ms is None or at_ms > target_ms or effect_runner.stopped.done():
                 break
             clock.move_to(at_ms)
+            effect_runner.standstill.clock_jumped()
             effect_runner.dispatch(DeadlineReached())
             await effect_runner.settle()
         clock.move_to(target_ms)
-        effect_runner.dispatch(DeadlineReached())
         effect_runner.clock_jumped()
+        effect_runner.dispatch(DeadlineReached())
         await effect_runner.settle()
 
     async def _stop_listening(self) -> None:

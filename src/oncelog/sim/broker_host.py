@@ -69,6 +69,7 @@ class BrokerHost:
         self._tokens = SeededEntropy(kernel.entropy(tokens))
         self._is_coming_back = False
         self._cluster_id = ""
+        self._frozen_ms = 0
         self._process: BrokerProcess | None = None
         self._on_start: list[Callable[[], None]] = []
         self._on_death: list[Callable[[bool], None]] = []
@@ -202,12 +203,14 @@ class BrokerHost:
     def freeze(self) -> None:
         """Stand still: events that happen meanwhile are taken in at :meth:`thaw`."""
         self.machine.frozen = True
+        self._frozen_ms = self.kernel.now_ms()
 
     def thaw(self) -> None:
         """Go on."""
+        frozen_ms = self.kernel.now_ms() - self._frozen_ms if self.machine.frozen else 0
         self.machine.frozen = False
         if self._process is not None:
-            self._process.thaw()
+            self._process.thaw(frozen_ms)
 
     def move_clock(self, by_ms: int) -> None:
         """Set the machine's clock forward, or back."""

@@ -38,6 +38,7 @@ from oncelog.node.events import (
     Send,
     SendToBroker,
     SettleMetadata,
+    StoodStill,
     StopListening,
     Stopped,
     Sync,
@@ -116,9 +117,11 @@ class BrokerProcess:
         except PowerLost as end:
             self._ended(end)
 
-    def thaw(self) -> None:
-        """Take in what happened while the machine was frozen."""
+    def thaw(self, frozen_ms: int) -> None:
+        """Take in what happened while the machine was frozen, and first, as ``runtime`` does, that it was."""
         waiting, self._backlog = self._backlog, []
+        if self.session.timeout_us is not None and frozen_ms * 1_000 > self.session.timeout_us // 2:
+            self.dispatch(StoodStill())
         for event in waiting:
             self.dispatch(event)
 

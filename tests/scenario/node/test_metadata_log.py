@@ -12,6 +12,7 @@ from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.core.controller.topics.changes import NewTopic, create_topics
+from oncelog.node.standstill import LONGEST_MS
 from oncelog.ports import CommitTooLarge, Conflict, Operation, OutcomeUnknown, TreeUnavailable
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.scenario.node.driver import Driver
@@ -206,6 +207,8 @@ def test_a_session_that_is_lost_while_the_tree_is_loaded_is_replaced_afterwards(
     driver._follow(other.position() - 2)
     driver.dispatch_changes()
     peer = asked_to_create(driver)
+    assert not peer.responses
+    driver.advance(LONGEST_MS)
     assert error_of(peer) is ErrorCode.REQUEST_TIMED_OUT
     driver.release()
     assert driver.node._metadata_log.has_session

@@ -37,6 +37,7 @@ from oncelog.node.events import (
     Send,
     SendToBroker,
     Shutdown,
+    StoodStill,
     Synced,
 )
 from oncelog.node.monitoring.redaction import SECRET_BYTES, shown_frame, shown_value
@@ -65,6 +66,7 @@ _EVENTS: Final[dict[str, type]] = {
         BrokerDisconnected,
         DeadlineReached,
         Continued,
+        StoodStill,
         Shutdown,
     )
 }

@@ -91,12 +91,17 @@ class Requests:
         self._quotas = throttling.quotas
         self.apis = LoadedApis(ports.cluster)
         self.traffic = Traffic()
+        self._postponed: dict[Connection, None] | None = None
+        """Connections with requests that arrived since :meth:`postpone`; None when they are decided at once."""
 
     def receive(self, connection: Connection, frame: Buffer) -> None:
         """A frame arrived: decide it, or keep it until the connection is no longer held."""
         if connection.refused:
             return
-        if connection.is_held():
+        if self._postponed is not None:
+            self._postponed[connection] = None
+            connection.postpone(frame)
+        elif connection.is_held():
             connection.postpone(frame)
             connection.let_postponed_pass()
         else:
@@ -104,6 +109,17 @@ class Requests:
         if not connection.paused and connection.is_full():
             connection.paused = True
             self._outbox.effects.append(Pause(connection.id))
+
+    def postpone(self) -> None:
+        """Decide nothing that arrives until :meth:`go_on`."""
+        if self._postponed is None:
+            self._postponed = {}
+
+    def go_on(self) -> None:
+        """Decide what was postponed, in the order of each connection."""
+        postponed, self._postponed = self._postponed, None
+        for connection in postponed or ():
+            self._decide_postponed(connection)
 
     def run_woken(self) -> bool:
         """Let every task that was woken go on; True if there was one."""
@@ -126,6 +142,9 @@ class Requests:
         return ran
 
     def _decide_postponed(self, connection: Connection) -> None:
+        if self._postponed is not None:
+            self._postponed[connection] = None
+            return
         while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
             self._decide(connection, frame)
         if connection.paused and connection.open and connection.muting is None and not connection.is_full():

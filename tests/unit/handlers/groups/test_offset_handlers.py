@@ -114,9 +114,11 @@ class TestOffsetFetch:
 
     def test_errors_of_the_group_by_version(self, bench: Bench) -> None:
         bench.refusal = E.NOT_COORDINATOR
-        (old,) = bench.fetch(1, [("t", T_ID, [0])]).topics
-        assert old.partitions[0].error_code == E.NOT_COORDINATOR
-        assert bench.fetch(2, [("t", T_ID, [0])]) == of.OffsetFetchResponse(error_code=E.NOT_COORDINATOR)
+        for version in range(1, 8):
+            response = bench.fetch(version, [("t", T_ID, [0])])
+            assert [one.error_code for one in response.topics[0].partitions] == [E.NOT_COORDINATOR]
+            assert response.error_code == (E.NOT_COORDINATOR if version >= 2 else E.NONE)
+        assert bench.fetch(2, None) == of.OffsetFetchResponse(error_code=E.NOT_COORDINATOR)
         assert bench.fetch(8, [("t", T_ID, [0])]).groups == [
             of.OffsetFetchResponseGroup(group_id="g", topics=[], error_code=E.NOT_COORDINATOR)
         ]
