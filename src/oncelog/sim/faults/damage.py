@@ -102,8 +102,8 @@ def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
     image = _image(world).partition(flip.partition)
     if image is None or image.leader != broker_id:
         return False
-    replicas = [broker for broker in world.brokers if broker.broker_id in image.replicas]
-    return any(_end(replica.files, flip.partition) <= flip.offset for replica in replicas)
+    followers = [one for one in world.brokers if one.broker_id in image.replicas and one.broker_id != broker_id]
+    return any(_end(follower.files, flip.partition) <= flip.offset for follower in followers)
 
 
 def _flip_one(broker: BrokerHost, places: list[_Place], fault: Fault) -> None:
