@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +13,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from oncelog.base.ids import TopicName
+from oncelog.base.ids import TopicPartition as BrokerPartition
+from oncelog.client.blocking import Client
+from oncelog.records.batch import iter_headers
 from tests.waiting import HANG_S, wait_until
 
 QUICK: Final[dict[str, Any]] = {
@@ -175,19 +179,44 @@ def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Stored]
     return found
 
 
+def producer_epochs(bootstrap: str, topic: str, partition: int, end: int) -> dict[int, int]:
+    """Offset → the epoch of the producer that wrote the record there, up to ``end``."""
+    found: dict[int, int] = {}
+    where = BrokerPartition(TopicName(topic), partition)
+    with Client(bootstrap) as client:
+        for fetched in client.fetch({where: 0}, until={where: end}):
+            for _, header in iter_headers(fetched.records):
+                found.update(dict.fromkeys(range(header.base_offset, header.next_offset), header.producer_epoch))
+    return found
+
+
 def check(bootstrap: str, topic: str, loads: list[Load]) -> Iterator[str]:
     """One line for every broken promise: refused, lost, doubled, out of order, or elsewhere than acknowledged."""
     for load in loads:
         yield from load.failed[:10]
     for partition, stored in enumerate(read_topic(bootstrap, topic, len(loads[0].sent))):
         for load in loads:
-            for line in _check(load, partition, [one for one in stored if one.producer == load.name]):
+            own = once = [one for one in stored if one.producer == load.name]
+            numbers = [one.number for one in own]
+            if numbers != sorted(set(numbers)):
+                once = _sent_once(own, producer_epochs(bootstrap, topic, partition, stored[-1].offset + 1))
+            for line in _check(load.acknowledged[partition], own, once):
                 yield f"{topic}-{partition}, {load.name}: {line}"
 
 
-def _check(load: Load, partition: int, stored: list[Stored]) -> Iterator[str]:
-    numbers = [one.number for one in stored]
-    acknowledged = load.acknowledged[partition]
+def _sent_once(stored: list[Stored], epochs: Mapping[int, int]) -> list[Stored]:
+    """The records without those that librdkafka 2.16 has sent anew with another epoch, as new ones: when one partition
+    loses its order to a change of leaders, it begins a new epoch in all, also where an answer is still to come
+    (https://github.com/confluentinc/librdkafka/issues/4953). No broker can tell them from new ones."""
+    first: dict[int, Stored] = {}
+    kept = [one for one in stored if epochs[first.setdefault(one.number, one).offset] == epochs[one.offset]]
+    if len(kept) < len(stored):
+        print(f"      {len(stored) - len(kept)} records sent anew by librdkafka (its issue 4953)", flush=True)
+    return kept
+
+
+def _check(acknowledged: list[Acknowledged], stored: list[Stored], once: list[Stored]) -> Iterator[str]:
+    numbers = [one.number for one in once]
     lost = {one.number for one in acknowledged} - set(numbers)
     if lost:
         yield f"{len(lost)} acknowledged records lost, from {min(lost)} to {max(lost)}"
@@ -196,8 +225,7 @@ def _check(load: Load, partition: int, stored: list[Stored]) -> Iterator[str]:
         yield f"{len(twice)} records twice, from {min(twice)} to {max(twice)}"
     if numbers != sorted(numbers):
         yield "out of order"
-    offsets = {one.number: one.offset for one in stored}
-    placed = [one for one in acknowledged if one.offset is not None]
-    moved = [one for one in placed if offsets.get(one.number, one.offset) != one.offset]
-    if moved:
-        yield f"{len(moved)} records elsewhere than acknowledged, first {moved[0]} at {offsets[moved[0].number]}"
+    places = {(one.number, one.offset) for one in stored}
+    moved = [one for one in acknowledged if one.offset is not None and (one.number, one.offset) not in places]
+    if moved and not lost:
+        yield f"{len(moved)} records elsewhere than acknowledged, first {moved[0]}"
