@@ -184,14 +184,15 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
         return self._run(self._step(process))
 
     async def _step(self, process: Process) -> Mapping[int, int]:
+        """``getmany`` waits for the end of a rebalance without its time-out: nobody may wait for it meanwhile."""
+        try:
+            found = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
+        except AioError:
+            return {}
+        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        if not taken:
+            return {}
         async with self._at_work:
-            try:
-                found = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
-            except AioError:
-                return {}
-            taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
-            if not taken:
-                return {}
             process(taken)
             offsets = following(taken)
             try:
