@@ -199,12 +199,12 @@ def check(bootstrap: str, topic: str, loads: list[Load]) -> Iterator[str]:
             own = once = [one for one in stored if one.producer == load.name]
             numbers = [one.number for one in own]
             if numbers != sorted(set(numbers)):
-                once = _sent_once(own, producer_epochs(bootstrap, topic, partition, stored[-1].offset + 1))
-            for line in _check(load.acknowledged[partition], own, once):
+                once = sent_once(own, producer_epochs(bootstrap, topic, partition, stored[-1].offset + 1))
+            for line in broken(load.acknowledged[partition], own, once):
                 yield f"{topic}-{partition}, {load.name}: {line}"
 
 
-def _sent_once(stored: list[Stored], epochs: Mapping[int, int]) -> list[Stored]:
+def sent_once(stored: list[Stored], epochs: Mapping[int, int]) -> list[Stored]:
     """The records without those that librdkafka 2.16 has sent anew with another epoch, as new ones: when one partition
     loses its order to a change of leaders, it begins a new epoch in all, also where an answer is still to come
     (https://github.com/confluentinc/librdkafka/issues/4953). No broker can tell them from new ones."""
@@ -215,7 +215,9 @@ def _sent_once(stored: list[Stored], epochs: Mapping[int, int]) -> list[Stored]:
     return kept
 
 
-def _check(acknowledged: list[Acknowledged], stored: list[Stored], once: list[Stored]) -> Iterator[str]:
+def broken(acknowledged: list[Acknowledged], stored: list[Stored], once: list[Stored]) -> Iterator[str]:
+    """One line for each broken promise about the records of a producer in a partition: ``stored`` all of them, ``once``
+    those that are not known to have been sent anew."""
     numbers = [one.number for one in once]
     lost = {one.number for one in acknowledged} - set(numbers)
     if lost:

@@ -1,0 +1,178 @@
+"""Consumer groups at work, and what they and an independent client are told of their offsets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.cluster.group_members import GROUPS_BY_NAME, Role, Taken
+from tests.peers.clients.sweep.wire import Wire
+from tests.waiting import wait_until
+
+TOPIC: Final = "grouped"
+PARTITIONS: Final = 4
+PAUSE_S: Final = 0.05
+_STATIC_SESSION_MS: Final = 60_000
+_ANSWER_S: Final = 1.0
+
+
+class Group:
+    """A consumer group: the records that its members have processed, and the offsets acknowledged to them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kind = GROUPS_BY_NAME[name]
+        self.acknowledged: dict[int, int] = {}
+        self.processed: list[set[int]] = [set() for _ in range(PARTITIONS)]
+        self.assignments = 0
+        """How often a member was told of partitions."""
+        self.replaced = 0
+        """Members whose client hung."""
+        self.broken: list[str] = []
+        self._lock = threading.Lock()
+
+    def committed(self, offsets: Mapping[int, int]) -> None:
+        """A commit was acknowledged."""
+        with self._lock:
+            for partition, offset in offsets.items():
+                self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, 0))
+
+    def processing(self, taken: Sequence[Taken]) -> None:
+        """Records were taken."""
+        with self._lock:
+            for one in taken:
+                self.processed[one.partition].add(one.offset)
+
+    def snapshot(self) -> dict[int, int]:
+        """The acknowledged offsets of now."""
+        with self._lock:
+            return dict(self.acknowledged)
+
+    def told(self, who: str, found: Mapping[int, int], least: Mapping[int, int]) -> None:
+        """Somebody was told of offsets, which may not be less than ``least``."""
+        for partition, offset in least.items():
+            if found.get(partition, -1) < offset:
+                self.broken.append(
+                    f"{self.name}: {who} was told of {found.get(partition)} for partition {partition}, "
+                    f"after {offset} was acknowledged"
+                )
+
+    def unprocessed(self, ends: Sequence[int]) -> Iterator[str]:
+        """One line for each partition with records that nobody processed."""
+        for partition, end in enumerate(ends):
+            missing = set(range(end)) - self.processed[partition]
+            if missing:
+                least = min(missing)
+                yield f"{self.name}: {len(missing)} records of partition {partition} never processed, first {least}"
+
+
+class Member(threading.Thread):
+    """One consumer until it is told to stop, or several after each other."""
+
+    def __init__(self, group: Group, number: int, bootstrap: str, session_ms: int) -> None:
+        super().__init__(name=f"{group.name}-{number}", daemon=True)
+        self.group = group
+        self._begins: dict[int, dict[int, int]] = {}
+        instance = f"{self.name}-instance" if group.kind.is_static else None
+        session_ms = _STATIC_SESSION_MS if group.kind.is_static else session_ms
+        self._role = Role(bootstrap, TOPIC, group.name, group.kind.strategy, instance, session_ms, self._assigned)
+        self._again = threading.Event()
+        self._stopping = threading.Event()
+        self.number = number
+        self.steps = 0
+
+    def replaced(self) -> Member:
+        """Another member in the place of this one, whose client hangs."""
+        self.stop()
+        return Member(self.group, self.number, self._role.bootstrap, self._role.session_ms)
+
+    def bounce(self) -> None:
+        """Close, and come again as another consumer."""
+        self._again.set()
+
+    def stop(self) -> None:
+        """Stop after the step under way."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """See the class."""
+        try:
+            while not self._stopping.is_set():
+                self._again.clear()
+                client = self.group.kind.make(self._role)
+                try:
+                    while not (self._again.is_set() or self._stopping.is_set()):
+                        self.group.committed(client.step(self._process))
+                        self.steps += 1
+                finally:
+                    client.close()
+        except Exception as failure:  # noqa: BLE001  # whatever it is, the drill has failed by it
+            self.group.broken.append(f"{self.name}: {failure!r}")
+
+    def _assigned(self, partitions: Iterable[int]) -> None:
+        least = self.group.snapshot()
+        gained = list(partitions)
+        self._begins.update({one: {one: least[one]} for one in gained if one in least})
+        self.group.assignments += bool(gained)
+
+    def _process(self, taken: Sequence[Taken]) -> None:
+        for one in taken:
+            if least := self._begins.pop(one.partition, None):
+                self.group.told(self.name, {one.partition: one.offset}, least)
+        self.group.processing(taken)
+
+
+class Auditor(threading.Thread):
+    """Asks one broker for the offsets of all groups, at every time; it answers for those that it coordinates."""
+
+    def __init__(self, address: str, groups: Sequence[Group]) -> None:
+        super().__init__(name=f"auditor of {address}", daemon=True)
+        self._address = address
+        self._groups = groups
+        self._stopping = threading.Event()
+        self.answers = 0
+
+    def run(self) -> None:
+        """See the class."""
+        is_stable = False
+        while not self._stopping.wait(PAUSE_S):
+            is_stable = not is_stable
+            self.ask(is_stable=is_stable)
+
+    def stop(self) -> None:
+        """Stop after the question under way."""
+        self._stopping.set()
+
+    def ask(self, *, is_stable: bool) -> set[str]:
+        """The groups whose offsets were answered."""
+        least = {group.name: group.snapshot() for group in self._groups}
+        asked = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
+        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=asked) for group in self._groups]
+        answer = None
+        with suppress(OSError), Wire(self._address, _ANSWER_S) as wire:
+            answer = wire.call(OffsetFetchRequest(groups=groups, require_stable=is_stable), 8)
+        answered = set()
+        for group, found in zip(self._groups, answer.groups if answer else (), strict=False):
+            partitions = [] if found.error_code else found.topics[0].partitions
+            if partitions and not any(one.error_code for one in partitions):
+                offsets = {one.partition_index: one.committed_offset for one in partitions}
+                group.told(f"{self.name}, require_stable={is_stable},", offsets, least[group.name])
+                answered.add(group.name)
+        self.answers += len(answered)
+        return answered
+
+
+def ask_everybody(auditors: Sequence[Auditor], groups: Sequence[Group]) -> None:
+    """Both ways, until every group is answered for."""
+    for is_stable in (True, False):
+        left = {group.name for group in groups}
+
+        def is_answered(left: set[str] = left, is_stable: bool = is_stable) -> bool:
+            for auditor in auditors:
+                left -= auditor.ask(is_stable=is_stable)
+            return not left
+
+        wait_until(is_answered, lambda left=left: f"the offsets of {left}", poll_s=PAUSE_S)
