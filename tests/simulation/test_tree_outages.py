@@ -177,7 +177,9 @@ def test_a_broker_that_stood_still_too_long_registers_again() -> None:
         return await create(host, "a")
 
     assert found.run(found.on_host("client", program)) == ErrorCode.NONE
-    assert reports(found) == [LOST, REJOINED]
+    stood_still, *then = reports(found)
+    assert "stood still for 12.0 s" in stood_still
+    assert then == [LOST, REJOINED]
 
 
 def test_a_registration_that_ends_before_its_answer_arrives_is_made_again() -> None:

@@ -145,7 +145,9 @@ class Continued:
 
 @dataclass(slots=True)
 class StoodStill:
-    """The process has stood still, for as long as makes others take it for dead. Comes before what waited meanwhile."""
+    """The process has stood still for so long that others may take it for dead. Comes before what was due meanwhile."""
+
+    milliseconds: int
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Nothing but committed changes, in the order of their commits, moves the image on
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
@@ -21,6 +22,8 @@ from oncelog.node.replication_throttle import (
     ReplicationThrottle,
 )
 from oncelog.ports import Entropy
+
+LOOK_AGAIN_MS: Final = 100
 
 
 class Metadata:
@@ -39,6 +42,9 @@ class Metadata:
         """See ``handlers.support.ports.ClusterView``; kept by ``node.lost_brokers``."""
         self.departed_brokers: Brokers = MappingProxyType({})
         """The same."""
+        self.requests_wait = False
+        """True while this broker has yet to find out what it slept through (``node.standstill``). Nobody is judged by a
+        time-out meanwhile, but looked at again after ``LOOK_AGAIN_MS``."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
         self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)
         self._entropy = entropy

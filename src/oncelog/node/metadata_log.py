@@ -9,7 +9,8 @@ Invariants:
    asked decides again on what was in its way.
 3. A commit whose answer was lost is neither repeated nor taken for refused: it is settled by its own token, in the
    stream or by asking.
-4. A tree that cannot be reached, or a session that was lost, stops commits and nothing else: the broker serves on.
+4. A tree that cannot be reached, or a session that was lost, stops commits, and requests for a moment
+   (``node.standstill``); then the broker serves on.
    A tree that failed in the middle of a write ends the node, for nobody knows what is on its disk.
 """
 
@@ -117,7 +118,7 @@ class MetadataLog:
         self._leaves = True
 
     def reload(self) -> None:
-        """Read the whole tree as it is now, or later."""
+        """Begin to read the whole tree, and do so again if it is being read already."""
         if self._loading:
             self._reloading = True
         else:
@@ -187,12 +188,13 @@ class MetadataLog:
         if self._reloading:
             self._reloading = False
             self._load(rejoin=False)
-        self._metadata.position = event.position
-        image = load_image(event.nodes)
-        if joined:
-            own = image.brokers.get(self._metadata.broker_id)
-            self._registered_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.epoch
-        self._apply(delta_between(self._metadata.image, image))
+        if joined or event.position > self._metadata.position:  # else changes that came meanwhile are newer
+            self._metadata.position = event.position
+            image = load_image(event.nodes)
+            if joined:
+                own = image.brokers.get(self._metadata.broker_id)
+                self._registered_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.epoch
+            self._apply(delta_between(self._metadata.image, image))
         self._tell_outcomes()
         self._check_registration()
 

@@ -173,7 +173,7 @@ class Node:
         self.hanging_watch = self._make_hanging_watch()
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
-        self._standstill = Standstill(self._metadata_log, self._deadlines, self.requests)
+        self._standstill = Standstill(self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox)
 
     @cached_property
     def logins(self) -> Logins:
@@ -389,7 +389,7 @@ class Node:
             self._continuing = False  # what is left of a load goes on in _settle
             self._runnable.next_slice()
         elif isinstance(event, StoodStill):
-            self._standstill.stood_still()
+            self._standstill.stood_still(event)
         elif isinstance(event, Shutdown):
             self._shut_down(event)
 
@@ -407,6 +407,7 @@ class Node:
         self._controlled_shutdown.begin(event.deadline_ms)
 
     def _stop_serving(self, effects: list[Effect]) -> None:
+        self._standstill.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
         for log in self.logs.logs.values():

@@ -294,12 +294,11 @@ class Server:
             if at_ms is None or at_ms > target_ms or effect_runner.stopped.done():
                 break
             clock.move_to(at_ms)
-            effect_runner.standstill.clock_jumped()
             effect_runner.dispatch(DeadlineReached())
             await effect_runner.settle()
         clock.move_to(target_ms)
-        effect_runner.clock_jumped()
         effect_runner.dispatch(DeadlineReached())
+        effect_runner.clock_jumped()
         await effect_runner.settle()
 
     async def _stop_listening(self) -> None:

@@ -202,8 +202,9 @@ class BrokerHost:
 
     def freeze(self) -> None:
         """Stand still: events that happen meanwhile are taken in at :meth:`thaw`."""
+        if not self.machine.frozen:
+            self._frozen_ms = self.kernel.now_ms()
         self.machine.frozen = True
-        self._frozen_ms = self.kernel.now_ms()
 
     def thaw(self) -> None:
         """Go on."""

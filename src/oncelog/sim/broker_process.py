@@ -121,7 +121,7 @@ class BrokerProcess:
         """Take in what happened while the machine was frozen, and first, as ``runtime`` does, that it was."""
         waiting, self._backlog = self._backlog, []
         if self.session.timeout_us is not None and frozen_ms * 1_000 > self.session.timeout_us // 2:
-            self.dispatch(StoodStill())
+            self.dispatch(StoodStill(frozen_ms))
         for event in waiting:
             self.dispatch(event)
 

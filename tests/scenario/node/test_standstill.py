@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.events import StoodStill
+from oncelog.node import tree_access
+from oncelog.node.events import DeadlineReached, StoodStill
+from oncelog.node.metadata import LOOK_AGAIN_MS
 from oncelog.node.standstill import LONGEST_MS
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.metadata import MetadataRequest
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import PRODUCE_VERSION, batch, create_topic, produce, produced
 
@@ -21,7 +27,7 @@ def driver():
 
 def test_requests_wait_until_the_metadata_have_been_read_anew(driver):
     driver.hold_loads = True
-    driver.dispatch(StoodStill())
+    driver.dispatch(StoodStill(12_345))
     early, late = driver.connect(), driver.connect()
     for _ in range(2):
         early.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
@@ -29,6 +35,7 @@ def test_requests_wait_until_the_metadata_have_been_read_anew(driver):
     assert not early.responses
     assert not late.responses
     driver.release()
+    assert "stood still for 12.3 s" in driver.reports[-1]
     assert [produced(response)[0] for response in early.responses] == [ErrorCode.NONE, ErrorCode.NONE]
     assert [produced(response)[1] for response in early.responses] == [0, 1]
     assert len(late.responses) == 1
@@ -39,15 +46,15 @@ def test_a_session_that_has_ended_meanwhile_is_replaced_first(driver):
     driver.session.follow(0, None)  # the news of its end comes late
     driver.tree.end_session(driver.session._session_id)
     epoch = driver.node.cluster.broker_epoch
-    driver.dispatch(StoodStill())
+    driver.dispatch(StoodStill(12_345))
     assert driver.node.cluster.broker_epoch > epoch
     assert produced(driver.connect().ask(produce("t", batch(driver, b"a")), PRODUCE_VERSION))[0] == ErrorCode.NONE
 
 
 def test_what_was_read_before_the_standstill_does_not_count(driver):
     driver.hold_loads = True
-    driver.dispatch(StoodStill())
-    driver.dispatch(StoodStill())
+    driver.dispatch(StoodStill(12_345))
+    driver.dispatch(StoodStill(12_345))
     peer = driver.connect()
     peer.send(MetadataRequest(), 9)
     driver.hold_loads = False
@@ -66,7 +73,7 @@ def test_what_was_read_before_the_standstill_does_not_count(driver):
 
 def test_a_tree_out_of_reach_holds_requests_up_for_a_while_only(driver):
     driver.hold_loads = True
-    driver.dispatch(StoodStill())
+    driver.dispatch(StoodStill(12_345))
     peer = driver.connect()
     peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
     driver.advance(LONGEST_MS - 1)
@@ -77,7 +84,7 @@ def test_a_tree_out_of_reach_holds_requests_up_for_a_while_only(driver):
 
 def test_a_client_that_leaves_meanwhile_is_forgotten(driver):
     driver.hold_loads = True
-    driver.dispatch(StoodStill())
+    driver.dispatch(StoodStill(12_345))
     peer = driver.connect()
     peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
     driver.disconnect(peer)
@@ -88,7 +95,7 @@ def test_a_client_that_leaves_meanwhile_is_forgotten(driver):
 
 def test_one_that_sends_on_meanwhile_is_read_no_further(driver):
     driver.hold_loads = True
-    driver.dispatch(StoodStill())
+    driver.dispatch(StoodStill(12_345))
     peer = driver.connect()
     for _ in range(100):
         peer.send(MetadataRequest(), 9)
@@ -96,3 +103,96 @@ def test_one_that_sends_on_meanwhile_is_read_no_further(driver):
     driver.release()
     assert len(peer.responses) == 100
     assert not peer.paused
+
+
+def test_a_second_standstill_is_looked_into_as_the_first(driver):
+    driver.hold_loads = True
+    driver.dispatch(StoodStill(12_345))
+    driver.now_ms += 30_000
+    driver.dispatch(StoodStill(12_345))
+    peer = driver.connect()
+    peer.send(MetadataRequest(), 9)
+    driver.dispatch(DeadlineReached())
+    assert not peer.responses
+    driver.release()
+    assert len(peer.responses) == 1
+
+
+def test_what_waits_is_answered_when_the_broker_stops_meanwhile(driver):
+    driver.hold_loads = True
+    driver.dispatch(StoodStill(12_345))
+    peer = driver.connect()
+    peer.send(MetadataRequest(), 9)
+    driver.shutdown()
+    assert driver.stopped
+    assert len(peer.responses) == 1
+
+
+def test_members_are_not_judged_while_their_heartbeats_wait():
+    driver = Driver({"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"})
+    client = GroupClient(driver)
+    client.join(session_timeout_ms=10_000)
+    assert client.beat() == ErrorCode.NONE
+    driver.now_ms += 12_000
+    driver.hold_loads = True
+    driver.dispatch(StoodStill(12_345))
+    client.send_beat()
+    driver.dispatch(DeadlineReached())
+    driver.advance(LOOK_AGAIN_MS)
+    driver.release()
+    assert [response.error_code for response in client.peer.responses] == [ErrorCode.NONE]
+    client.peer.responses.clear()
+    driver.advance(10_001)
+    assert client.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_changes_that_came_while_the_tree_was_read_are_newer_than_what_was_read(driver):
+    """The worker has read the tree; before it says so, the stream tells of a topic, and a record is written to it."""
+    driver.hold_loads = True
+    driver.dispatch(StoodStill(12_345))
+    (effect,) = driver.held
+    loaded = tree_access.load(driver.session, effect, driver.registration, driver.now_ms)
+    driver.advance(LONGEST_MS)
+    create_topic(driver.connect(), "u")
+    assert produced(driver.connect().ask(produce("u", batch(driver, b"a")), PRODUCE_VERSION))[1] == 0
+    driver.dispatch(loaded)
+    assert produced(driver.connect().ask(produce("u", batch(driver, b"b")), PRODUCE_VERSION))[1] == 1
+
+
+class GroupClient:
+    """The one member of a group."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.peer = driver.connect()
+        self.member_id = ""
+        self.generation_id = 0
+
+    def join(self, session_timeout_ms: int) -> None:
+        """Be the leader of the group's first generation."""
+        self.peer.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=session_timeout_ms,
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        self.peer.send(request, 3)
+        self.driver.advance(10)
+        joined = self.peer.responses.popleft()
+        self.member_id, self.generation_id = joined.member_id, joined.generation_id
+        share = SyncGroupRequestAssignment(member_id=self.member_id, assignment=b"x")
+        who = {"group_id": "g", "generation_id": self.generation_id, "member_id": self.member_id}
+        assert self.peer.ask(SyncGroupRequest(**who, assignments=[share]), 2).error_code == ErrorCode.NONE
+
+    def send_beat(self) -> None:
+        """A heartbeat, not waited for."""
+        who = {"group_id": "g", "generation_id": self.generation_id, "member_id": self.member_id}
+        self.peer.send(HeartbeatRequest(**who), 2)
+
+    def beat(self) -> int:
+        """A heartbeat; its error."""
+        self.send_beat()
+        return self.peer.responses.popleft().error_code

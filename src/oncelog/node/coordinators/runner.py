@@ -28,7 +28,7 @@ from oncelog.node.coordinators.loading import ApplyBatch, apply_slice
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Report
-from oncelog.node.metadata import Metadata
+from oncelog.node.metadata import LOOK_AGAIN_MS, Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.manager import PartitionManager
@@ -74,6 +74,7 @@ class Coordinators(Generic[S, D]):
 
     def __init__(self, services: CoordinatorServices) -> None:
         self._append_timeout_ms = services.append_timeout_ms
+        self._metadata = services.metadata
         self._deadlines = services.deadlines
         self._runnable = services.runnable
         self._group_commit = services.group_commit
@@ -394,7 +395,13 @@ class Coordinators(Generic[S, D]):
             hosted.alarm = self._deadlines.at(deadline_ms, self._ticker(hosted))
 
     def _ticker(self, hosted: HostedShard[S]) -> Callable[[int], None]:
-        return lambda now_ms: self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)
+        return lambda now_ms: self._tick(hosted, now_ms)
+
+    def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
+        if self._metadata.requests_wait:
+            hosted.alarm = self._deadlines.at(now_ms + LOOK_AGAIN_MS, self._ticker(hosted))
+        else:
+            self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)
 
     def _cancel(self, hosted: HostedShard[S]) -> None:
         if hosted.alarm is not None:

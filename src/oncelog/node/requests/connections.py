@@ -5,8 +5,8 @@ Invariants:
    the front of the queue is sent, nothing else.
    A request that closes the connection takes its own slot and those after it away; those before are answered first.
 2. While a request holds the connection (a parked fetch, join or metadata change), later ones wait undecided in
-   ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync holds back only its response. A
-   follower's fetch is answered when another request comes behind it.
+   ``backlog``, as do all while the broker postpones requests: Apache Kafka mutes the channel. A produce that waits for
+   its sync holds back only its response. A follower's fetch is answered when another request comes behind it.
 3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
 """
 

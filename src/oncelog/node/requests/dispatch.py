@@ -120,6 +120,7 @@ class Requests:
         postponed, self._postponed = self._postponed, None
         for connection in postponed or ():
             self._decide_postponed(connection)
+            connection.let_postponed_pass()
 
     def run_woken(self) -> bool:
         """Let every task that was woken go on; True if there was one."""

@@ -64,7 +64,6 @@ SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
 AUTHORIZER_LOG: Final = "oncelog.authorizer"
 _ACCESS_LOG: Final = logging.getLogger(AUTHORIZER_LOG)
-_SESSION: Final = "zookeeper.session.timeout.ms"
 _LONGEST_SLEEP_S: Final = 1.0
 """The clock may be set ahead while the alarm sleeps: deadlines then wait no longer than this."""
 
@@ -106,9 +105,8 @@ class EffectRunner:
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
         self._metadata = Workers(loop, 1, "metadata")
-        self.standstill = StandstillWatch(
-            loop, clock, int(node.cluster.config.get(_SESSION)), lambda: self.dispatch(StoodStill())
-        )
+        session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
+        self.standstill = StandstillWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._audit = AuditLog(
             outside.files, self.disk, lambda: int(node.cluster.config.get("oncelog.audit.max.bytes")), loop.call_later
         )
@@ -138,21 +136,18 @@ class EffectRunner:
 
     def dispatch(self, event: Event) -> None:
         """Hand an event to the node and carry out the effects. Does nothing once the node has stopped."""
-        self._dispatch(event, self._clock.now_ms())
-
-    def _dispatch(self, event: Event, now_ms: int) -> None:
-        if not self.stopped.done():
-            self.carry_out(self._node.handle(event, now_ms))
+        if self.stopped.done():
+            return
+        self.standstill.look()
+        self.carry_out(self._node.handle(event, self._clock.now_ms()))
 
     def receive(self, connection_id: int, frame: Buffer, spent_ns: int) -> int:
         """Hand in a request, with what those before it took; what this one took, 0 unless a quota asks for it."""
-        now_ms = self._clock.now_ms()
-        self.standstill.look(now_ms)
         if not self._quotas.measures_time:
-            self._dispatch(RequestReceived(connection_id, frame), now_ms)
+            self.dispatch(RequestReceived(connection_id, frame))
             return 0
         started_ns = time.perf_counter_ns()
-        self._dispatch(RequestReceived(connection_id, frame, spent_ns), now_ms)
+        self.dispatch(RequestReceived(connection_id, frame, spent_ns))
         return time.perf_counter_ns() - started_ns
 
     def carry_out(self, effects: list[Effect]) -> None:
@@ -202,7 +197,6 @@ class EffectRunner:
 
     def clock_jumped(self) -> None:
         """Set the alarm anew after the clock was moved ahead: its deadline comes earlier."""
-        self.standstill.clock_jumped()
         self._alarm_ms = None
         self._set_alarm()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelog.coordination.shared_memory import SharedSession, SharedTree
+from oncelog.node.events import StoodStill
 from oncelog.node.metadata import Metadata
 from oncelog.runtime.effects.broker_links import Dispatch
 from oncelog.runtime.server import Server
@@ -60,11 +62,13 @@ class Member(Broker):
         """Stop the broker in the middle of everything, as SIGSTOP does: its sockets stay open and nothing answers."""
         if self.is_frozen or self._loop is None:
             raise RuntimeError(f"broker {self.broker_id} is frozen already, or down")
-        frozen, thawed = threading.Event(), threading.Event()
+        frozen, thawed, server, began_s = threading.Event(), threading.Event(), self._server, time.monotonic()
 
         def stand_still() -> None:
             frozen.set()
             thawed.wait()
+            if server is not None:  # as a process does that notices how much time has passed
+                server.effect_runner.dispatch(StoodStill(int(1_000 * (time.monotonic() - began_s))))
 
         self._loop.begin(stand_still)
         self._thawed = thawed
