@@ -36,6 +36,8 @@ _REMOTE_PORT: Final = 15002
 _CONNECT_SECONDS: Final = 20.0
 _SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
 """Set by spark-submit, and by those who do without it."""
+_ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's, which print each error with Java's stack."""
 _ONLY_HERE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -168,7 +170,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _without_py4j_logging():
+    with _without_logged_errors():
         on_interrupt = signal.getsignal(signal.SIGINT)
         with quick_home(master), _standard_error_to(log):
             session = builder.getOrCreate()
@@ -189,18 +191,25 @@ def check_java() -> None:
 
 
 @contextmanager
-def _without_py4j_logging() -> Iterator[None]:
-    """While it lasts, py4j does not print on the root logger what it raises anyway (Ctrl-C among it)."""
+def _without_logged_errors() -> Iterator[None]:
+    """While it lasts, py4j and PySpark do not print what they raise anyway (Ctrl-C, a schema that cannot be read)."""
+    from pyspark.logger import PySparkLogger
 
     def not_from_py4j(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname
 
     root = logging.getLogger()
+    loggers = [PySparkLogger.getLogger(name) for name in _ERROR_LOGGERS]
+    before = [logger.disabled for logger in loggers]
     root.addFilter(not_from_py4j)
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
         root.removeFilter(not_from_py4j)
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 @contextmanager

@@ -58,6 +58,10 @@ def test_values_are_decoded_by_sparks_functions(spark: SparkSession, topic_with:
             decode_values(source, "avro", '"string"')
     with pytest.raises(OptionError, match="needs a schema"):
         decode_values(source, "json")
+    with pytest.raises(
+        OptionError, match=r"^the schema 'id BIGINTT' cannot be read: Syntax error at or near 'BIGINTT'"
+    ):
+        decode_values(source, "json", "id BIGINTT")
 
 
 def test_values_of_a_stream_are_decoded_and_what_cannot_be_is_kept_if_asked(

@@ -8,6 +8,7 @@ and their rules for what cannot be parsed. (Text needs no decoding: the source's
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 FORMATS: Final = ("json", "avro", "utf8", "binary")
 _NO_AVRO: Final = "AVRO_NOT_LOADED"
 _INSIDE: Final = "value"
+_BAD_SCHEMA: Final = re.compile(
+    r"\[(?:PARSE_\w+|UNSUPPORTED_DATATYPE|DATATYPE_MISMATCH\.INVALID_JSON_SCHEMA)\] (.*?)[.;]?(?: SQLSTATE.*)?$",
+    re.MULTILINE,
+)
+"""How Spark begins to say that it cannot read a schema, and the reason."""
 
 
 def decode_values(
@@ -39,7 +45,8 @@ def decode_values(
     the header of Confluent's serializers. ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``,
     …). A value that cannot be parsed is null, unless they say otherwise.
 
-    Raises OptionError for a format that does not exist, a schema that is missing, and Avro without Spark's package.
+    Raises OptionError for a format that does not exist, a schema that is missing or cannot be read, and Avro without
+    Spark's package.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions
@@ -52,16 +59,24 @@ def decode_values(
         raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
     try:
         decoded = frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
-        if chosen == "avro" and is_connect(frame):
+        if isinstance(schema, str) and is_connect(frame):
             decoded.schema  # noqa: B018 - analysed now, as everywhere else
         return decoded
     except AnalysisException as error:
+        if isinstance(schema, str) and (reason := schema_problem(str(error))) is not None:
+            raise OptionError(f"the schema {schema[:80]!r} cannot be read: {reason}") from None
         if _NO_AVRO not in str(error):
             raise
         package = f"org.apache.spark:spark-avro_2.13:{frame.sparkSession.version}"
         raise OptionError(
             f"value.format=avro needs Spark's Avro package: start the session with spark.jars.packages={package}"
         ) from None
+
+
+def schema_problem(text: str) -> str | None:
+    """The reason why a schema cannot be read, of an error of Spark's; None if that is not what it says."""
+    found = _BAD_SCHEMA.match(text)
+    return None if found is None else found[1]
 
 
 def _decoded(raw: Column, value_format: str, schema: str | StructType | None, options: dict[str, str]) -> Column:
