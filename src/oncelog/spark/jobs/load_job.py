@@ -140,6 +140,7 @@ def run_load(
 ) -> LoadReport:
     """Run a load on any log and writer; ``start_writer`` is called only if there is something to write."""
     started = time.monotonic()
+    table.forget_unused_description()
     check_same_table(table, source.topic_ids(), options, request)
     table.partitioned = request.shape.partition_by is not None
     states = source.states(table)

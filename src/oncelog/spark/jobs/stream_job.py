@@ -62,6 +62,7 @@ def stream(
     with Table.open(request.to, send_quarantined) as table, ExitStack() as stack:
         from oncelog.spark.local_session import local_session
 
+        table.forget_unused_description()
         check_same_table(table, source.topic_ids(), parsed, request)
         table.partitioned = request.shape.partition_by is not None
         session = spark or stack.enter_context(local_session(log=request.to / "_oncelog" / "spark.log"))

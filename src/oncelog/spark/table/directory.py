@@ -272,6 +272,12 @@ class Table:
         os.replace(temporary, self.hidden / "table.json")
         fsync(self.hidden)
 
+    def forget_unused_description(self) -> None:
+        """Remove the description that a run left which published nothing: its settings bind nobody. Not in the role
+        ``fill``: whoever appends meanwhile may have just written it."""
+        if self._role == "append" and not self.files():
+            (self.hidden / "table.json").unlink(missing_ok=True)
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """An flock: the kernel lets go of it when the process dies, however it dies."""

@@ -6,15 +6,17 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog.spark.errors import DataLoss
+from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.jobs import publication
 from oncelog.spark.jobs.load_job import Event, LoadReport, run_load
 from oncelog.spark.jobs.load_plan import Piece
+from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table import directory as table_module
 from oncelog.spark.table.directory import RowsFile, Table, TableError
@@ -79,6 +81,22 @@ def test_topics_without_records_give_a_table_with_columns(tmp_path: Path) -> Non
     log = log_of(2, 0)
     run(tmp_path, log)
     assert visible_rows(tmp_path) == log.rows()
+
+
+def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
+    log = log_of(3)
+
+    def unreadable_schema() -> FakeWriter:
+        raise OptionError("the schema cannot be read")
+
+    asked = replace(request(tmp_path, log), shape=Shape("json", "id BIGINTT"))
+    with pytest.raises(OptionError), Table.open(tmp_path) as table:
+        run_load(table, log, unreadable_schema, asked, options(), lambda event: None)
+    log.ids["t"] = "another-id"
+    run(tmp_path, log)
+    assert visible_rows(tmp_path) == log.rows()
+    with Table.open(tmp_path) as table, pytest.raises(TableError, match="was loaded with valueFormat binary"):
+        run_load(table, log, unreadable_schema, asked, options(), lambda event: None)
 
 
 class Died(BaseException):
