@@ -11,7 +11,7 @@ from datetime import datetime
 
 
 class MomentError(ValueError):
-    """Text that is neither an offset nor a time."""
+    """Text that is no time, nor an offset where one may be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,10 @@ def parse_start(text: str) -> Start:
     if word.isascii() and word.removeprefix("-").isdigit():
         number = int(word)
         return Start(before_end=-number) if word.startswith("-") else Start(offset=number)
-    return Start(timestamp_ms=parse_time_ms(text))
+    try:
+        return Start(timestamp_ms=parse_time_ms(text))
+    except MomentError as error:
+        raise MomentError(f"{error}, nor an offset (beginning, end, stored, N, -N)") from None
 
 
 def parse_time_ms(text: str) -> int:
@@ -44,8 +47,5 @@ def parse_time_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError:
-        raise MomentError(
-            f"{text!r} is neither an offset (beginning, end, stored, N, -N) nor a time "
-            "(@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)"
-        ) from None
+        raise MomentError(f"{text!r} is not a time (@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)") from None
     return round((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)

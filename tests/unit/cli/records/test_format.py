@@ -93,8 +93,13 @@ def test_where_to_begin(text: str, expected: Start) -> None:
 
 @pytest.mark.parametrize("text", ["", "--1", "1.5", "tomorrow", "@", "2013-13-01", "²"])
 def test_what_is_neither_offset_nor_time_is_refused(text: str) -> None:
-    with pytest.raises(MomentError):
+    with pytest.raises(MomentError, match=r"is not a time \(.*\), nor an offset"):
         parse_start(text)
+
+
+def test_where_only_a_time_may_be_given_no_offsets_are_proposed() -> None:
+    with pytest.raises(MomentError, match=r"^'beginning' is not a time \(@MILLISECONDS, [^()]*\)$"):
+        parse_time_ms("beginning")
 
 
 def test_a_time_without_zone_is_local() -> None:
