@@ -210,7 +210,7 @@ def _usage_failed(error: Any) -> int:
         return EXIT_USAGE
     context = getattr(error, "ctx", None)
     path = "oncelog" if context is None else context.command_path
-    message = error.format_message().rstrip(".").replace("\n", " ")
+    message = error.format_message().rstrip(".").replace("\n", " ").replace(": Value error, ", ": ")  # pydantic's
     print(f"{path}: {message} (see {path} --help)", file=sys.stderr)
     return int(error.exit_code)
 

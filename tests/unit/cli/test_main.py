@@ -152,6 +152,7 @@ def test_a_data_directory_without_a_name_is_not_the_working_directory(
     [
         (["group", "list", "--state", "Stabel"], "'Stabel' is not one of Stable, Empty"),
         (["log", "dump", ".", "--only", "logs"], "'logs' is not one of log, kafka, index"),
+        (["log", "import", ".", "--to", "t", "--timestamps", "now"], "': 'now' is not one of 'file', 'none'"),
         (["topic", "list", "-X", "securty.protocol=SSL"], "securty.protocol is not a setting; did you mean security.p"),
     ],
 )
