@@ -104,7 +104,7 @@ def import_(
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
-        with cluster.open_client() as client, _told(as_json) as on_event:
+        with cluster.open_client() as client, _told(as_json, how.on_corruption) as on_event:
             settings = _prepared(client, to, max(partitions) + 1, how.settings())
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
@@ -170,15 +170,16 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
 
 
 @contextmanager
-def _told(as_json: bool) -> Iterator[Watch]:
-    """Progress and damaged places: lines of JSON; else a bar on a terminal, and damaged places on stderr."""
+def _told(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watch]:
+    """Progress and damaged places: lines of JSON; else a bar on a terminal, and damaged places on stderr, but for the
+    one that the error names with which the import ends."""
     with progress(None if as_json else "bytes imported") as bar:
 
         def on_event(event: Event) -> None:
             if as_json:
                 print_json_line(_event_row(event))
                 sys.stdout.flush()
-            elif event.bad is not None:
+            elif event.bad is not None and (event.bad.is_tail or on_corruption is not OnCorruption.fail):
                 print(f"oncelog: {event.bad}", file=sys.stderr, flush=True)
             bar(event.log_bytes_done, event.log_bytes_total)
 
