@@ -10,13 +10,14 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, ConfigError
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.pump import ConsoleEnds
 
@@ -65,7 +66,7 @@ class ConsoleServer(uvicorn.Server):
 
 
 def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
-    """The server of a console, not started."""
+    """The server of a console, not started. Raises ConfigError for a certificate that cannot be used."""
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -82,9 +83,29 @@ def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
         limit_concurrency=200,
         h11_max_incomplete_event_size=64 * 1024,
     )
+    if settings.has_tls:
+        _load_certificate(config, settings)
     server = ConsoleServer(config)
     logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_saying(record, server))
     return server
+
+
+def _load_certificate(config: uvicorn.Config, settings: Settings) -> None:
+    certificate, key = settings.tls_certificate, settings.tls_key
+    assert certificate is not None
+    assert key is not None
+    for path in (certificate, key):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        config.load()
+    except ssl.SSLError as error:
+        reason = f": {error.reason.lower().replace('_', ' ')}" if error.reason else ""
+        raise ConfigError(
+            f"--tls-cert {certificate} and --tls-key {key} are no certificate and its private key in PEM{reason}"
+        ) from None
 
 
 def _is_worth_saying(record: logging.LogRecord, server: ConsoleServer) -> bool:
