@@ -86,7 +86,10 @@ class AuditShelf:
             path = next((one for one in self._report_files() if str(one) == key), None)
         if path is None:
             raise NoSuchAudit(f"there is no report {key!r} here: what is uploaded or run ends with the console")
-        return self._read(key, path)
+        try:
+            return self._read(key, path)
+        except BadReport as error:
+            raise BadReport(f"{key}: {error}") from None
 
     def _read(self, key: str, path: Path) -> AuditReport:
         """The report of a file; the last one is kept, since its pages are turned."""

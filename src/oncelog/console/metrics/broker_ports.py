@@ -84,7 +84,8 @@ def _read(url: str, clock_s: float) -> Reading | str:
     except urllib.error.HTTPError as error:
         return f"it answered {error.code}"
     except (OSError, ValueError) as error:
-        return str(getattr(error, "reason", error)) or type(error).__name__
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or reason).lower() or type(error).__name__
     if len(text) > LARGEST_ANSWER:
         return f"its metrics have more than {LARGEST_ANSWER} bytes"
     try:

@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.console.admission.gate import Sender
 from oncelog.console.audits import shelf
+from oncelog.console.audits.report import BadReport
 from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of
 from oncelog.console.audits.shelf import AuditShelf, NoSuchAudit
 from oncelog.console.query import BadQuery
@@ -133,6 +134,11 @@ def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
     for wrong in (str(tmp_path / "secret.json"), f"{tmp_path}/reports/../secret.json", "", "/etc/passwd"):
         with pytest.raises(NoSuchAudit):
             kept.open(wrong)
+    bad = tmp_path / "reports" / "bad.json"
+    bad.write_text("{}")
+    with pytest.raises(BadReport, match=f"^{bad}: it is not what oncelog audit --json writes"):
+        kept.open(str(bad))
+    bad.unlink()
     keys = [kept.upload(document(seconds=number).decode(), ME) for number in range(10)]
     assert len(kept.reports()) == 1 + shelf.MOST_KEPT
     assert kept.open(keys[-1]).seconds == 9
