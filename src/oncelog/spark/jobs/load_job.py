@@ -34,7 +34,7 @@ from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
-from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table, TableError, refuse_object_store
+from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table, TableError, refuse_no_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +116,7 @@ def request_for(
     backfill: bool = False,
 ) -> LoadRequest:
     """The arguments of a load or a stream together. Raises OptionError."""
-    refuse_object_store(to)
+    refuse_no_directory(to)
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
         raise OptionError("no topic to load: name at least one")

@@ -22,7 +22,7 @@ from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.old_logs.files import OldFile, OldLogRange, old_files
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.table.directory import RowsFile, Table, TableError, refuse_object_store, topic_label
+from oncelog.spark.table.directory import RowsFile, Table, TableError, refuse_no_directory, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ def load_old_logs(
     one. Without ``spark`` a local session is started and stopped; executors must see the files under the same path.
     Raises SparkSourceError (OldLogsError, TableError, DataLoss), each one line.
     """
-    refuse_object_store(to)
+    refuse_no_directory(to)
     started = time.monotonic()
     files = old_files(Path(directory), topics)
     with Table.open(Path(to)) as table, ExitStack() as stack:

@@ -51,18 +51,25 @@ class TableError(SparkSourceError):
     """The directory is not as a load leaves it, or is in use."""
 
 
-def refuse_object_store(to: str | Path) -> None:
-    """Raise TableError for an address where nothing can be renamed."""
+def refuse_no_directory(to: str | Path) -> None:
+    """Raise TableError for an address where nothing can be renamed, and for a name that Spark and pyarrow would take
+    for one (``lake:flights``, a mistyped ``delta:``)."""
     if found := OBJECT_STORE.match(str(to)):
         raise TableError(
             f"a table of Parquet files needs a file system that renames, and {found[1]}:// is an object store: "
             "there, load into delta:ADDRESS or iceberg:NAMESPACE.TABLE"
         )
+    parts = Path(to).parts
+    if parts and ":" in parts[0]:
+        raise TableError(
+            f"{str(to)!r} has a colon in its first name, which Spark and pyarrow take for a kind of file system: write "
+            f"delta:… or iceberg:… for a table in these formats, or the directory's full path, {Path(to).absolute()}"
+        )
 
 
 def loaded_directory(to: str | Path) -> Path:
     """The directory of a table that is there. Raises TableError."""
-    refuse_object_store(to)
+    refuse_no_directory(to)
     path = Path(to)
     if not (path / "_oncelog" / "table.json").exists():
         raise TableError(f"{path} is not a table that a load made: `oncelog load TOPIC --to {path}` makes one")
