@@ -117,7 +117,7 @@ def _check_listening(url: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
-        raise SparkSourceError(_no_server(url, str(error))) from None
+        raise SparkSourceError(_no_server(url, (error.strerror or str(error)).lower())) from None
 
 
 def _no_server(url: str, reason: str) -> str:
