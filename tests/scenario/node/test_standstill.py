@@ -5,17 +5,23 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, TopicName
+from oncelog.base.units import MIB
+from oncelog.core.controller.brokers.registration import Registration, register
+from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.node import tree_access
 from oncelog.node.events import DeadlineReached, StoodStill
 from oncelog.node.metadata import LOOK_AGAIN_MS
 from oncelog.node.standstill import LONGEST_MS
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.requests import PRODUCE_VERSION, batch, create_topic, produce, produced
+from tests.scenario.node.requests import FETCH_VERSION, PRODUCE_VERSION, batch, create_topic, fetch, produce, produced
 
 
 @pytest.fixture
@@ -157,6 +163,42 @@ def test_changes_that_came_while_the_tree_was_read_are_newer_than_what_was_read(
     assert produced(driver.connect().ask(produce("u", batch(driver, b"a")), PRODUCE_VERSION))[1] == 0
     driver.dispatch(loaded)
     assert produced(driver.connect().ask(produce("u", batch(driver, b"b")), PRODUCE_VERSION))[1] == 1
+
+
+def test_a_parked_fetch_of_a_follower_gives_way_to_what_waited(driver):
+    driver.others_are_silent = True
+    peer = parked_follower(driver)
+    driver.hold_loads = True
+    driver.dispatch(StoodStill(12_345))
+    peer.send(MetadataRequest(), 9)
+    driver.release()
+    assert len(peer.responses) == 2
+
+
+def parked_follower(driver: Driver):
+    """A connection on which broker 2 waits for records of what this broker leads."""
+    session = driver.tree.session()
+    image = load_image(session.subtree("/"))
+    session.commit(register(image, Registration(BrokerId(2), "other", 9092, None, image.cluster_id or ""), 0))
+    driver.dispatch_changes()
+    for name in ("r", "s"):
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2)
+        driver.connect().ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    topics = driver.node.cluster.image.topics
+    led = next(name for name in ("r", "s") if topics[TopicName(name)].partitions[0].leader == 1)
+    peer = driver.connect()
+    first = fetch(led, 0, max_wait_ms=500)
+    first.replica_id, first.session_epoch = 2, 0
+    session_id = peer.ask(first, FETCH_VERSION).session_id
+    for epoch in range(1, 6):
+        again = FetchRequest(
+            replica_id=2, max_wait_ms=500, min_bytes=1, max_bytes=MIB, session_id=session_id, session_epoch=epoch
+        )
+        peer.responses.clear()
+        peer.send(again, FETCH_VERSION)
+        if not peer.responses:
+            return peer
+    raise AssertionError("its fetch is never parked")
 
 
 class GroupClient:
