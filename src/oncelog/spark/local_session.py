@@ -36,8 +36,9 @@ _REMOTE_PORT: Final = 15002
 _CONNECT_SECONDS: Final = 20.0
 _SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
 """Set by spark-submit, and by those who do without it."""
-_ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""PySpark's, which print each error with Java's stack."""
+_LOGS_ERRORS: Final = "_log_exception"
+"""PySpark's method that prints each error with Java's stack. Its loggers are made when there is one: made beforehand,
+they would change the class of the loggers that others make meanwhile."""
 _ONLY_HERE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -193,23 +194,22 @@ def check_java() -> None:
 @contextmanager
 def _without_logged_errors() -> Iterator[None]:
     """While it lasts, py4j and PySpark do not print what they raise anyway (Ctrl-C, a schema that cannot be read)."""
-    from pyspark.logger import PySparkLogger
+    from pyspark.errors.exceptions.base import PySparkException
 
     def not_from_py4j(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname
 
     root = logging.getLogger()
-    loggers = [PySparkLogger.getLogger(name) for name in _ERROR_LOGGERS]
-    before = [logger.disabled for logger in loggers]
+    logs = getattr(PySparkException, _LOGS_ERRORS, None)
     root.addFilter(not_from_py4j)
-    for logger in loggers:
-        logger.disabled = True
+    if logs is not None:
+        setattr(PySparkException, _LOGS_ERRORS, lambda _error: None)
     try:
         yield
     finally:
         root.removeFilter(not_from_py4j)
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+        if logs is not None:
+            setattr(PySparkException, _LOGS_ERRORS, logs)
 
 
 @contextmanager

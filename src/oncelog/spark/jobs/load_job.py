@@ -34,7 +34,14 @@ from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.source.options import SourceOptions, parse_options
-from oncelog.spark.table.directory import QuarantineSender, RowsFile, Table, TableError, refuse_no_directory
+from oncelog.spark.table.directory import (
+    QuarantineSender,
+    RowsFile,
+    Table,
+    TableError,
+    refuse_no_directory,
+    refuse_object_store,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +86,7 @@ def load(
     larger ones. Without ``spark`` a local session is started and stopped.
     Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, each one line.
     """
+    refuse_no_directory(to)
     request = request_for(
         topics, bootstrap_servers, to, from_ms, rows_per_step, options, shape, quarantine_topic, backfill=backfill
     )
@@ -116,7 +124,7 @@ def request_for(
     backfill: bool = False,
 ) -> LoadRequest:
     """The arguments of a load or a stream together. Raises OptionError."""
-    refuse_no_directory(to)
+    refuse_object_store(to)
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
         raise OptionError("no topic to load: name at least one")

@@ -30,7 +30,7 @@ from oncelog.spark.jobs.stream_query import StreamBatches, StreamRequest, checke
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.plan.stream_position import Position
-from oncelog.spark.table.directory import RowsFile, Table, TableBusy, TableError, topic_label
+from oncelog.spark.table.directory import RowsFile, Table, TableBusy, TableError, refuse_no_directory, topic_label
 from oncelog.spark.table.parquet_files import Kept, footer_stats, merge, partition_of
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def stream(
 
     Setting ``stop`` ends it after the batch under way. Arguments and errors are those of ``load``.
     """
+    refuse_no_directory(to)
     how = how or StreamRequest()
     request = request_for(topics, bootstrap_servers, to, None, 1, options, shape, quarantine_topic)
     parsed = parse_options(request.options)

@@ -107,10 +107,11 @@ def _report(table: Table, files: Iterable[OldFile], ranges: Iterable[OldLogRange
 
 def _check_same_table(table: Table, topics: set[str], shape: Shape) -> None:
     """Refuse a table of topics, and one with other columns. Raises TableError."""
-    table.forget_unused_description()
     described = table.describe()
     if described and "oldLogs" not in described:
         raise TableError(f"{table.path} is a table of topics: load old logs into another directory")
+    table.forget_unused_description()
+    described = table.describe()
     settings: dict[str, Any] = {"includeHeaders": False, "read_committed": False, **shape.settings()}
     for name, value in settings.items():
         if described.get(name, value) != value:

@@ -51,14 +51,19 @@ class TableError(SparkSourceError):
     """The directory is not as a load leaves it, or is in use."""
 
 
-def refuse_no_directory(to: str | Path) -> None:
-    """Raise TableError for an address where nothing can be renamed, and for a name that Spark and pyarrow would take
-    for one (``lake:flights``, a mistyped ``delta:``)."""
+def refuse_object_store(to: str | Path) -> None:
+    """Raise TableError for an address where nothing can be renamed."""
     if found := OBJECT_STORE.match(str(to)):
         raise TableError(
             f"a table of Parquet files needs a file system that renames, and {found[1]}:// is an object store: "
             "there, load into delta:ADDRESS or iceberg:NAMESPACE.TABLE"
         )
+
+
+def refuse_no_directory(to: str | Path) -> None:
+    """Raise TableError for an address where nothing can be renamed, and for a name that Spark and pyarrow would take
+    for one (``lake:flights``, a mistyped ``delta:``)."""
+    refuse_object_store(to)
     parts = Path(to).parts
     if parts and ":" in parts[0]:
         raise TableError(
@@ -281,8 +286,9 @@ class Table:
 
     def forget_unused_description(self) -> None:
         """Remove the description that a run left which published nothing: its settings bind nobody. Not in the role
-        ``fill``: whoever appends meanwhile may have just written it."""
-        if self._role == "append" and not self.files():
+        ``fill``: whoever appends meanwhile may have just written it. Raises TableError as :meth:`describe` does: what
+        another version has published may not be found here."""
+        if self._role == "append" and self.describe() and not self.files():
             (self.hidden / "table.json").unlink(missing_ok=True)
 
     @contextmanager
