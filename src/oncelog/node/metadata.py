@@ -23,7 +23,7 @@ from oncelog.node.replication_throttle import (
 )
 from oncelog.ports import Entropy
 
-LOOK_AGAIN_MS: Final = 100
+CHECK_AGAIN_MS: Final = 100
 
 
 class Metadata:
@@ -43,8 +43,8 @@ class Metadata:
         self.departed_brokers: Brokers = MappingProxyType({})
         """The same."""
         self.requests_wait = False
-        """True while this broker has yet to find out what it slept through (``node.standstill``). Nobody is judged by a
-        time-out meanwhile, but looked at again after ``LOOK_AGAIN_MS``."""
+        """True while this broker has yet to find out what it slept through (``node.standstill``). Time-outs of
+        clients and replicas have no effect meanwhile; they are checked again after ``CHECK_AGAIN_MS``."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
         self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)
         self._entropy = entropy

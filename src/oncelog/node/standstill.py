@@ -31,7 +31,7 @@ LONGEST_MS: Final = 2_000
 
 
 class Standstill:
-    """Postpones requests from the moment in which this broker may have been replaced until it has looked."""
+    """Postpones requests from the moment in which this broker may have been replaced until it has read the metadata."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.node import tree_access
 from oncelog.node.events import DeadlineReached, StoodStill
-from oncelog.node.metadata import LOOK_AGAIN_MS
+from oncelog.node.metadata import CHECK_AGAIN_MS
 from oncelog.node.standstill import LONGEST_MS
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchRequest
@@ -144,7 +144,7 @@ def test_members_are_not_judged_while_their_heartbeats_wait():
     driver.dispatch(StoodStill(12_345))
     client.send_beat()
     driver.dispatch(DeadlineReached())
-    driver.advance(LOOK_AGAIN_MS)
+    driver.advance(CHECK_AGAIN_MS)
     driver.release()
     assert [response.error_code for response in client.peer.responses] == [ErrorCode.NONE]
     client.peer.responses.clear()

@@ -28,7 +28,7 @@ from oncelog.node.coordinators.loading import ApplyBatch, apply_slice
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Report
-from oncelog.node.metadata import LOOK_AGAIN_MS, Metadata
+from oncelog.node.metadata import CHECK_AGAIN_MS, Metadata
 from oncelog.node.outbox import Outbox
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.manager import PartitionManager
@@ -399,7 +399,7 @@ class Coordinators(Generic[S, D]):
 
     def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
         if self._metadata.requests_wait:
-            hosted.alarm = self._deadlines.at(now_ms + LOOK_AGAIN_MS, self._ticker(hosted))
+            hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, self._ticker(hosted))
         else:
             self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)
 

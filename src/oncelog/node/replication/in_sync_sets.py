@@ -15,7 +15,7 @@ from oncelog.base.ids import BrokerId, Offset, TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.replicas.in_sync import change_in_sync, may_be_in_sync
 from oncelog.node.deadlines import Deadlines
-from oncelog.node.metadata import LOOK_AGAIN_MS, Metadata
+from oncelog.node.metadata import CHECK_AGAIN_MS, Metadata
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.group_commit import GroupCommit
 
@@ -90,7 +90,7 @@ class InSyncSets:
 
     def _look(self, now_ms: int) -> None:
         if self._metadata.requests_wait:
-            self._deadlines.at(now_ms + LOOK_AGAIN_MS, self._look)
+            self._deadlines.at(now_ms + CHECK_AGAIN_MS, self._look)
             return
         self._looking = False
         lag_ms = self._lag_ms()
