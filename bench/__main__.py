@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from tests.peers import jars
@@ -12,7 +13,7 @@ from tests.peers.supply import PeerMissing
 
 from bench.benchmarks import BENCHMARKS, WITHOUT_KAFKA
 from bench.options import Options
-from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED, ONCELOG_ZOOKEEPER
+from bench.peers import FLOOR, KAFKA, ONCELOG, ONCELOG_SYNCED, ONCELOG_ZOOKEEPER, Peer, checkout
 
 _PEERS = {
     "oncelog": ONCELOG,
@@ -21,6 +22,16 @@ _PEERS = {
     "kafka": KAFKA,
     "floor": FLOOR,
 }
+
+
+def _peer(text: str) -> Peer:
+    """The side that the command line names: one of ours, or where another checkout lies."""
+    if text in _PEERS:
+        return _PEERS[text]
+    try:
+        return checkout(Path(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; the other sides are {', '.join(_PEERS)}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,8 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repeat", type=int, default=5, help="pairs of measurements (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="of record and partition counts (default 1)")
-    parser.add_argument("--ours", choices=_PEERS, default="oncelog", help="left side (default oncelog, page cache)")
-    parser.add_argument("--theirs", choices=_PEERS, default="kafka", help="right side (default kafka)")
+    parser.add_argument(
+        "--ours",
+        type=_peer,
+        default="oncelog",
+        metavar="SIDE",
+        help=f"left side: {', '.join(_PEERS)}, or the directory of another checkout (default oncelog, page cache)",
+    )
+    parser.add_argument(
+        "--theirs", type=_peer, default="kafka", metavar="SIDE", help="right side, as --ours (default kafka)"
+    )
     parser.add_argument(
         "--only",
         default="",
@@ -63,7 +82,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)  # as an exception: every `with` that has started a broker ends it
     asked = _parser().parse_args()
     only = tuple(word for word in asked.only.lower().split(",") if word)
-    options = Options(asked.repeat, asked.scale, _PEERS[asked.ours], _PEERS[asked.theirs], only, tuple(asked.spark))
+    options = Options(asked.repeat, asked.scale, asked.ours, asked.theirs, only, tuple(asked.spark))
     names = list(BENCHMARKS) if "all" in asked.name else asked.name
     try:
         if not WITHOUT_KAFKA.issuperset(names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,18 @@ ONCELOG_ZOOKEEPER: Final = Peer("oncelog, ZooKeeper", _oncelog, PAGE_CACHE)
 KAFKA: Final = Peer("Apache Kafka", _apache_kafka)
 FLOOR: Final = Peer("floor", _floor)
 """No broker: what a client of transactions takes by itself."""
+
+
+def checkout(directory: Path) -> Peer:
+    """Another checkout of oncelog, run by this Python with the libraries of this one: what a change has cost."""
+    if not (directory / "src/oncelog").is_dir():
+        raise ValueError(f"{directory} is no checkout of oncelog: there is no src/oncelog in it")
+    command = ("env", f"PYTHONPATH={directory.resolve() / 'src'}", sys.executable, "-m", "oncelog")
+
+    def make(properties: Mapping[str, str], data: Path) -> Broker:
+        return OncelogServe(data, properties=properties, command=command)
+
+    return Peer(f"oncelog in {directory.name}", make, PAGE_CACHE)
 
 
 @contextlib.contextmanager
