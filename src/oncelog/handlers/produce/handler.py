@@ -187,14 +187,14 @@ def _close_on_error(appends: Sequence[PartitionAppend]) -> None:
 def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context: Context) -> Steps[None]:
     """Wait until every high watermark has passed what was appended; what is late by the deadline is answered so. With
     ``log.sync.policy=none`` and no followers there is nothing to wait for."""
-    appended = [each for each in appends if each.end >= 0]
-    if all(_is_durable(each, context) for each in appended):
+    waiting = [each for each in appends if each.end >= 0 and not _is_durable(each, context)]
+    if not waiting:
         return
     ends: dict[TopicPartition, Offset] = {}
-    for each in appended:  # the same partition twice: a duplicate that comes last must not end the wait early
+    for each in waiting:  # the same partition twice: a duplicate that comes last must not end the wait early
         ends[each.partition] = max(each.end, ends.get(each.partition, each.end))
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
-    for each in appended:
+    for each in waiting:
         if each.partition in late:
             found = context.partitions.leader_log(each.partition)
             led = not isinstance(found, ErrorCode)
