@@ -54,8 +54,12 @@ class Reading:
 
 def checked_address(url: str) -> str:
     """An address of metrics; HOST:PORT is one, too. Raises ConfigError."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that do not close
+        usable = False
+    if not usable:
         raise ConfigError(f"{url!r} is no address of metrics, such as http://127.0.0.1:9100/metrics")
     return parts.geturl() if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/metrics"
 
@@ -74,6 +78,7 @@ def read_all(urls: Sequence[str], clock_s: float) -> dict[str, Reading | str]:
 
 
 def _read(url: str, clock_s: float) -> Reading | str:
+    import http.client
     import urllib.error
     import urllib.request
 
@@ -83,6 +88,8 @@ def _read(url: str, clock_s: float) -> Reading | str:
             text = answer.read(LARGEST_ANSWER + 1)
     except urllib.error.HTTPError as error:
         return f"it answered {error.code}"
+    except http.client.HTTPException as error:
+        return f"its answer is no HTTP: {str(error).strip()[:100] or type(error).__name__}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         return str(getattr(reason, "strerror", None) or reason).lower() or type(error).__name__

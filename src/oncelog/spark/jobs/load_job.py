@@ -205,6 +205,21 @@ class DescribedTable(Protocol):
         """Replace the description as a whole, durably."""
 
 
+def _described(setting: str, value: Any) -> str:
+    """A setting of a table as people say it."""
+    match setting:
+        case "includeHeaders":
+            return "with headers" if value else "without headers"
+        case "read_committed":
+            return "at read_committed" if value else "at read_uncommitted"
+        case "valueFormat":
+            return f"with values in {value}"
+        case "partitionBy":
+            return f"by {value}" if value else "without directories of days or hours"
+        case _:
+            return f"with event times of {value}"
+
+
 def check_same_table(
     table: DescribedTable, topic_ids: Mapping[str, str], options: SourceOptions, request: LoadRequest
 ) -> None:
@@ -221,8 +236,8 @@ def check_same_table(
         was = described.get(name, _BEFORE.get(name, value) if described else value)
         if was != value:
             raise TableError(
-                f"{name} is {value}, but the table at {table.path} was loaded with {name} {was}: keep that, or load "
-                "into another directory"
+                f"the table at {table.path} was loaded {_described(name, was)}, not {_described(name, value)}: "
+                "load as before, or into another directory"
             )
     known: dict[str, str] = described.get("topics", {})
     for topic, topic_id in topic_ids.items():

@@ -52,13 +52,16 @@ def test_addresses_are_checked() -> None:
     assert checked_address("b:9100") == "http://b:9100/metrics"
     assert checked_address("https://b/m?x=1") == "https://b/m?x=1"
     assert name_of("http://user:secret@b:9100/metrics") == "b:9100"
-    for wrong in ("file:///etc/passwd", "http://", "", "ftp://b/"):
+    for wrong in ("file:///etc/passwd", "http://", "", "ftp://b/", "b:metrics", "b:0", "b:99999", "http://[b/"):
         with pytest.raises(ConfigError):
             checked_address(wrong)
 
 
 class _Port(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path == "/other":
+            self.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+            return
         answers = {"/good": TEXT.format(requests=1, fast=1, all=1), "/bad": "oncelog_requests_total{x\n"}
         answers["/foreign"] = "jvm_threads_current 42\n"
         answers["/large"] = "oncelog_connections 1\n" * 9
@@ -87,6 +90,7 @@ def test_ports_that_are_away_or_talk_nonsense_are_reasons(port: str, monkeypatch
     reasons = [next(iter(read_all([one], 1.0).values())) for one in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")]
     assert [str(one)[:10] for one in reasons[:2]] == ["its answer", "it answere"]
     assert reasons[2] == "connection refused"
+    assert next(iter(read_all([f"{port}/other"], 1.0).values())) == "its answer is no HTTP: SSH-2.0-OpenSSH_9.2"
     assert "none of oncelog's metrics" in str(next(iter(read_all([f"{port}/foreign"], 1.0).values())))
     monkeypatch.setattr(broker_ports, "MOST_SAMPLES", 5)
     assert "5 are the most" in str(next(iter(read_all([f"{port}/large"], 1.0).values())))
