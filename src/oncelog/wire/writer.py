@@ -79,6 +79,8 @@ class Writer:
     @property
     def size_bytes(self) -> int:
         """Size of all that was written."""
+        if not self._cuts:
+            return len(self.buffer)
         return len(self.buffer) + sum(chunk_size(chunk) for _, chunk in self._cuts)
 
     # Fixed size; runs of fields are packed by the generated code itself.
