@@ -104,7 +104,7 @@ def import_(
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
-        with cluster.open_client() as client, _told(as_json, how.on_corruption) as on_event:
+        with cluster.open_client() as client, _events_printed(as_json, how.on_corruption) as on_event:
             settings = _prepared(client, to, max(partitions) + 1, how.settings())
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
@@ -170,7 +170,7 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
 
 
 @contextmanager
-def _told(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watch]:
+def _events_printed(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watch]:
     """Progress and damaged places: lines of JSON; else a bar on a terminal, and damaged places on stderr, but for the
     one that the error names with which the import ends."""
     with progress(None if as_json else "bytes imported") as bar:
