@@ -197,9 +197,10 @@ def _failed(error: BaseException) -> int:
             return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[{extra}]'")
     if isinstance(error, OSError) and error.filename is not None:
         return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
-    if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # without a name: the output, redirected to a file
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # without a name: the output, as a rule
         _forget_stdout()
-        return complain(f"cannot write the output: {os.strerror(error.errno).lower()}")
+        what = "reading or writing failed" if error.errno == errno.EIO else "cannot write the output"
+        return complain(f"{what}: {os.strerror(error.errno).lower()}")
     raise error
 
 
