@@ -242,7 +242,8 @@ def test_handshakes_that_do_not_end_are_cut_off(tmp_path: Path, authority: Autho
                 assert await ended(reader)
                 writer.close()
             assert broker.outcomes() == {"timed_out": 2}
-            assert await ask(broker.port(), authority.context())
+            while await is_refused(broker.port(), authority.context()):
+                assert broker.outcomes()["timed_out"] > 2, "refused, and not because a busy machine took 50 ms"
 
     run(scenario)
 
