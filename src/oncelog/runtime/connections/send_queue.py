@@ -23,6 +23,11 @@ READ_SIZE: Final = MIB
 HIGH_WATER: Final = 256 * KIB
 """Unsent bytes of a socket from which on nothing more is handed to it."""
 _JOIN_BELOW: Final = 16 * KIB
+"""Up to here copying chunks together is cheaper than handing them over one by one."""
+_MOST_BYTES: Final = READ_SIZE + _JOIN_BELOW
+"""Bytes of one system call: a piece of a file, a head and a tail around it."""
+_MOST_PARTS: Final = 256
+"""Chunks of one system call; the kernel takes 1,024."""
 
 
 def _size_in_memory(chunk: object) -> int:
@@ -85,43 +90,56 @@ class SendQueue:
         return not self._chunks and not self._reading
 
     def _pump(self) -> None:
-        chunks = self._chunks
-        while chunks and not self._full and not self._reading:
-            chunk = chunks.popleft()
-            if isinstance(chunk, FileRange):
-                self._send_range(chunk)
-            elif isinstance(chunk, (bytes, bytearray, memoryview)):
-                data = self._join_small(chunk)
-                self.held_bytes -= len(data)
-                self._transport.write(data)
+        while self._chunks and not self._full and not self._reading:
+            parts = self._next_parts()
+            if len(parts) == 1:
+                self._transport.write(parts[0])
+            elif parts:
+                self._transport.writelines(parts)
         if self._close_when_empty and self.is_empty() and not self._full:
             self._transport.close()
 
-    def _join_small(self, first: Buffer) -> Buffer:
-        """Join small chunks that follow each other: a response's head and tail become one system call."""
-        chunks = self._chunks
-        parts = [first]
-        size = len(first)
-        while chunks and size < _JOIN_BELOW and isinstance(part := chunks[0], (bytes, bytearray, memoryview)):
-            chunks.popleft()
-            parts.append(part)
-            size += len(part)
-        return b"".join(parts) if len(parts) > 1 else first
+    def _next_parts(self) -> list[Buffer]:
+        """Take what is next for one system call: a response's head, its records and its tail wake the client once.
 
-    def _send_range(self, piece: FileRange) -> None:
-        size = min(piece.size_bytes, READ_SIZE)
-        if size < piece.size_bytes:
-            self._chunks.appendleft(FileRange(piece.file, piece.position + size, piece.size_bytes - size))
+        It ends after the piece of a range that is larger, and before one that has to be read by a worker, which is
+        under way then.
+        """
+        chunks, left = self._chunks, _MOST_BYTES
+        parts: list[Buffer] = []
+        while chunks and left > 0 and len(parts) < _MOST_PARTS:
+            chunk = chunks.popleft()
+            if isinstance(chunk, FileRange):
+                size = min(chunk.size_bytes, READ_SIZE, left)
+                if size < chunk.size_bytes:
+                    chunks.appendleft(FileRange(chunk.file, chunk.position + size, chunk.size_bytes - size))
+                    left = 0
+                data = self._read_cached(chunk, size)
+                if data is None:
+                    return parts if self._reading else []
+            elif isinstance(chunk, (bytes, bytearray, memoryview)):
+                data = chunk
+                self.held_bytes -= len(data)
+            else:
+                continue
+            parts.append(data)
+            left -= len(data)
+        is_small = len(parts) > 1 and _MOST_BYTES - left <= _JOIN_BELOW
+        return [b"".join(parts)] if is_small else parts
+
+    def _read_cached(self, piece: FileRange, size: int) -> Buffer | None:
+        """The first bytes of a range of a file, from the page cache. None: a worker reads them, or the file cannot be
+        read and the connection is given up."""
         try:
             data = piece.file.read_cached(piece.position, size)
         except OSError as error:
             self._chunks.clear()
             self._lost(error)
-            return
-        if data is not None and len(data) == size:
-            self._transport.write(data)
-        else:
+            return None
+        if data is None or len(data) != size:
             self._read_cold(piece, size)
+            return None
+        return data
 
     def _read_cold(self, piece: FileRange, size: int) -> None:
         self._reading = True

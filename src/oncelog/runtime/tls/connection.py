@@ -19,7 +19,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
@@ -314,6 +314,11 @@ class TlsConnection(asyncio.BufferedProtocol):
                 below.write(self._outgoing.read())
         except OSError as error:
             self._fail(getattr(error, "reason", None) or str(error))
+
+    def writelines(self, parts: Iterable[Any]) -> None:
+        """Encrypt and send one after the other."""
+        for part in parts:
+            self.write(part)
 
     def pause_reading(self) -> None:
         """Hand on nothing more."""
