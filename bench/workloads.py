@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,6 +82,33 @@ def produce(
         raise RuntimeError("records were not acknowledged")
     elapsed = time.perf_counter() - start
     return Throughput(count, count * record_bytes, elapsed, broker.process.cpu_seconds() - cpu)
+
+
+@contextlib.contextmanager
+def steady_load(broker: Served, topic: str, each_s: float = 0.01, record_bytes: int = 10_000) -> Iterator[None]:
+    """One record after the other to one partition in a thread, acks=all: a megabyte a second unless said otherwise.
+    Raises RuntimeError at the end if one was not acknowledged."""
+    failed: list[object] = []
+    ends = threading.Event()
+
+    def run() -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all", **_QUIET})
+        payload = os.urandom(record_bytes)
+        while not ends.wait(each_s):
+            producer.produce(topic, payload, partition=0, on_delivery=lambda error, _: error and failed.append(error))
+            producer.poll(0)
+        if producer.flush(120):
+            failed.append("records were not acknowledged")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+    if failed:
+        raise RuntimeError(f"a record of the load was given up: {failed[0]}")
 
 
 def consume(

@@ -29,13 +29,13 @@ IMPATIENT: Final = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 20,
     "topic.metadata.refresh.fast.interval.ms": 20,
-    "socket.timeout.ms": 1000,
-    "request.timeout.ms": 1000,
+    "socket.timeout.ms": 250,
+    "request.timeout.ms": 250,
     "message.timeout.ms": 120_000,
     "log_level": 0,
 }
-"""Settings of a producer that looks for the new leader every 20 ms, and gives a request up after a second: one that a
-frozen broker has would else be waited for a minute, whoever leads by then."""
+"""Settings of a producer that looks for the new leader every 20 ms, and gives a request up after a quarter of a second:
+one that a frozen broker has would else be waited for a minute, whoever leads by then."""
 
 
 class _Writer:
