@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from oncelog.cli.main import invoke
+from oncelog.cli.sim import LENGTH_S
 from oncelog.sim.mutants import MUTANTS
-from oncelog.sim.simulation import simulate
+from oncelog.sim.simulation import SAFETY_S, simulate
 from tests.waiting import HANG_S
 
 PLANT = "skip-marker"
@@ -26,6 +27,10 @@ def failing_seed() -> int:
     """A seed with transactions: the plant falls soon."""
     seeds = (*SHORT, *range(20))
     return next(seed for seed in seeds if simulate(seed, mutant=MUTANTS[PLANT].applied(), safety_s=10).violations)
+
+
+def test_the_usual_length_is_that_of_the_simulation() -> None:
+    assert LENGTH_S == SAFETY_S
 
 
 def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,12 +70,14 @@ def test_a_failure_is_told_dumped_and_replayed_as_it_was(
     failing_seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dump = str(tmp_path / "dump.json")
-    assert invoke(["sim", "--seed", str(failing_seed), "--plant", PLANT, "--json", "--dump", dump]) == 1
+    assert (
+        invoke(["sim", "--seed", str(failing_seed), "--plant", PLANT, "--length", "10", "--json", "--dump", dump]) == 1
+    )
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert len(told["violations"]) == 1
     assert f"violated: {told['violations'][0]}" in said.err
-    assert f"again: oncelog sim --seed {failing_seed} --plant {PLANT}" in said.err
+    assert f"again: oncelog sim --seed {failing_seed} --plant {PLANT} --length 10" in said.err
 
     assert invoke(["sim", "--replay", dump, "--json"]) == 1
     again = json.loads(capsys.readouterr().out)

@@ -31,11 +31,14 @@ Examples:
   oncelog sim --seed 6 --minimise         the shortest plan of faults that still fails
   oncelog sim --seeds 50 --plant skip-marker
   oncelog sim --seeds 50 --cluster        several brokers, 2 to 5 of them
+  oncelog sim --seeds 500 --length 20     many short ones
   oncelog sim --seeds 50 --cluster --fault killed-ahead --fault joiner-frozen
 
 Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
 
 _SHOWN_LINES: Final = 25
+LENGTH_S: Final = 100
+"""Seconds of faults, as ``oncelog.sim.simulation`` has it, which is not imported for the help."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class _Worlds:
     faults: list[Fault] | None
     """None: those that the seeds draw, of these kinds."""
     kinds: tuple[str, ...] = ()
+    length_s: int = LENGTH_S
+    """Seconds of faults."""
 
     def simulate(
         self, seed: int, faults: Sequence[Fault] | None = None, log: Callable[[str], None] | None = None
@@ -58,7 +63,9 @@ class _Worlds:
 
         plan = self.faults if faults is None else faults
         applied = nullcontext() if self.plant is None else MUTANTS[self.plant].applied()
-        return simulate(seed, plan=plan, mutant=applied, log=log, brokers=self.brokers, kinds=self.kinds)
+        return simulate(
+            seed, plan=plan, mutant=applied, safety_s=self.length_s, log=log, brokers=self.brokers, kinds=self.kinds
+        )
 
 
 def sim(
@@ -70,6 +77,9 @@ def sim(
     seeds: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="Run this many fresh seeds; stop at the first failure.")
     ] = None,
+    length: Annotated[
+        int, typer.Option(metavar="S", min=1, max=86_400, help="Seconds of faults, in virtual time.")
+    ] = LENGTH_S,
     plant: Annotated[
         str | None, typer.Option(metavar="NAME", help="Break the broker on purpose; see --list-plants.")
     ] = None,
@@ -101,7 +111,8 @@ def sim(
         _list_plants(as_json)
         return
     count = None if cluster else brokers
-    worlds = _Worlds(count, _known(plant), None if plan is None else _read_plan(plan), _kinds(fault, count, plan))
+    faults = None if plan is None else _read_plan(plan)
+    worlds = _Worlds(count, _known(plant), faults, _kinds(fault, count, plan), length)
     command = "oncelog sim --seed {seed}" + (f" --plant {plant}" if plant else "") + _options(worlds, plan)
     if replay is not None:
         if seed is not None or seeds is not None or plant is not None or plan is not None:
@@ -144,7 +155,8 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
     count = worlds.brokers
     brokers = " --cluster" if count is None else "" if count == 1 else f" --brokers {count}"
     planned = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
-    return brokers + planned + "".join(f" --fault {kind}" for kind in worlds.kinds)
+    length = "" if worlds.length_s == LENGTH_S else f" --length {worlds.length_s}"
+    return brokers + planned + "".join(f" --fault {kind}" for kind in worlds.kinds) + length
 
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
@@ -262,6 +274,7 @@ def _write_dump(path: Path, worlds: _Worlds, failed: Outcome) -> None:
         "oncelog": "simulation",
         "seed": failed.seed,
         "brokers": worlds.brokers,
+        "length_s": worlds.length_s,
         "plant": worlds.plant,
         "commit": _commit(),
         "plan": format_plan(failed.plan if worlds.faults is None else worlds.faults),
@@ -277,7 +290,8 @@ def _read_dump(path: Path) -> tuple[int, _Worlds]:
 
     try:
         content = json.loads(path.read_text())
-        worlds = _Worlds(content.get("brokers", 1), content["plant"], parse_plan(content["plan"]))
+        brokers, length_s = content.get("brokers", 1), int(content.get("length_s", LENGTH_S))
+        worlds = _Worlds(brokers, content["plant"], parse_plan(content["plan"]), length_s=length_s)
         return int(content["seed"]), worlds
     except (ValueError, KeyError, TypeError):
         raise typer.BadParameter(f"{path} is neither what --dump writes nor a flight recording") from None
