@@ -125,13 +125,17 @@ def sim(
         command = f"oncelog sim --replay {shlex.quote(str(replay))}"
     with _quiet_end():
         failed = _run(worlds, _seeds(seed, seeds), trace=trace, as_json=as_json, command=command)
-    if failed is None:
-        return
-    if minimise:
+    if failed is not None:
+        _keep(worlds, failed, minimised=minimise, dump=dump)
+        raise typer.Exit(1)
+
+
+def _keep(worlds: _Worlds, failed: Outcome, *, minimised: bool, dump: Path | None) -> None:
+    """Shorten the plan of a failure and write it down, as far as that was asked for."""
+    if minimised:
         worlds = replace(worlds, faults=_minimise(worlds, failed))
     if dump is not None:
         _write_dump(dump, worlds, failed)
-    raise typer.Exit(1)
 
 
 def _list_plants(as_json: bool) -> None:

@@ -18,7 +18,7 @@ HEAD, TAIL = b"head of a response", b"end"
 
 
 class _Transport:
-    """What was handed over, call by call; full once it was told so."""
+    """Records the bytes that were handed over, call by call."""
 
     def __init__(self) -> None:
         self.calls: list[bytes] = []
