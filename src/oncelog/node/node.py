@@ -164,7 +164,7 @@ class Node:
             transaction_settings(config, image),
             services,
             self._producer_ids,
-            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests.awaited_markers),
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
             self._messages,
             self.audit_trail,
         )

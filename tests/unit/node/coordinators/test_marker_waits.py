@@ -52,7 +52,7 @@ class Bench:
         topic = TopicImage(TRANSACTION_STATE, b"t" * 16, tuple(image))  # type: ignore[arg-type]  # any id does
         self.metadata: Any = SimpleNamespace(image=ClusterImage(topics={TRANSACTION_STATE: topic} if image else {}))
         self.messages = BrokerMessages(ME)
-        self.messages.send_with(AwaitMarkers, self.send)
+        self.messages.send_with(self.send)
         self.elsewhere: list[tuple[BrokerId, AwaitMarkers, Answered]] = []
         """The questions that other brokers were asked."""
         self.deadlines = Deadlines()
