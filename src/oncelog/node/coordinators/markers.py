@@ -10,7 +10,6 @@ from oncelog.base.ids import CONSUMER_OFFSETS, NO_OFFSET, LeaderEpoch, Offset
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.records.builder import end_transaction_marker
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
@@ -66,7 +65,9 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
 
 @lru_cache(maxsize=16)
 def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
-    """The batch, the same for all partitions of a transaction."""
+    """The batch, the same for all partitions of a transaction. What builds it is imported for the first."""
+    from oncelog.records.builder import end_transaction_marker
+
     return bytes(
         end_transaction_marker(
             producer_id=producer_id,
