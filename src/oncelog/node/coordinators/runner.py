@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
@@ -54,8 +53,7 @@ _REFUSALS: Final = {
 """The answer to a client of the coordinator whose log refuses; UNKNOWN_SERVER_ERROR for the rest, as in Kafka."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorServices:
+class CoordinatorServices(NamedTuple):
     """The node's parts that both kinds of coordinators stand on."""
 
     append_timeout_ms: int

@@ -11,7 +11,6 @@ has none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -142,7 +141,7 @@ class BrokerLinks:
         endpoint = broker.endpoint(name)
         if endpoint is None:
             self._report_once(broker, f"it has no listener {name}, by which brokers reach each other")
-        return None if endpoint is None else replace(endpoint, protocol=protocol)
+        return None if endpoint is None else endpoint._replace(protocol=protocol)
 
     def _new_login(self, endpoint: Endpoint) -> Callable[[], SaslMachine] | None:
         """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,7 +158,7 @@ def test_a_partition_without_a_leader_has_nobody_to_ask() -> None:
     topic = bench.metadata.image.topics[TRANSACTION_STATE]
     orphaned = topic.partitions[1]._replace(leader=NO_BROKER)
     bench.metadata.image = ClusterImage(
-        topics={TRANSACTION_STATE: replace(topic, partitions=(topic.partitions[0], orphaned))}
+        topics={TRANSACTION_STATE: topic._replace(partitions=(topic.partitions[0], orphaned))}
     )
     bench.ask(OPEN)
     assert bench.outcomes() == [False]
