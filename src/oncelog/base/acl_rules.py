@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -53,8 +52,7 @@ class Ruling(NamedTuple):
     acl: AclBinding | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizerSettings:
+class AuthorizerSettings(NamedTuple):
     """The settings that hold beside the lists: ``super.users`` and ``allow.everyone.if.no.acl.found``."""
 
     super_users: frozenset[str] = frozenset()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that has not said who it is, as Apache Kafka writes it."""
@@ -29,8 +28,7 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A listener of a broker, and where it is reached."""
 
     listener_name: str

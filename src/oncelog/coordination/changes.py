@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.ports import Change, CommittedChange
 
@@ -16,8 +15,7 @@ Listener = Callable[[CommittedChange], None]
 Ended = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Follower:
+class _Follower(NamedTuple):
     after: int
     listener: Listener
     ended: Ended | None

@@ -16,7 +16,13 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.errors import add_error
-from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.model import (
+    AddReply,
+    AddRequest,
+    Identity,
+    VerifyReply,
+)
+from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.metadata_changes import may_cluster, may_topic

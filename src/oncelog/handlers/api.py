@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.base.acls import CLUSTER_NAME as CLUSTER_NAME
 from oncelog.base.acls import Operation as Operation
 from oncelog.base.acls import ResourceType as ResourceType
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One row of the registry.
 
     ``module`` is imported at the first request: ``oncelog.handlers.<module>`` has ``handle(request, context)`` and

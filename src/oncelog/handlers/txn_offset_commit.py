@@ -39,7 +39,13 @@ from oncelog.core.groups.model import (
     Producer,
     TransactionalCommitRequest,
 )
-from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.model import (
+    AddReply,
+    AddRequest,
+    Identity,
+    VerifyReply,
+)
+from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
 from oncelog.base.security import Endpoint, SecurityProtocol
@@ -37,8 +36,7 @@ class StartRefused(Exception):
     """The broker cannot start; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(NamedTuple):
     """The ports a node stands on."""
 
     files: Files
@@ -46,8 +44,7 @@ class Outside:
     entropy: Entropy
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
+class Assembled(NamedTuple):
     """A node that is ready to start."""
 
     node: Node
@@ -106,8 +103,7 @@ def assemble(
     return Assembled(node, who.again(), reports)
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
+class _Identity(NamedTuple):
     """The identity of a data directory: cluster, broker and directory id."""
 
     meta: MetaProperties
@@ -147,7 +143,7 @@ def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | N
         return None
     cluster_id = meta.cluster_id if image.cluster_id is None else image.cluster_id
     another = MetaProperties(cluster_id, _free_id(image) if taken else meta.node_id, meta.directory_id)
-    return None if another == meta else replace(identity, meta=another)
+    return None if another == meta else identity._replace(meta=another)
 
 
 def _free_id(image: ClusterImage) -> BrokerId:

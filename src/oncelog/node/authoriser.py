@@ -1,13 +1,11 @@
-"""The authorisers that ship: by access control lists where ``authorizer.class.name`` says so, otherwise none."""
+"""The authorisers that ship: by access control lists where ``authorizer.class.name`` says so, otherwise none.
+
+Those lists, and the log of what they decide, are imported where they are asked for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings, Ruling
-from oncelog.core.configs.authorizer_keys import super_users_of
-from oncelog.node.monitoring.access_log import DecisionLog
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.context import Authoriser
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.metadata import Metadata
+    from oncelog.node.monitoring.access_log import DecisionLog
     from oncelog.node.outbox import Outbox
 
 
@@ -31,37 +30,12 @@ class AllowAll:
         return True
 
 
-class AclAuthoriser:
-    """See :class:`oncelog.handlers.support.context.Authoriser`: by the lists that the cluster's image has at the moment
-    of the question."""
-
-    def __init__(self, cluster: Metadata) -> None:
-        self._cluster = cluster
-        config = cluster.config
-        self._authorizer = Authorizer(
-            AuthorizerSettings(super_users_of(config.get("super.users")), config.get("allow.everyone.if.no.acl.found"))
-        )
-
-    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """True if the lists allow it."""
-        return self.ruling(principal, host, operation, resource, name).allowed
-
-    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
-        """True if the lists allow it for some name."""
-        return self._authorizer.allows_any(self._cluster.image.acls, principal, host, operation, resource)
-
-    def ruling(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> Ruling:
-        """The answer of :meth:`allows` with its reason."""
-        return self._authorizer.ruling(self._cluster.image.acls, (principal, host, operation, resource, name))
-
-
 def has_authorizer(config: BrokerConfig) -> bool:
     """True if access control lists decide."""
     return bool(config.get("authorizer.class.name"))
 
 
-@dataclass(frozen=True, slots=True)
-class AccessControl:
+class AccessControl(NamedTuple):
     """The authoriser, and the log of its decisions where access is controlled."""
 
     authoriser: Authoriser
@@ -76,5 +50,8 @@ def access_control(
         return AccessControl(authoriser)
     if not has_authorizer(cluster.config):
         return AccessControl(AllowAll())
+    from oncelog.node.acl_authoriser import AclAuthoriser
+    from oncelog.node.monitoring.access_log import DecisionLog
+
     by_lists = AclAuthoriser(cluster)
     return AccessControl(by_lists, DecisionLog(by_lists.ruling, outbox, deadlines))

@@ -7,8 +7,7 @@ for many. A message to another broker travels as a request of Kafka's (``broker_
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, ProducerId, TopicPartition, TransactionalId
 
@@ -29,8 +28,7 @@ def nothing_to_forget() -> None:
     """Do nothing: the message is answered whether anybody waits or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteMarker:
+class WriteMarker(NamedTuple):
     """Append a marker to a partition that the receiver leads (WriteTxnMarkers). Answered with an ErrorCode, NONE once
     the marker is durable."""
 
@@ -38,16 +36,14 @@ class WriteMarker:
     marker: Marker
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(NamedTuple):
     """Add partitions to a transaction that the receiver coordinates, or only verify that they take part
     (AddPartitionsToTxn from version 4 on). Answered with the coordinator's reply, durable, or a CoordinatorRefusal."""
 
     request: AddRequest
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitMarkers:
+class AwaitMarkers(NamedTuple):
     """Wait until no decided transaction of these producers that the receiver coordinates lacks its marker on
     ``partition``. Answered with None then, at once where none does; not before the receiver has loaded its shards."""
 
@@ -55,8 +51,7 @@ class AwaitMarkers:
     producer_ids: frozenset[ProducerId]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransaction:
+class DescribeTransaction(NamedTuple):
     """Describe a transaction that the receiver coordinates (DescribeTransactions). Answered with its
     ``TransactionDescription``, by what is durable; once the transaction is decided the partitions are those that wait
     for their marker. Answered with None where the coordinator does not know the id, and UNREACHABLE where the receiver
@@ -65,8 +60,7 @@ class DescribeTransaction:
     transactional_id: TransactionalId
 
 
-@dataclass(frozen=True, slots=True)
-class FindTransactionalIds:
+class FindTransactionalIds(NamedTuple):
     """Find the transactional ids of these producers among the open and decided transactions that the receiver
     coordinates (ListTransactions). Answered with the id by producer, perhaps of fewer producers; UNREACHABLE where the
     receiver cannot say for all that it is believed to coordinate. Only for other brokers: here it looks at its own
@@ -79,25 +73,26 @@ Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | Fin
 
 
 class BrokerMessages:
-    """Sends messages, to this broker and others. Who receives them here, and who carries them elsewhere, is registered
-    once, by type of message."""
+    """Sends messages, to this broker and others. Who receives them here is registered once by type of message, and who
+    carries them elsewhere once for all."""
 
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id
         self._receivers: dict[type, Receiver] = {}
-        self._senders: dict[type, Sender] = {}
+        self._sender: Sender | None = None
 
     def receive_with(self, kind: type, receiver: Receiver) -> None:
         """Let ``receiver(message, answered)`` take in messages of one type; it returns how to forget the question."""
         self._receivers[kind] = receiver
 
-    def send_with(self, kind: type, sender: Sender) -> None:
-        """Let ``sender(broker_id, message, answered)`` carry messages of one type to other brokers."""
-        self._senders[kind] = sender
+    def send_with(self, sender: Sender) -> None:
+        """Let ``sender(broker_id, message, answered)`` carry messages to other brokers."""
+        self._sender = sender
 
     def send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
         """Send to a broker, this one included; ``answered`` is called once, perhaps before this returns. The result
         forgets the question: nobody waits for its answer any more."""
         if broker_id == self._broker_id:
             return self._receivers[type(message)](message, answered)
-        return self._senders[type(message)](broker_id, message, answered)
+        assert self._sender is not None
+        return self._sender(broker_id, message, answered)

@@ -75,9 +75,6 @@ from oncelog.node.events import (
     Stopped,
     Synced,
 )
-from oncelog.node.hanging.id_search import TransactionalIdSearch
-from oncelog.node.hanging.questions import CoordinatorQuestions
-from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.lost_brokers import LostBrokers
 from oncelog.node.metadata import Metadata
@@ -107,6 +104,9 @@ from oncelog.node.standstill import Standstill
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.hanging.id_search import TransactionalIdSearch
+    from oncelog.node.hanging.questions import CoordinatorQuestions
+    from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.directory import LogDirectory
 
@@ -164,13 +164,11 @@ class Node:
             transaction_settings(config, image),
             services,
             self._producer_ids,
-            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests.awaited_markers),
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
             self._messages,
             self.audit_trail,
         )
-        self._questions = CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
-        self._id_search = TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
-        self.hanging_watch = self._make_hanging_watch()
+        self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
         self._standstill = Standstill(self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox)
@@ -183,6 +181,37 @@ class Node:
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
         return Logins(self._first_config, credentials, self._deadlines, self._outbox)
+
+    @property
+    def hanging_watch(self) -> HangingTransactionWatch:
+        """The search for hanging transactions; made when the first transaction begins here."""
+        if self._hanging_watch is None:
+            from oncelog.node.hanging.watch import HangingTransactionWatch
+
+            self._hanging_watch = HangingTransactionWatch(
+                self.partitions,
+                self.transactions,
+                self._questions,
+                self._id_search,
+                self.cluster,
+                self.logs,
+                self._deadlines,
+            )
+        return self._hanging_watch
+
+    @cached_property
+    def _questions(self) -> CoordinatorQuestions:
+        """Questions about transactions to their coordinators; made for the first."""
+        from oncelog.node.hanging.questions import CoordinatorQuestions
+
+        return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
+
+    @cached_property
+    def _id_search(self) -> TransactionalIdSearch:
+        """The search for ids of producers; made for the first producer without one."""
+        from oncelog.node.hanging.id_search import TransactionalIdSearch
+
+        return TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
 
     def _make_requests(self) -> Requests:
         return Requests(
@@ -235,17 +264,6 @@ class Node:
             DamagedReplicas(self.cluster, self._metadata_log, self._deadlines, self._outbox),
         )
 
-    def _make_hanging_watch(self) -> HangingTransactionWatch:
-        return HangingTransactionWatch(
-            self.partitions,
-            self.transactions,
-            self._questions,
-            self._id_search,
-            self.cluster,
-            self.logs,
-            self._deadlines,
-        )
-
     def _coordinator_services(self) -> CoordinatorServices:
         timeout_ms = int(self.cluster.config.get("offsets.commit.timeout.ms"))
         return CoordinatorServices(
@@ -280,8 +298,8 @@ class Node:
             TransactEach: self.transactions.park_each,
             AddToTransaction: self.transactions.park_adding,
             UntilMarked: self.transactions.marker_waits.park,
-            AskCoordinator: self._questions.park,
-            FindTransactionalId: self._id_search.park,
+            AskCoordinator: lambda task, wait: self._questions.park(task, wait),
+            FindTransactionalId: lambda task, wait: self._id_search.park(task, wait),
             CommitMetadata: self._metadata_log.park,
             ReadNodes: self._tree_reads.park,
             UntilProducerId: self._producer_ids.park,
@@ -428,7 +446,8 @@ class Node:
         if self._runnable.has_slices() or self.transactions.markers.has_decided():
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
-        self.hanging_watch.notice(self.now_ms, effects)
+        if self._hanging_watch is not None or self.logs.transactions.begun:
+            self.hanging_watch.notice(self.now_ms, effects)
         self._broker_requests.send_queued()
         self.followers.fetch()
         self.links.take_outgoing(effects)

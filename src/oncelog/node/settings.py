@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig, parse_broker_config
@@ -38,8 +37,7 @@ _CONTROL: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Configuration and what follows from it."""
 
     config: BrokerConfig

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, MIB, MINUTE_MS
 
@@ -15,8 +14,7 @@ LOG_APPEND_TIME: Final = "LogAppendTime"
 PRODUCER: Final = "producer"
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(NamedTuple):
     """One field per topic configuration key: dots become underscores. Milliseconds and bytes, as the names say."""
 
     segment_bytes: int = GIB
@@ -68,11 +66,10 @@ class LogConfig:
     def from_values(values: Mapping[str, object]) -> LogConfig:
         """The configuration by Kafka's keys; values are texts or typed, keys that storage does not know are skipped."""
         known = {name: _parse(name, values[key]) for key, name in _FIELDS.items() if values.get(key) is not None}
-        return replace(LogConfig(), **known)  # type: ignore[arg-type]  # types by field, see _parse
+        return LogConfig(**known)  # type: ignore[arg-type]  # types by field, see _parse
 
 
-@dataclass(frozen=True, slots=True)
-class StorageConfig:
+class StorageConfig(NamedTuple):
     """The broker configuration that storage needs, for all logs together."""
 
     producer_id_expiration_ms: int = DAY_MS
@@ -80,10 +77,10 @@ class StorageConfig:
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB
     """Bound on what one batch may decompress to, where its records are validated."""
-    jitter_seed: int = field(default=0)
+    jitter_seed: int = 0
 
 
-_FIELDS: Final = {item.name.replace("_", "."): item.name for item in fields(LogConfig)}
+_FIELDS: Final = {name.replace("_", "."): name for name in LogConfig._fields}
 _TEXTS: Final = frozenset({"message_timestamp_type", "compression_type"})
 
 

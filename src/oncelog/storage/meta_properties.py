@@ -6,8 +6,7 @@ Apache Kafka's keys, so that its tools read it: ``version`` (1), ``cluster.id``,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId
 from oncelog.ports import Files
@@ -19,8 +18,7 @@ KAFKA_VERSION: Final = 1
 FORMAT_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """Ids are texts as Apache Kafka prints them (22 characters)."""
 
     cluster_id: str

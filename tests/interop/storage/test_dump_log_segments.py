@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,7 @@ def test_every_file_after_recovery_compaction_and_a_clean_shutdown(tmp_path: Pat
     compacted = TopicPartition(TopicName("compacted"), 1)
     plain_log = world.log
     world.log = world.directory.create(
-        compacted, TOPIC_ID, replace(CONFIG, cleanup_policy=("compact",)), now_ms=NOW - HOUR_MS
+        compacted, TOPIC_ID, CONFIG._replace(cleanup_policy=("compact",)), now_ms=NOW - HOUR_MS
     )
     fill(world)
     (job,) = [job for job in world.directory.due_jobs(NOW) if job.name == "compact"]

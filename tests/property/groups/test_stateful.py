@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
-from oncelog.core.groups.model import CommitReply, GroupSettings, JoinReply, SyncReply
+from oncelog.core.groups.model import CommitReply, JoinReply, SyncReply
+from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import Driver
 
 GROUPS = st.sampled_from(["g", "h"])

@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, ProducerId, TopicName, TopicPartition
-from oncelog.core.groups.model import CommitReply, GroupSettings, PendingOffsets
+from oncelog.core.groups.model import CommitReply, PendingOffsets
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from tests.scenario.groups.driver import Driver, apply_entry
 

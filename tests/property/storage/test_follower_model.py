@@ -8,7 +8,6 @@ follower that has caught up is its leader, byte for byte.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,8 +32,8 @@ class ReplicaMachine(RuleBasedStateMachine):
         other_segment_bytes=st.sampled_from([500, 1500]),
     )
     def begin(self, interval: int, segment_bytes: int, other_segment_bytes: int) -> None:
-        config = replace(SMALL, index_interval_bytes=interval, segment_bytes=segment_bytes)
-        self.leader, self.follower = World(config), World(replace(config, segment_bytes=other_segment_bytes))
+        config = SMALL._replace(index_interval_bytes=interval, segment_bytes=segment_bytes)
+        self.leader, self.follower = World(config), World(config._replace(segment_bytes=other_segment_bytes))
         self.written: dict[tuple[int, int], bytes] = {}
         self.epoch = 0
         self.synced: dict[int, int] = {}

@@ -7,7 +7,7 @@ back; the log is always a prefix of what was appended; producer state and aborte
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,7 +44,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize(interval=st.sampled_from([0, 100, 100_000]), segment_bytes=st.sampled_from([700, 1500, 1 << 20]))
     def begin(self, interval: int, segment_bytes: int) -> None:
-        config = replace(SMALL, index_interval_bytes=interval, segment_bytes=segment_bytes)
+        config = SMALL._replace(index_interval_bytes=interval, segment_bytes=segment_bytes)
         self.world = World(config)
         self.written: list[Written] = []
         self.start = 0

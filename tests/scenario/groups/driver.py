@@ -13,7 +13,6 @@ from oncelog.base.ids import GroupId, MemberId, Offset, ProducerEpoch, ProducerI
 from oncelog.core.groups.model import (
     CommitRequest,
     Decision,
-    GroupSettings,
     HeartbeatRequest,
     JoinRequest,
     LeavingMember,
@@ -25,6 +24,7 @@ from oncelog.core.groups.model import (
     SyncRequest,
     TransactionalCommitRequest,
 )
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.records.internal.consumer_protocol import Subscription, encode_subscription
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId
-from oncelog.core.groups.model import GroupSettings, JoinReply, SyncReply
+from oncelog.core.groups.model import JoinReply, SyncReply
+from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import Driver
 
 

@@ -27,9 +27,9 @@ from oncelog.core.transactions.model import (
     MarkersToWrite,
     NeedsProducerId,
     Record,
-    TransactionSettings,
 )
 from oncelog.core.transactions.persistence import record_of
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import STATE_NAMES
 from oncelog.core.transactions.transaction import Transaction

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.core.transactions.model import (
-    NeedsProducerId,
-    TransactionSettings,
-)
+from oncelog.core.transactions.model import NeedsProducerId
+from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import Driver, identity
 
 

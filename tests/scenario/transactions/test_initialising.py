@@ -6,10 +6,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
-from oncelog.core.transactions.model import (
-    InitReply,
-    TransactionSettings,
-)
+from oncelog.core.transactions.model import InitReply
+from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import Driver, identity
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, CoordinatorEpoch, Offset, TopicName, TopicPartition
-from oncelog.core.groups.model import GroupSettings
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
-from oncelog.core.transactions.model import TransactionSettings
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.node.coordinators.loading import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers

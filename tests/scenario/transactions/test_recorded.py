@@ -12,7 +12,8 @@ from typing import Any
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.transactions.errors import add_error, end_error, init_error
-from oncelog.core.transactions.model import Decision, Identity, TransactionSettings
+from oncelog.core.transactions.model import Decision, Identity
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.records.internal.transaction_records import TransactionValue, decode_value, encode_value
 from tests.scenario.transactions.driver import Driver, identity
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import ProducerId, TransactionalId
-from oncelog.core.transactions.model import (
-    EndReply,
-    TransactionSettings,
-)
+from oncelog.core.transactions.model import EndReply
+from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import ID, Driver, identity
 
 # Time-outs

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.core.transactions.model import InitReply, TransactionSettings
+from oncelog.core.transactions.model import InitReply
+from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import Driver, identity, partitions
 
 

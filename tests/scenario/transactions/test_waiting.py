@@ -10,8 +10,8 @@ from oncelog.core.transactions.model import (
     EndRequest,
     Identity,
     InitReply,
-    TransactionSettings,
 )
+from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import ID, Driver, identity, partitions
 
 

@@ -20,8 +20,9 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionSettings
+from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite
 from oncelog.core.transactions.persistence import record_of
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.handlers.api import Operation

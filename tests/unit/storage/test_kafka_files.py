@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,7 @@ def test_compaction_writes_what_apache_kafka_wrote(data: Path) -> None:
     log.set_high_watermark(log.log_end_offset)
     assert isinstance(log.segments, Segments)
     assert [segment.base_offset for segment in log.segments] == [0, 23, 24]
-    log.config = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=100)
+    log.config = CONFIG._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=100)
     (job,) = [job for job in log.due_jobs(1_795_249_627_094) if job.name == "compact"]
     run_now(job)
     for extension in ("log", "index", "timeindex"):

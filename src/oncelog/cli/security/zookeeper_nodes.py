@@ -40,7 +40,7 @@ def zookeeper_acl(
     and take their logins away last. Brokers may go on running; interrupted, it is run again.
     """
     from oncelog.cli.commands import complain
-    from oncelog.node.listeners.tls import StoreUnusable
+    from oncelog.node.listeners.errors import StoreUnusable
     from oncelog.node.settings import ConfigError
     from oncelog.ports import SessionLost, TreeUnavailable
 

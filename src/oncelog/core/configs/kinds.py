@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.units import INT16_MAX, INT32_MAX, INT64_MAX
 
@@ -58,8 +57,7 @@ Check = Callable[[str, Value], None]
 """A limit on a parsed value: raises ConfigError, naming the key it is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """A configuration key. ``default`` is the text of its default, None when it has none."""
 
     name: str

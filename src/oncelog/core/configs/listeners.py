@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.configs.broker import BrokerConfig
@@ -25,8 +24,7 @@ _BY_NAME: Final = "inter.broker.listener.name"
 _BY_PROTOCOL: Final = "security.inter.broker.protocol"
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
+class Listeners(NamedTuple):
     """The listeners of a broker."""
 
     endpoints: tuple[Endpoint, ...]
@@ -53,7 +51,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
     names_of_controllers = set(config.get("controller.listener.names") or ())
     endpoints = _without(names_of_controllers, _endpoints("listeners", listeners, protocols, names_of_controllers))
     _check_distinct(endpoints, ",".join(listeners))
-    advertised = tuple(replace(each, host="", port=0) for each in endpoints)
+    advertised = tuple(each._replace(host="", port=0) for each in endpoints)
     told = config.get(_ADVERTISED)
     if told:
         advertised = _without(names_of_controllers, _endpoints(_ADVERTISED, told, protocols, names_of_controllers))

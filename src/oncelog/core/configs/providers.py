@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from oncelog.core.configs.broker import broker_key
 from oncelog.core.configs.kinds import ConfigError
@@ -28,13 +28,12 @@ class Kind(Enum):
     ENVIRONMENT = "EnvVarConfigProvider"
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(NamedTuple):
     """One provider as it is configured."""
 
     name: str
     kind: Kind
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = MappingProxyType({})
 
 
 Lookup = Callable[[Provider, str, str], str]

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(NamedTuple):
     """Every value that a log of the topic obeys. Times in milliseconds, sizes in bytes; −1: no limit."""
 
     cleanup_delete: bool

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.tree import Operation
@@ -12,8 +11,7 @@ from oncelog.base.tree import Operation
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """The refusal of one item: error code and message."""
 
     error_code: ErrorCode
@@ -28,8 +26,7 @@ class Refused(Exception):
         super().__init__(message or error_code.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Decided(Generic[T]):
+class Decided(NamedTuple, Generic[T]):
     """Operations to commit, all or none, and an outcome for each item, in the request's order."""
 
     operations: Sequence[Operation]

@@ -20,7 +20,6 @@ from oncelog.core.groups.model import (
     CommittedOffset,
     Decision,
     FetchedOffset,
-    GroupSettings,
     PartitionCommit,
     PendingOffsets,
     Record,
@@ -29,6 +28,7 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
 from oncelog.core.groups.rebalance import Rebalance
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.states import GroupState as State
 
 NOT_COMMITTED = CommittedOffset(Offset(-1))

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from oncelog.base.ids import GroupId
 from oncelog.core.groups.group import Group, size_of
-from oncelog.core.groups.model import GroupSettings, JoinRequest
+from oncelog.core.groups.model import JoinRequest
+from oncelog.core.groups.settings import GroupSettings
 
 _COUNT_AGAIN_MS = 1000
 

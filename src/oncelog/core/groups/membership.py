@@ -15,7 +15,6 @@ from oncelog.core.groups.group import Group, Member
 from oncelog.core.groups.model import (
     UNKNOWN_MEMBER,
     Decision,
-    GroupSettings,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -29,6 +28,7 @@ from oncelog.core.groups.model import (
 )
 from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.rebalance import Rebalance, current_generation_reply
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.states import GroupState as State
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.group import Group, Member
-from oncelog.core.groups.model import Decision, GroupSettings, JoinReply, SyncReply
+from oncelog.core.groups.model import Decision, JoinReply, SyncReply
 from oncelog.core.groups.persistence import group_record
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.states import GroupEvent as Event
 from oncelog.core.groups.states import GroupState, can_rebalance
 from oncelog.core.groups.timers import TimerKey, TimerKind, Timers

@@ -30,7 +30,6 @@ from oncelog.core.groups.model import (
     Decision,
     GroupDescription,
     GroupListing,
-    GroupSettings,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -45,6 +44,7 @@ from oncelog.core.groups.model import (
 )
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.rebalance import Rebalance
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.states import GroupEvent, GroupState
 from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
 from oncelog.records.internal import group_records

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from oncelog.core.quotas.limits import Client, Limits
 from oncelog.core.quotas.rates import Rate, Windows
@@ -74,8 +74,7 @@ class Throttles:
         self.sum_ms += throttle_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """A client under a quota, for metrics."""
 
     client: Client
@@ -83,8 +82,7 @@ class Usage:
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """The outcome of a charge: whether it was taken, and the time for which its client has to wait."""
 
     taken: bool

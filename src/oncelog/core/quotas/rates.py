@@ -11,14 +11,12 @@ A rate in which nothing was recorded for ``samples`` windows behaves like a new 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.units import INT32_MAX, SECOND_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(NamedTuple):
     """``quota.window.num`` and ``quota.window.size.seconds``."""
 
     samples: int = 11

@@ -17,7 +17,6 @@ from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, P
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions import transitions
 from oncelog.core.transactions.model import (
-    TRANSACTIONS_V2,
     AddReply,
     AddRequest,
     EndReply,
@@ -28,9 +27,9 @@ from oncelog.core.transactions.model import (
     NeedsProducerId,
     Reply,
     TransactionRequest,
-    TransactionSettings,
     VerifyReply,
 )
+from oncelog.core.transactions.settings import TRANSACTIONS_V2, TransactionSettings
 from oncelog.core.transactions.states import COMPLETED, PREPARED, TransactionState
 from oncelog.core.transactions.transaction import EXHAUSTED, Transaction, is_exhausted
 

@@ -12,12 +12,8 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.model import (
-    FLEXIBLE_RECORDS,
-    Identity,
-    Record,
-    TransactionSettings,
-)
+from oncelog.core.transactions.model import FLEXIBLE_RECORDS, Identity, Record
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.records.internal import transaction_records

@@ -34,12 +34,12 @@ from oncelog.core.transactions.model import (
     NeedsProducerId,
     Reply,
     TransactionRequest,
-    TransactionSettings,
 )
 from oncelog.core.transactions.parking import Parking, Waiting
 from oncelog.core.transactions.pending import PendingTransitions
 from oncelog.core.transactions.persistence import is_whole, record_of
 from oncelog.core.transactions.queries import ShardQueries
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
 from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
 from oncelog.core.transactions.transaction import Transaction

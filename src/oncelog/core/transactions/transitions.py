@@ -15,11 +15,8 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.base.invariant import InvariantViolation, invariant
-from oncelog.core.transactions.model import (
-    NO_IDENTITY,
-    TRANSACTIONS_V2,
-    Identity,
-)
+from oncelog.core.transactions.model import NO_IDENTITY, Identity
+from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.core.transactions.states import AT_REST, TransactionState, may_follow
 from oncelog.core.transactions.transaction import (
     MAX_EPOCH,

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition, TransactionalId
-from oncelog.core.transactions.model import TRANSACTIONS_V2, AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.model import (
+    AddReply,
+    AddRequest,
+    Identity,
+    VerifyReply,
+)
+from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
 from oncelog.handlers.support.waits import AddToTransaction, Steps

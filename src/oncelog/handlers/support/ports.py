@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.base.errors import ErrorCode
@@ -185,8 +184,7 @@ class ClusterView(Protocol):
         """Random bytes from the injected entropy, for topic ids and member ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """All four, as a node hands them to its requests."""
 
     partitions: Partitions

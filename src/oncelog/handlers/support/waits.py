@@ -3,7 +3,8 @@
 A handler that needs to wait is a generator: it yields one of these and is resumed with the outcome named in its
 docstring; it returns the response. The node drives it, so that a handler knows neither loop nor thread.
 While a generator waits, later requests of its connection are not decided, unless ``holds_connection`` is False:
-then only its response is held back, so that pipelined requests share one group commit.
+then only its response is held back, so that pipelined requests share one group commit. A wait is one request's: two
+with the same contents are not equal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest, Identity, TransactionRequest
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class UntilDurable:
     """A wait until every high watermark has reached the offset named for it (acks=all). Resumed with the set that has
     not by ``deadline_ms`` (empty: all have)."""
@@ -31,7 +32,7 @@ class UntilDurable:
     """True if the requests behind this one have to wait too: more of it is to be decided afterwards."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class UntilReadable:
     """A wait until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were
     truncated or disappeared, and told which; or ``deadline_ms``. Resumed with None. One that ``gives_way`` ends, too,
@@ -45,7 +46,7 @@ class UntilReadable:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Coordinate:
     """Decide in the shard that coordinates ``group_id``.
 
@@ -60,7 +61,7 @@ class Coordinate:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Transact:
     """Decide ``request`` in the shard that coordinates its transactional id; otherwise as :class:`Coordinate`.
 
@@ -74,7 +75,7 @@ class Transact:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TransactEach:
     """Decide several times, side by side: one that waits for its transaction to complete holds up no other.
 
@@ -85,7 +86,7 @@ class TransactEach:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AddToTransaction:
     """Add partitions to a transaction, or verify that they take part, wherever its coordinator is.
 
@@ -97,7 +98,7 @@ class AddToTransaction:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class UntilMarked:
     """A wait until no decided transaction of ``producer_ids`` lacks its marker on ``partition``, whichever brokers
     coordinate them. Resumed with True; with False when ``deadline_ms`` has passed before, or a coordinator cannot be
@@ -109,7 +110,7 @@ class UntilMarked:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AskCoordinator:
     """Ask the coordinator of ``transactional_id``, on whichever broker it is, about what ``identity`` has open on
     ``partition``. Resumed with a ``Finding``, or None where the coordinator cannot be asked. On another broker the
@@ -121,7 +122,7 @@ class AskCoordinator:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FindTransactionalId:
     """Ask all coordinators under which transactional id a producer has a transaction that is open or being completed.
     Resumed with the id, or None where no coordinator knows of one. Raises ``CoordinatorRefusal(error_code)`` inside the
@@ -131,7 +132,7 @@ class FindTransactionalId:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CommitMetadata:
     """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has it,
     its logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE."""
@@ -140,7 +141,7 @@ class CommitMetadata:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ReadNodes:
     """Read nodes of the coordination tree that the cluster's image does not have. Resumed with the values of those that
     exist, by path, or None where the tree cannot be read."""
@@ -149,14 +150,14 @@ class ReadNodes:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class UntilProducerId:
     """A new producer id from the broker's block. Resumed with it, or None when no block could be had in time."""
 
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class UntilElected:
     """A wait until ``ready()`` is true, asked whenever the cluster's image changes, or a broker is lost no more
     (``ClusterView.lost_brokers``). Resumed with None. True at the latest when nobody is lost: half a second."""
@@ -165,7 +166,7 @@ class UntilElected:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NextSlice:
     """A wait until other connections had their turn: a request of tens of thousands of items is worked on in slices of
     a few milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
@@ -174,7 +175,7 @@ class NextSlice:
     holds_connection: ClassVar[bool] = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Offload:
     """A wait until a worker has driven ``steps`` to their end, when all that others have asked for before is through:
     what it becomes is a hundred megabytes for a request of a few bytes, and is there for one of them at a time. The

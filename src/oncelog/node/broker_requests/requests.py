@@ -1,64 +1,52 @@
-"""All requests that carry messages to other brokers, and who sends which."""
+"""Messages of this broker to others, as requests.
+
+What sends them (``senders``), and the classes of their requests, are imported for the first message: a broker alone has
+nobody to send one to.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.node.broker_messages import (
-    AddPartitions,
-    Answered,
-    AwaitMarkers,
-    BrokerMessages,
-    DescribeTransaction,
-    FindTransactionalIds,
-    Forget,
-    WriteMarker,
-)
-from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
-from oncelog.node.broker_requests.descriptions import TransactionDescriptions
-from oncelog.node.broker_requests.marker_requests import MarkerRequests
-from oncelog.node.broker_requests.partition_requests import PartitionRequests
-from oncelog.node.broker_requests.transactional_ids import TransactionalIds
-from oncelog.node.links.broker_links import BrokerLinks, LinkPurpose
+from oncelog.node.broker_messages import Answered, BrokerMessages, Forget, Message
 
 if TYPE_CHECKING:
-    from oncelog.base.ids import BrokerId
+    from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
+    from oncelog.node.broker_requests.senders import Senders
     from oncelog.node.deadlines import Deadlines
+    from oncelog.node.links.broker_links import BrokerLinks
     from oncelog.node.metadata import Metadata
 
 
 class BrokerRequests:
-    """Sends the messages of one event together."""
+    """Carries messages to other brokers; see the module."""
 
     def __init__(self, messages: BrokerMessages, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
-        timeout_ms = int(metadata.config.get("request.timeout.ms"))
-        self._markers = MarkerRequests(links, timeout_ms)
-        self._adding = PartitionRequests(links, LinkPurpose.TRANSACTIONS, timeout_ms)
-        self._verifying = PartitionRequests(links, LinkPurpose.VERIFICATION, timeout_ms)
-        self._descriptions = TransactionDescriptions(links)
-        self.awaited_markers = AwaitedMarkers(links, metadata, deadlines)
+        self._links = links
+        self._metadata = metadata
+        self._deadlines = deadlines
+        self._senders: Senders | None = None
         self._has_queued = False
-        messages.send_with(WriteMarker, self._send_marker)
-        messages.send_with(AddPartitions, self._send_partitions)
-        messages.send_with(AwaitMarkers, self.awaited_markers.send)
-        messages.send_with(DescribeTransaction, self._send_description)
-        messages.send_with(FindTransactionalIds, TransactionalIds(links, metadata).send)
+        messages.send_with(self._send)
 
-    def _send_marker(self, broker_id: BrokerId, message: WriteMarker, answered: Answered) -> Forget:
-        self._has_queued = True
-        return self._markers.send(broker_id, message, answered)
+    def _send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
+        if self._senders is None:
+            from oncelog.node.broker_requests.senders import Senders
 
-    def _send_partitions(self, broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
+            self._senders = Senders(self._links, self._metadata, self._deadlines)
         self._has_queued = True
-        return (self._verifying if message.request.verify_only else self._adding).send(broker_id, message, answered)
-
-    def _send_description(self, broker_id: BrokerId, message: DescribeTransaction, answered: Answered) -> Forget:
-        self._has_queued = True
-        return self._descriptions.send(broker_id, message, answered)
+        return self._senders.send(broker_id, message, answered)
 
     def send_queued(self) -> None:
         """Send what the event has queued."""
-        if self._has_queued:  # asked after every event
-            queues = (self._markers, self._adding, self._verifying, self._descriptions)
-            waiting = [queued.send_queued() for queued in queues]
-            self._has_queued = any(waiting)
+        if self._has_queued and self._senders is not None:  # asked after every event
+            self._has_queued = self._senders.send_queued()
+
+    def is_marker_awaited(self, partition: TopicPartition, producer_id: ProducerId) -> bool:
+        """True if a question to another broker waits for a marker of the producer on the partition."""
+        return self._senders is not None and self._senders.awaited_markers.is_awaited(partition, producer_id)
+
+    def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:
+        """A marker is durable on a partition that this broker leads."""
+        if self._senders is not None:
+            self._senders.awaited_markers.marked(partition, producer_id)

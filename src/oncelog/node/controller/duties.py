@@ -32,7 +32,6 @@ from oncelog.core.controller.replicas.failover import (
     has_controller,
     settle_partitions,
 )
-from oncelog.core.controller.topics.internal_topics import grow
 from oncelog.node.controller.report import ControllerReport
 from oncelog.node.events import Report
 
@@ -200,6 +199,10 @@ class ControllerDuties:
         raised = raise_format(image)
         if raised:
             return [raised]
+        if image.topics.keys().isdisjoint(INTERNAL_TOPICS):
+            return []
+        from oncelog.core.controller.topics.internal_topics import grow  # reassigns: no need of it before they exist
+
         return grow(image, self._metadata.config, self._limit_bytes)
 
     def _begin(self, commits: Sequence[Sequence[Operation]], topics: Iterable[TopicName]) -> None:

@@ -6,25 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, LeaderEpoch, Offset, ProducerId
-from oncelog.core.groups.model import Decision, GroupSettings
-from oncelog.core.groups.shard import GroupShard
+from oncelog.core.groups.settings import GroupSettings
 from oncelog.node.coordinators.hosted_shard import HostedShard
-from oncelog.node.coordinators.loading import ApplyBatch, group_replayer
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
-from oncelog.records.builder import build_batch
-from oncelog.records.record import Record
 
 if TYPE_CHECKING:
+    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.shard import GroupShard
     from oncelog.handlers.support.waits import Coordinate
+    from oncelog.node.coordinators.loading import ApplyBatch
     from oncelog.node.requests.tasks import Task
 
-_BASE_SEQUENCE: Final = 0
-"""The base sequence of every batch of transactional offsets, as in Apache Kafka: nobody numbers or checks them."""
 _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 """Errors of the log about a producer that its client is answered unchanged."""
 
 
-class GroupCoordinators(Coordinators[GroupShard, Decision]):
+class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
     """Implements ``handlers.support.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
@@ -34,9 +31,13 @@ class GroupCoordinators(Coordinators[GroupShard, Decision]):
         self._settings = settings
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> GroupShard:
+        from oncelog.core.groups.shard import GroupShard
+
         return GroupShard(partition, self._settings)
 
     def _replayer(self, shard: GroupShard) -> ApplyBatch:
+        from oncelog.node.coordinators.loading import group_replayer
+
         return group_replayer(shard)
 
     def _write(self, hosted: HostedShard[GroupShard], decision: Decision, now_ms: int) -> None:
@@ -45,15 +46,10 @@ class GroupCoordinators(Coordinators[GroupShard, Decision]):
         if producer is None:
             super()._write(hosted, decision, now_ms)
             return
-        batch = build_batch(
-            [Record(index, now_ms, key, value, ()) for index, (key, value) in enumerate(decision.records)],
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            base_sequence=_BASE_SEQUENCE,
-            transactional=True,
-        )
+        from oncelog.node.coordinators.batches import transactional_batch_of
+
         self._log(hosted).append(
-            memoryview(batch),
+            transactional_batch_of(decision.records, now_ms, producer),
             now_ms=now_ms,
             leader_epoch=hosted.leader_epoch,
             internal=True,

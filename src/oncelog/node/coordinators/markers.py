@@ -10,13 +10,12 @@ from oncelog.base.ids import CONSUMER_OFFSETS, NO_OFFSET, LeaderEpoch, Offset
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.records.builder import end_transaction_marker
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import Marker
-    from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
+    from oncelog.node.broker_requests.requests import BrokerRequests
     from oncelog.storage.log.partition_log import PartitionLog
 
 
@@ -28,12 +27,12 @@ class MarkerWriter:
         group_commit: GroupCommit,
         groups: GroupCoordinators,
         deadlines: Deadlines,
-        awaited: AwaitedMarkers,
+        broker_requests: BrokerRequests,
     ) -> None:
         self._group_commit = group_commit
         self._groups = groups
         self._deadlines = deadlines
-        self._awaited = awaited
+        self._broker_requests = broker_requests
 
     def write(self, leader_log: LeaderLog, marker: Marker) -> Offset:
         """Append ``marker``; the high watermark at which it is durable. Offsets committed in the transaction become
@@ -43,8 +42,8 @@ class MarkerWriter:
         self._group_commit.appended(log)
         if partition.topic == CONSUMER_OFFSETS:
             self._groups.transaction_ended(partition.partition, marker.producer_id, committed=marker.committed)
-        if self._awaited.is_awaited(partition, marker.producer_id):
-            told = partial(self._awaited.marked, partition, marker.producer_id)
+        if self._broker_requests.is_marker_awaited(partition, marker.producer_id):
+            told = partial(self._broker_requests.marked, partition, marker.producer_id)
             self._group_commit.when_durable(log, end, told)
         return end
 
@@ -66,7 +65,9 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
 
 @lru_cache(maxsize=16)
 def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
-    """The batch, the same for all partitions of a transaction."""
+    """The batch, the same for all partitions of a transaction. What builds it is imported for the first."""
+    from oncelog.records.builder import end_transaction_marker
+
     return bytes(
         end_transaction_marker(
             producer_id=producer_id,

@@ -9,22 +9,23 @@ Invariants:
    kind of coordinator lets it, in order of arrival; then it is refused with COORDINATOR_LOAD_IN_PROGRESS.
 4. A shard is hosted in one leader epoch. With another it is resigned and led anew; whatever waited in it is answered
    NOT_COORDINATOR, and what comes back for it later is dropped.
+
+The machines of the shards, and what reads and writes batches of records, are imported for the first shard that is led:
+a new cluster has neither groups nor transactions.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.node.coordinators.hosted_shard import D, HostedShard, S
-from oncelog.node.coordinators.loading import ApplyBatch, apply_slice
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Report
@@ -33,13 +34,12 @@ from oncelog.node.outbox import Outbox
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.node.partitions.manager import PartitionManager
 from oncelog.node.requests.tasks import Runnable, Task
-from oncelog.records.batch import CorruptBatch
-from oncelog.records.builder import build_batch
-from oncelog.records.record import Record
+from oncelog.records.errors import CorruptBatch
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import TopicImage
+    from oncelog.node.coordinators.loading import ApplyBatch
     from oncelog.storage.log.partition_log import PartitionLog
 
 AT_ONCE_MS: Final = 0
@@ -53,8 +53,7 @@ _REFUSALS: Final = {
 """The answer to a client of the coordinator whose log refuses; UNKNOWN_SERVER_ERROR for the rest, as in Kafka."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorServices:
+class CoordinatorServices(NamedTuple):
     """The node's parts that both kinds of coordinators stand on."""
 
     append_timeout_ms: int
@@ -101,8 +100,9 @@ class Coordinators(Generic[S, D]):
 
     def _write(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
-        records = [Record(index, now_ms, key, value, ()) for index, (key, value) in enumerate(decision.records)]
-        batch = memoryview(build_batch(records))
+        from oncelog.node.coordinators.batches import batch_of
+
+        batch = batch_of(decision.records, now_ms)
         self._log(hosted).append(batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
         for key, value in decision.records:
             hosted.shard.apply(key, value)
@@ -186,7 +186,7 @@ class Coordinators(Generic[S, D]):
             log = hosted.log
             if log is not None and hosted.is_led:
                 try:
-                    following = apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
+                    following = self._apply_slice(hosted, log)
                 except CorruptBatch as damage:
                     self._loading.popleft()
                     self._cannot_load(hosted, damage)
@@ -207,6 +207,12 @@ class Coordinators(Generic[S, D]):
             for pending in waiting:
                 self._decide_loaded(hosted, self._answered(pending))
         return has_let_in
+
+    def _apply_slice(self, hosted: HostedShard[S], log: PartitionLog) -> Offset | None:
+        """Apply the next slice of a shard's log; where to go on, None at the end. Raises CorruptBatch."""
+        from oncelog.node.coordinators.loading import apply_slice
+
+        return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
 
     def _cannot_load(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
         """Let another replica lead, which has the records as they were written. Until one does, requests wait for the

@@ -6,10 +6,10 @@ from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import ClusterImage
-from oncelog.core.groups.model import SETTING_KEYS as GROUP_KEYS
-from oncelog.core.groups.model import GroupSettings
-from oncelog.core.transactions.model import SETTING_KEYS as TRANSACTION_KEYS
-from oncelog.core.transactions.model import TransactionSettings
+from oncelog.core.groups.settings import SETTING_KEYS as GROUP_KEYS
+from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.transactions.settings import SETTING_KEYS as TRANSACTION_KEYS
+from oncelog.core.transactions.settings import TransactionSettings
 
 TRANSACTION_VERSION: Final = "transaction.version"
 

@@ -25,14 +25,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.model import (
-    AddRequest,
-    Decision,
-    MarkersToWrite,
-    TransactionRequest,
-    TransactionSettings,
-)
-from oncelog.core.transactions.shard import TransactionShard
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.handlers.support.context import CoordinatorRefusal
 from oncelog.node.broker_messages import (
     UNREACHABLE,
@@ -44,7 +37,6 @@ from oncelog.node.broker_messages import (
     nothing_to_forget,
 )
 from oncelog.node.coordinators.hosted_shard import HostedShard
-from oncelog.node.coordinators.loading import ApplyBatch, transaction_replayer
 from oncelog.node.coordinators.marker_sender import MarkerSender
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerWriter
@@ -57,14 +49,17 @@ from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import TopicImage
+    from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionRequest
+    from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.support.audit import AuditRecord
     from oncelog.handlers.support.leadership import LeaderLog
     from oncelog.handlers.support.ports import Marker
     from oncelog.handlers.support.waits import AddToTransaction, Transact, TransactEach
+    from oncelog.node.coordinators.loading import ApplyBatch
     from oncelog.node.requests.tasks import Task
 
 
-class TransactionCoordinators(Coordinators[TransactionShard, Decision]):
+class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
     """Implements ``handlers.support.ports.Transactions``; see the module and ``runner``."""
 
     topic = TRANSACTION_STATE
@@ -97,6 +92,8 @@ class TransactionCoordinators(Coordinators[TransactionShard, Decision]):
         messages.receive_with(AddPartitions, self._receive_partitions)
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
+        from oncelog.core.transactions.shard import TransactionShard
+
         self._pending_ids[partition] = PendingIds()
         return TransactionShard(partition, CoordinatorEpoch(leader_epoch), self.settings)
 
@@ -117,6 +114,8 @@ class TransactionCoordinators(Coordinators[TransactionShard, Decision]):
         return self.marker_waits.shards_changed() or more
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
+        from oncelog.node.coordinators.loading import transaction_replayer
+
         return transaction_replayer(shard)
 
     def _write(self, hosted: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:

@@ -3,12 +3,14 @@
 A broker is reached at its inter-broker listener, where its registration in the cluster's image says, with one
 connection for each purpose, because responses come in the order of the requests: what may wait long must not hold up
 what may not. When a broker registers anew, or leaves, its links are dropped and their requests answered None.
+
+A link, and with it the client's half of the protocol, is imported for the first broker that is reached: a broker alone
+has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,9 +21,8 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import inter_broker_listener
 from oncelog.handlers.support.broker_clients import broker_client_id
-from oncelog.node.links.link import Answered, Link, LinkSettings, LinkState, Sign
+from oncelog.node.links.signs import Sign
 from oncelog.node.links.wires import Wires
-from oncelog.wire.message import Request
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image.model import BrokerImage
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
+    from oncelog.node.links.link import Answered, Link
     from oncelog.node.metadata import Metadata
+    from oncelog.wire.message import Request
 
 Forget = Callable[[], object]
 OnBroker = Callable[[BrokerId], object]
@@ -106,19 +109,31 @@ class BrokerLinks:
         broker = self._metadata.image.brokers.get(broker_id)
         if broker is None:
             return None
-        if link is None:
-            endpoint = self._endpoint(broker)
-            if endpoint is None:
-                return None
-            tell = partial(self._tell, broker_id)
-            try:
-                settings = replace(self._settings(purpose), new_login=self._new_login(endpoint))
-            except ConfigError as error:
-                self._report_once(broker, str(error))
-                return None
-            link = Link(broker, endpoint, settings, self._wires, self._deadlines, tell)
+        if link is None and (link := self._new_link(broker, purpose)) is not None:
             self._links[broker_id, purpose] = link
         return link
+
+    def _new_link(self, broker: BrokerImage, purpose: LinkPurpose) -> Link | None:
+        """A link to a broker; None, which is reported once, where things are not configured so that it is reached."""
+        from oncelog.node.links.link import Link, LinkSettings
+
+        endpoint = self._endpoint(broker)
+        if endpoint is None:
+            return None
+        try:
+            new_login = self._new_login(endpoint)
+        except ConfigError as error:
+            self._report_once(broker, str(error))
+            return None
+        config = self._metadata.config
+        settings = LinkSettings(
+            client_id=broker_client_id(self._metadata.broker_id, purpose.value),
+            setup_timeout_ms=int(config.get("socket.connection.setup.timeout.ms")),
+            setup_timeout_max_ms=int(config.get("socket.connection.setup.timeout.max.ms")),
+            max_response_bytes=self._max_response_bytes(purpose),
+            new_login=new_login,
+        )
+        return Link(broker, endpoint, settings, self._wires, self._deadlines, partial(self._tell, broker.broker_id))
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """The endpoint at which brokers reach a broker; None, which is reported once, if it has no such listener."""
@@ -126,7 +141,7 @@ class BrokerLinks:
         endpoint = broker.endpoint(name)
         if endpoint is None:
             self._report_once(broker, f"it has no listener {name}, by which brokers reach each other")
-        return None if endpoint is None else replace(endpoint, protocol=protocol)
+        return None if endpoint is None else endpoint._replace(protocol=protocol)
 
     def _new_login(self, endpoint: Endpoint) -> Callable[[], SaslMachine] | None:
         """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""
@@ -146,20 +161,14 @@ class BrokerLinks:
     def is_logging_in(self, link_id: int) -> bool:
         """True while what comes by a connection is part of this broker's login there."""
         link = self._wires.link_of(link_id)
-        return isinstance(link, Link) and link.state is LinkState.LOGGING_IN
+        return link is not None and link.is_logging_in
 
-    def _settings(self, purpose: LinkPurpose) -> LinkSettings:
+    def _max_response_bytes(self, purpose: LinkPurpose) -> int:
+        if purpose is not LinkPurpose.FETCH:
+            return MAX_CONTROL_RESPONSE_BYTES
         config = self._metadata.config
-        largest = MAX_CONTROL_RESPONSE_BYTES
-        if purpose is LinkPurpose.FETCH:
-            # One batch more than the limit may come, and no batch is larger than a request that brought it.
-            largest = int(config.get("replica.fetch.response.max.bytes")) + int(config.get("socket.request.max.bytes"))
-        return LinkSettings(
-            client_id=broker_client_id(self._metadata.broker_id, purpose.value),
-            setup_timeout_ms=int(config.get("socket.connection.setup.timeout.ms")),
-            setup_timeout_max_ms=int(config.get("socket.connection.setup.timeout.max.ms")),
-            max_response_bytes=largest,
-        )
+        # One batch more than the limit may come, and no batch is larger than a request that brought it.
+        return int(config.get("replica.fetch.response.max.bytes")) + int(config.get("socket.request.max.bytes"))
 
     def _timeout_ms(self, purpose: LinkPurpose) -> int:
         is_fetch = purpose is LinkPurpose.FETCH

@@ -37,6 +37,7 @@ from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
 from oncelog.client.errors import AuthenticationFailed, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase
+from oncelog.node.links.signs import Sign
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
@@ -68,14 +69,6 @@ class LinkState(Enum):
     READY = "ready"
     BACKING_OFF = "backing off"
     DROPPED = "dropped"
-
-
-class Sign(Enum):
-    """A sign of life or death that a link has of the broker at its other end."""
-
-    REACHED = "it answers"
-    BROKEN = "a connection ended with requests unanswered"
-    REFUSED = "nobody listens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +133,11 @@ class Link:
         self._login: SaslMachine | None = None
         self._renew_ms: int | None = None
         """Time from which nothing is sent before this broker has authenticated again (KIP-368)."""
+
+    @property
+    def is_logging_in(self) -> bool:
+        """True while what comes is part of this broker's login at the other end."""
+        return self.state is LinkState.LOGGING_IN
 
     # Requests
 

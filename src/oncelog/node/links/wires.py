@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 class WireEnd(Protocol):
     """The link that a connection belongs to."""
 
+    @property
+    def is_logging_in(self) -> bool:
+        """True while what comes is part of this broker's login at the other end."""
+
     def connected(self) -> None:
         """The connection is there."""
 

@@ -10,7 +10,6 @@ from oncelog.base.security import Endpoint
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import Listeners
-from oncelog.node.listeners.tls import tls_settings
 
 KEY: Final = "oncelog.require.security"
 
@@ -40,5 +39,7 @@ def is_loopback(host: str) -> bool:
 def _authenticates(config: BrokerConfig, endpoint: Endpoint) -> bool:
     if not endpoint.protocol.has_tls:
         return endpoint.protocol.has_sasl
+    from oncelog.node.listeners.tls import tls_settings
+
     tls = tls_settings(config, endpoint.listener_name, endpoint.protocol)
     return endpoint.protocol.has_sasl or tls.client_auth == "required"

@@ -20,10 +20,6 @@ _ENDPOINT_KEY: Final = "ssl.endpoint.identification.algorithm"
 _OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 
 
-class StoreUnusable(Exception):
-    """A key or trust store cannot be used; the message says which, and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """A key store or a trust store."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import lru_cache
 from typing import Final
 
@@ -10,7 +9,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig
 from oncelog.storage.config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
 
-_SAME: Final = frozenset(item.name for item in fields(LogConfig)) & frozenset(TopicConfig.__slots__)
+_SAME: Final = frozenset(LogConfig._fields) & frozenset(TopicConfig._fields)
 """Keys that both sides name and type alike."""
 
 

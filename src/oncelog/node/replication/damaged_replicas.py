@@ -21,7 +21,6 @@ from oncelog.node.metadata import Metadata
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.outbox import Outbox
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.log.verification import first_damaged
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import PartitionImage
@@ -47,6 +46,8 @@ class DamagedReplicas:
 
     def look(self, leader: LeaderLog, offset: Offset) -> None:
         """A follower does not get past ``offset``: give the partition up if what is there is damaged."""
+        from oncelog.storage.log.verification import first_damaged  # reads logs: a broker without any has no need of it
+
         if leader.partition in self._damaged:
             return
         max_bytes = max(MIB, int(self._metadata.config.get("replica.fetch.max.bytes")))

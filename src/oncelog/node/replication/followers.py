@@ -1,14 +1,17 @@
-"""The partitions that this broker copies from their leaders, by leader."""
+"""The partitions that this broker copies from their leaders, by leader.
+
+A fetcher is imported for the first leader that is followed: a broker alone follows none.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
-from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.node.replication.services import ReplicationServices
 
 if TYPE_CHECKING:
+    from oncelog.node.replication.fetcher import LeaderFetcher
     from oncelog.storage.log.partition_log import PartitionLog
 
 
@@ -25,10 +28,15 @@ class Followers:
         if self._leaders.get(partition) not in (None, leader):
             self.stop(partition)
         self._leaders[partition] = leader
+        self._fetcher(leader).follow(partition, log, leader_epoch)
+
+    def _fetcher(self, leader: BrokerId) -> LeaderFetcher:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
+            from oncelog.node.replication.fetcher import LeaderFetcher
+
             fetcher = self._fetchers[leader] = LeaderFetcher(leader, self._services)
-        fetcher.follow(partition, log, leader_epoch)
+        return fetcher
 
     def stop(self, partition: TopicPartition) -> None:
         """Copy it no more."""

@@ -16,7 +16,6 @@ from oncelog.base.errors import PeerError
 from oncelog.base.invariant import InvariantViolation
 from oncelog.base.units import KIB
 from oncelog.handlers import registry
-from oncelog.handlers.support.chunking import in_slices
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.ports import Ports
 from oncelog.node.authoriser import AccessControl
@@ -173,6 +172,8 @@ class Requests:
             context.request_bytes, context.spent_ns, connection.spent_ns = len(frame), connection.spent_ns, 0
         slot = connection.reserve()
         if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
+            from oncelog.handlers.support.chunking import in_slices  # most brokers never get a request so large
+
             steps = in_slices(loaded.api.name, loaded.handle, request, context)
         else:
             steps = loaded.handle(request, context)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,16 +63,14 @@ class LoginState:
         return self.principal is not None
 
 
-@dataclass(frozen=True, slots=True)
-class LoginAnswer:
+class LoginAnswer(NamedTuple):
     """A frame was part of the login and is answered by these chunks; ``principal`` is there with the last of them."""
 
     chunks: Sequence[Chunk]
     principal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoginVerification:
+class LoginVerification(NamedTuple):
     """A frame was part of the login; ``steps`` wait for a worker before they return what becomes of it."""
 
     header: RequestHeader | None
@@ -80,8 +78,7 @@ class LoginVerification:
     steps: Steps[LoginAnswer | LoginEnded]
 
 
-@dataclass(frozen=True, slots=True)
-class LoginEnded:
+class LoginEnded(NamedTuple):
     """The connection ends: ``chunks`` are sent after ``delay_ms``, then it is closed."""
 
     reason: str

@@ -12,8 +12,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
@@ -34,8 +33,7 @@ LEAST_PROGRESS_SHARE: Final = 64
 has arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """The listener by which connections come. ``advertised`` gives what their clients are told of where this broker is,
     for the address by which they came."""
 

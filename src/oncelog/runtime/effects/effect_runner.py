@@ -49,7 +49,6 @@ from oncelog.node.events import (
     WriteMetadata,
 )
 from oncelog.ports import Buffer, Clock, CommittedChange
-from oncelog.runtime.data.audit_log import AuditLog
 from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
 from oncelog.runtime.effects.peer import Peer
 from oncelog.runtime.effects.standstill import StandstillWatch
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from oncelog.node.assembly import Outside, Registration
     from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
+    from oncelog.runtime.data.audit_log import AuditLog
 
 SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
@@ -107,9 +107,8 @@ class EffectRunner:
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
         self.standstill = StandstillWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
-        self._audit = AuditLog(
-            outside.files, self.disk, lambda: int(node.cluster.config.get("oncelog.audit.max.bytes")), loop.call_later
-        )
+        self._files = outside.files
+        self._audit: AuditLog | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Close: self._close,
@@ -127,7 +126,7 @@ class EffectRunner:
             DisconnectFromBroker: self.brokers.disconnect,
             Continue: self._continue,
             Report: self._report,
-            Audit: self._audit.write,
+            Audit: self._write_audit,
             AccessLogged: _log_access,
             Fatal: self._fatal,
             StopListening: lambda _effect: self.stop_listening(),
@@ -179,7 +178,8 @@ class EffectRunner:
         self.standstill.stop()
         if self._alarm is not None:
             self._alarm.cancel()
-        self._audit.write_repeats()
+        if self._audit is not None:
+            self._audit.write_repeats()
         for workers in (self.disk, self._jobs, self._metadata):
             workers.stop()
 
@@ -304,6 +304,16 @@ class EffectRunner:
     def _continued(self) -> None:
         self._continues -= 1
         self.dispatch(Continued())
+
+    def _write_audit(self, effect: Audit) -> None:
+        if self._audit is None:
+            from oncelog.runtime.data.audit_log import AuditLog  # most brokers never audit anything
+
+            self._audit = AuditLog(self._files, self.disk, self._audit_max_bytes, self._loop.call_later)
+        self._audit.write(effect)
+
+    def _audit_max_bytes(self) -> int:
+        return int(self._node.cluster.config.get("oncelog.audit.max.bytes"))
 
     def _report(self, effect: Report) -> None:
         _LOG.log(logging.getLevelName(effect.level.upper()), "%s", effect.message)

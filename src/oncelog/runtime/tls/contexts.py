@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.node.listeners.certificates import read_certificate
-from oncelog.node.listeners.tls import StoreUnusable, TlsSettings
+from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.tls import TlsSettings
 from oncelog.runtime.tls.stores import KeyStore, read_key_store, read_trust_store
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

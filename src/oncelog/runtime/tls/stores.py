@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
 
-from oncelog.node.listeners.tls import PEM, StoreSettings, StoreUnusable
+from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.tls import PEM, StoreSettings
 
 T = TypeVar("T")
 

@@ -68,8 +68,7 @@ class LeaderlessCluster:
         image = self._port.image
         topics = dict(image.topics)
         for name in {partition.topic for partition in self._hidden} & topics.keys():
-            topics[name] = replace(
-                topics[name],
+            topics[name] = topics[name]._replace(
                 partitions=tuple(
                     each._replace(leader=NO_BROKER) if TopicPartition(name, index) in self._hidden else each
                     for index, each in enumerate(topics[name].partitions)

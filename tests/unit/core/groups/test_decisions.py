@@ -14,7 +14,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
-from oncelog.core.groups.model import CommitReply, GroupSettings, LeaveReply, Protocol
+from oncelog.core.groups.model import CommitReply, LeaveReply, Protocol
+from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import GROUP, TOPIC, Driver, subscription
 
 DEAD, EMPTY, PREPARING, COMPLETING, STABLE = "Dead", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"

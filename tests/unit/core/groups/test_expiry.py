@@ -8,7 +8,7 @@ from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import DAY_MS, MINUTE_MS
 from oncelog.core.groups import shard as shard_module
-from oncelog.core.groups.model import GroupSettings
+from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import GROUP, TOPIC, Driver
 
 WEEK_MS = 7 * DAY_MS

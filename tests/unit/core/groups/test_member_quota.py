@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.core.groups.model import GroupSettings, Protocol
+from oncelog.core.groups.model import Protocol
+from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import Driver
 
 

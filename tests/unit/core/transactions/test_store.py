@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from oncelog.base.ids import CoordinatorEpoch, ProducerId, TransactionalId
-from oncelog.core.transactions.model import TransactionSettings
 from oncelog.core.transactions.persistence import record_of
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.store import Transactions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,8 +21,9 @@ from oncelog.base.ids import (
 )
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
-from oncelog.core.transactions.model import Identity, TransactionSettings
+from oncelog.core.transactions.model import Identity
 from oncelog.core.transactions.persistence import record_of
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.transaction import Transaction
@@ -52,7 +52,7 @@ class Bench:
         topic = TopicImage(TRANSACTION_STATE, b"t" * 16, tuple(image))  # type: ignore[arg-type]  # any id does
         self.metadata: Any = SimpleNamespace(image=ClusterImage(topics={TRANSACTION_STATE: topic} if image else {}))
         self.messages = BrokerMessages(ME)
-        self.messages.send_with(AwaitMarkers, self.send)
+        self.messages.send_with(self.send)
         self.elsewhere: list[tuple[BrokerId, AwaitMarkers, Answered]] = []
         """The questions that other brokers were asked."""
         self.deadlines = Deadlines()
@@ -158,7 +158,7 @@ def test_a_partition_without_a_leader_has_nobody_to_ask() -> None:
     topic = bench.metadata.image.topics[TRANSACTION_STATE]
     orphaned = topic.partitions[1]._replace(leader=NO_BROKER)
     bench.metadata.image = ClusterImage(
-        topics={TRANSACTION_STATE: replace(topic, partitions=(topic.partitions[0], orphaned))}
+        topics={TRANSACTION_STATE: topic._replace(partitions=(topic.partitions[0], orphaned))}
     )
     bench.ask(OPEN)
     assert bench.outcomes() == [False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -15,7 +14,7 @@ from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.jobs import Job
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
-COMPACT = replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+COMPACT = SMALL._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
 
 
 def filled(
@@ -55,7 +54,7 @@ def compact(world: World, most: int = 10) -> int:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("segment_bytes", [600, 5000])
 def test_keeps_the_latest_value_per_key_at_its_offset(codec: Codec, segment_bytes: int) -> None:
-    world = World(replace(COMPACT, segment_bytes=segment_bytes))
+    world = World(COMPACT._replace(segment_bytes=segment_bytes))
     latest = filled(world, codec=codec)
     end = world.log.log_end_offset
     assert compact(world) == 1
@@ -106,7 +105,7 @@ def test_the_active_segment_unstable_and_young_records_are_left_alone() -> None:
     assert compactions(world) == []
     world.log.roll(NOW)
     world.append(batch([b"y"], keys=[b"k"]))
-    world.log.config = replace(COMPACT, min_compaction_lag_ms=1000)
+    world.log.config = COMPACT._replace(min_compaction_lag_ms=1000)
     assert compactions(world) == []
     world.now_ms += 1001
     assert compact(world) == 1
@@ -120,14 +119,14 @@ def test_the_active_segment_unstable_and_young_records_are_left_alone() -> None:
 
 
 def test_due_by_ratio_or_by_age() -> None:
-    world = World(replace(COMPACT, min_cleanable_dirty_ratio=0.5))
+    world = World(COMPACT._replace(min_cleanable_dirty_ratio=0.5))
     filled(world)
     assert compact(world) == 1
     world.append(batch([b"x"], keys=[b"k"], timestamp=NOW))
     world.log.roll(NOW)
     world.sync()
     assert compactions(world) == [], "too little is dirty"
-    world.log.config = replace(world.log.config, max_compaction_lag_ms=DAY_MS)
+    world.log.config = world.log.config._replace(max_compaction_lag_ms=DAY_MS)
     world.now_ms += DAY_MS + 1
     assert compact(world) == 1
 
@@ -241,7 +240,7 @@ def test_files_that_a_truncation_cuts_while_they_are_read() -> None:
 @pytest.mark.parametrize("harm", ["cut", "header", "value"])
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_damaged_segment_is_not_taken_for_a_shorter_one(harm: str, index: int) -> None:
-    world = World(replace(COMPACT, segment_bytes=2000))
+    world = World(COMPACT._replace(segment_bytes=2000))
     filled(world)
     (job,) = compactions(world)
     segment = world.log.segments[index]
@@ -270,7 +269,7 @@ def test_a_reader_goes_on_in_the_old_file() -> None:
 
 
 def test_power_lost_at_any_point_of_a_compaction() -> None:
-    config = replace(COMPACT, segment_bytes=1500)
+    config = COMPACT._replace(segment_bytes=1500)
     states = set()
     for changes in range(60):
         for seed in range(3):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from oncelog.base.errors import ErrorCode
@@ -94,7 +92,7 @@ def test_header_refusals() -> None:
 
 
 def test_keyless_records_on_a_compacted_topic() -> None:
-    world = World(replace(SMALL, cleanup_policy=("compact", "delete")))
+    world = World(SMALL._replace(cleanup_policy=("compact", "delete")))
     refusal = refused(world, batch([b"a", b"b", b"c"], keys=[b"k", None, None]))
     assert refusal.error_code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in refusal.record_errors] == [1, 2]
@@ -110,7 +108,7 @@ def test_timestamps_out_of_range() -> None:
     world.append(batch([b"a"], timestamp=NOW + HOUR_MS))
     world.append(batch([b"a"], timestamp=1))
     world.append(batch([b"a"], timestamp=-1))
-    world.log.config = replace(SMALL, message_timestamp_before_max_ms=1000)
+    world.log.config = SMALL._replace(message_timestamp_before_max_ms=1000)
     assert refused(world, batch(timestamp=NOW - 1001)).error_code == ErrorCode.INVALID_TIMESTAMP
     world.append(batch(timestamp=NOW - 1000))
     by_broker = build_batch([Record(-1, NOW, b"k", b"v")], log_append_time_ms=NOW)
@@ -118,7 +116,7 @@ def test_timestamps_out_of_range() -> None:
 
 
 def test_log_append_time_is_set_by_the_broker() -> None:
-    world = World(replace(SMALL, message_timestamp_type="LogAppendTime"))
+    world = World(SMALL._replace(message_timestamp_type="LogAppendTime"))
     appended = world.append(batch([b"a", b"b"], timestamp=5, producer=1, epoch=0, sequence=0))
     assert appended.log_append_time_ms == NOW
     world.log.set_high_watermark(2)
@@ -134,7 +132,7 @@ def test_log_append_time_is_set_by_the_broker() -> None:
 
 @pytest.mark.parametrize("target", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 def test_another_compression_than_the_producers(target: str) -> None:
-    world = World(replace(SMALL, compression_type=target))
+    world = World(SMALL._replace(compression_type=target))
     world.append(batch([b"a" * 50, b"b" * 50], codec=Codec.ZSTD, producer=9, epoch=1, sequence=3))
     world.log.set_high_watermark(2)
     (header,) = headers(world.log)
@@ -180,7 +178,7 @@ def test_a_full_disk_leaves_no_trace() -> None:
 
 
 def test_rolls_by_size_time_and_age() -> None:
-    world = World(replace(SMALL, segment_ms=10_000))
+    world = World(SMALL._replace(segment_ms=10_000))
     for _ in range(20):
         world.append(batch([bytes(100)]))
     assert [segment.size_bytes <= 1000 for segment in world.log.segments] == [True] * len(world.log.segments)
@@ -196,7 +194,7 @@ def test_rolls_by_size_time_and_age() -> None:
 
 
 def test_an_index_that_is_full_rolls_the_log() -> None:
-    world = World(replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=0, segment_index_bytes=64))
+    world = World(SMALL._replace(segment_bytes=1 << 20, index_interval_bytes=0, segment_index_bytes=64))
     for _ in range(30):
         world.append(batch())
     assert len(world.log.segments) > 3
@@ -205,7 +203,7 @@ def test_an_index_that_is_full_rolls_the_log() -> None:
 
 def test_a_replicated_compacted_log_syncs_a_segment_before_it_begins_the_next() -> None:
     """Recovery cannot tell a loss from what compaction took: replicas would have other records at the same offsets."""
-    world = World(replace(SMALL, cleanup_policy=("compact",)))
+    world = World(SMALL._replace(cleanup_policy=("compact",)))
     world.log.begin_epoch(0)
     while len(world.log.segments) < 2:
         world.append(batch([bytes(300)]))
@@ -218,7 +216,7 @@ def test_a_replicated_compacted_log_syncs_a_segment_before_it_begins_the_next() 
 
 def test_a_failed_sync_before_a_segment_is_no_refusal() -> None:
     """The page cache may have dropped the records: whoever takes the error for a full disk would go on without them."""
-    world = World(replace(SMALL, cleanup_policy=("compact",)))
+    world = World(SMALL._replace(cleanup_policy=("compact",)))
     world.log.begin_epoch(0)
     world.memory.fail_syncs(1)
     for _ in range(2):

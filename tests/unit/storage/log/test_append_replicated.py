@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from oncelog.base.errors import ErrorCode
@@ -76,7 +74,7 @@ def same(leader: World, follower: World) -> None:
 @pytest.mark.parametrize("max_bytes", [1, 300, 700, 1 << 20])
 @pytest.mark.parametrize("interval", [0, 100, 100_000])
 def test_the_files_do_not_depend_on_how_answers_are_cut(max_bytes: int, interval: int) -> None:
-    config = replace(SMALL, index_interval_bytes=interval)
+    config = SMALL._replace(index_interval_bytes=interval)
     leader, follower = led(), World(config)
     leader.log.config = config
     wanted = World(config)
@@ -116,7 +114,7 @@ def test_leader_epochs_that_begin_in_a_segment_are_synced_with_its_records_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After an election a broker copies thousands of partitions in a new leader epoch: a sync of each would stop it."""
-    leader = World(replace(SMALL, segment_bytes=1 << 20))
+    leader = World(SMALL._replace(segment_bytes=1 << 20))
     for epoch in range(3):
         leader.leader_epoch = epoch
         leader.append(batch([b"%d" % epoch]))
@@ -260,7 +258,7 @@ def test_an_empty_log_whose_start_lies_inside_a_batch_begins_with_that_batch() -
 
 
 def test_a_batch_larger_than_any_segment_takes_is_refused() -> None:
-    follower = World(replace(SMALL, max_message_bytes=100))
+    follower = World(SMALL._replace(max_message_bytes=100))
     large = build_batch([Record(-1, NOW, b"k", bytes(1 << 20))], base_offset=0)
     assert refused(follower, bytes(large)).error_code == ErrorCode.RECORD_LIST_TOO_LARGE
     fits = build_batch([Record(-1, NOW, b"k", bytes(5000))], base_offset=0)

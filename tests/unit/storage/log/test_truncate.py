@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -219,7 +218,7 @@ def test_a_transaction_whose_marker_was_cut_is_open_again() -> None:
 
 def test_jobs_under_way_are_not_taken_over() -> None:
     """A compaction and a rebuilt index of a segment that has been cut since say what is no longer true."""
-    world = World(replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01))
+    world = World(SMALL._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01))
     for number in range(40):
         world.append(batch([b"%d" % number + bytes(90)], keys=[b"k%d" % (number % 3)]))
     world.log.roll(NOW)
@@ -364,8 +363,8 @@ def test_epochs_that_were_cut_do_not_come_back(power: bool) -> None:
 def test_a_follower_of_a_compacted_log(seed: int) -> None:
     """Gaps, emptied batches and lost markers, truncations at any point, restarts of every kind: the same bytes."""
     chance = random.Random(seed)
-    config = replace(SMALL, segment_bytes=700, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
-    leader, other = World(config), World(replace(config, cleanup_policy=("delete",)))
+    config = SMALL._replace(segment_bytes=700, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
+    leader, other = World(config), World(config._replace(cleanup_policy=("delete",)))
     sequences = {1: 0, 2: 0}
     for number in range(120):
         leader.leader_epoch = number // 40

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import pytest
 
@@ -356,7 +355,7 @@ def test_a_failed_sync_is_raised() -> None:
 
 
 def test_segments_without_room_for_their_index_are_still_found() -> None:
-    world = World(replace(SMALL, index_interval_bytes=1 << 30))
+    world = World(SMALL._replace(index_interval_bytes=1 << 30))
     for number in range(50):
         world.append(batch([b"x"], timestamp=NOW + number))
     assert read_all(world) == list(range(50))

@@ -16,8 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.base.security import Endpoint
@@ -52,8 +51,7 @@ class BrokerIdInUse(RegistrationRefused):
     """Another live broker has the id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(NamedTuple):
     """A broker that joins, and the address at which clients reach it."""
 
     broker_id: BrokerId
@@ -80,7 +78,7 @@ class Registration:
 
     def again(self) -> Registration:
         """The registration of the same process in a new session: what its last run left does not matter any more."""
-        return replace(self, was_clean=True, lost=(), last_epoch=UNKNOWN_BROKER_EPOCH)
+        return self._replace(was_clean=True, lost=(), last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(

@@ -6,8 +6,6 @@ from being taken for one that has the acknowledged records.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Set
@@ -25,5 +23,5 @@ def unregister(image: ClusterImage, broker_id: int) -> Decided[None]:
         message = f"Broker ID {broker_id} is running: stop it first"
         return Decided([], [Refusal(ErrorCode.INVALID_REQUEST, message)])
     record = image.broker_records[BrokerId(broker_id)]
-    value = layout.broker_record_value(replace(record, unregistered=True))
+    value = layout.broker_record_value(record._replace(unregistered=True))
     return Decided([Set(layout.broker_record_path(BrokerId(broker_id)), value, record.version)], [None])

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import INT32_MAX, INT64_MAX
@@ -33,8 +32,7 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """``largest`` None: any number; else whole numbers up to it, called ``name``."""
 
     largest: int | None = None
@@ -56,8 +54,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """Types and names as a request says them, each type once; a name of None is the default."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaAlteration:
+class QuotaAlteration(NamedTuple):
     """Quotas to set for an entity, or (None) to take away."""
 
     entity: QuotaEntity
@@ -184,8 +181,7 @@ class MatchType:
     SPECIFIED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaFilter:
+class QuotaFilter(NamedTuple):
     """The entities that are asked for: those that have each type, with the name given (None: the default)."""
 
     exact: Mapping[str, str | None]

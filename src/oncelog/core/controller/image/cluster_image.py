@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from oncelog.base.acls import ResourceAcls, ResourcePattern
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
@@ -126,8 +126,7 @@ class ClusterImage:
         return _Replay(self).run(changes)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDelta:
+class ImageDelta(NamedTuple):
     """The next image after a change, and the differences that the node has to act on."""
 
     image: ClusterImage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
@@ -13,6 +13,7 @@ from oncelog.base.tree import Change as Change
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 """A registration that is not known: a state node of an earlier version does not say in which one its leader leads."""
+NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Assignment(NamedTuple):
@@ -44,14 +45,13 @@ class PartitionImage(NamedTuple):
         return Assignment(self.replicas, self.adding, self.removing)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """A topic. ``version`` and ``config_version`` are those of its nodes."""
 
     name: TopicName
     topic_id: TopicId
     partitions: tuple[PartitionImage, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = NO_CONFIGS
     version: int = 0
     config_version: int = ABSENT
 
@@ -75,8 +75,7 @@ def endpoint_of(endpoints: Iterable[Endpoint], listener_name: str) -> Endpoint |
     return next((each for each in endpoints if each.listener_name == listener_name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """A live broker. ``epoch`` rises with each registration of any broker."""
 
     broker_id: BrokerId
@@ -114,8 +113,7 @@ class BrokerImage:
         return not (self.fenced or self.in_controlled_shutdown or self.has_full_disk)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRecord:
+class BrokerRecord(NamedTuple):
     """The lasting record of a broker's registrations. ``version`` rises with each of them: a Check of it names
     one registration, which a Check of the ephemeral node, made anew at version 0, does not."""
 
@@ -139,8 +137,7 @@ class BrokerRecord:
         return endpoint_of(self.endpoints, listener_name)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigImage:
+class ConfigImage(NamedTuple):
     """The configs of a broker, all brokers, a group or a client metrics subscription."""
 
     configs: Mapping[str, str]

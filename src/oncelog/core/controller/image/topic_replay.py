@@ -12,9 +12,8 @@ from types import MappingProxyType
 
 from oncelog.base.ids import NO_BROKER, LeaderEpoch, TopicId, TopicName
 from oncelog.core.controller.image import layout
-from oncelog.core.controller.image.model import ABSENT, Assignment, PartitionImage, TopicImage
+from oncelog.core.controller.image.model import ABSENT, NO_CONFIGS, Assignment, PartitionImage, TopicImage
 
-_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 _STATELESS = PartitionImage(NO_BROKER, LeaderEpoch(0), (), (), version=ABSENT)
 """A partition without a state: its topic is being deleted in parts, or another program has made it."""
 _TOPIC_PREFIX = len(layout.TOPICS) + 1
@@ -76,7 +75,7 @@ class TopicReplay:
     def change_config(self, path: str, value: bytes | None, version: int) -> None:
         """Note the new state of a topic's config node."""
         draft = self._draft(TopicName(path[_CONFIG_PREFIX:]))
-        draft.configs = _NO_CONFIGS if value is None else MappingProxyType(layout.read_config(path, value))
+        draft.configs = NO_CONFIGS if value is None else MappingProxyType(layout.read_config(path, value))
         draft.config_version = ABSENT if value is None else version
 
     def finish(self) -> ReplayedTopics:
@@ -131,7 +130,7 @@ def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
         return None
     configs, config_version = draft.configs, draft.config_version
     if configs is None:
-        configs, config_version = (_NO_CONFIGS, ABSENT) if before is None else (before.configs, before.config_version)
+        configs, config_version = (NO_CONFIGS, ABSENT) if before is None else (before.configs, before.config_version)
     return TopicImage(name, topic_id, partitions, configs, version, config_version)
 
 

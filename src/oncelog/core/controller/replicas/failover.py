@@ -7,7 +7,6 @@ names, and is then made again on the newer one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.tree import Create, Delete, Operation, Set
@@ -86,12 +85,12 @@ def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list
         return []
     operations: list[Operation] = [*controller_check(image)]
     for broker in fenced:
-        released = replace(broker, fenced=False, is_new_directory=False)
+        released = broker._replace(fenced=False, is_new_directory=False)
         path = layout.broker_path(broker.broker_id)
         operations.append(Set(path, layout.broker_value(released, now_ms), broker.version))
         record = image.broker_records.get(broker.broker_id)
         if record is not None:
-            value = layout.broker_record_value(replace(record, fenced=False, is_new_directory=False))
+            value = layout.broker_record_value(record._replace(fenced=False, is_new_directory=False))
             operations.append(Set(layout.broker_record_path(broker.broker_id), value, record.version))
     return operations
 
@@ -102,7 +101,7 @@ def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: 
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.in_controlled_shutdown or not others:
         return []
-    stopping = replace(broker, in_controlled_shutdown=True)
+    stopping = broker._replace(in_controlled_shutdown=True)
     return [Set(layout.broker_path(broker_id), layout.broker_value(stopping, now_ms), broker.version)]
 
 
@@ -113,7 +112,7 @@ def note_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, ful
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.has_full_disk is full or (full and not others):
         return []
-    said = replace(broker, has_full_disk=full)
+    said = broker._replace(has_full_disk=full)
     return [Set(layout.broker_path(broker_id), layout.broker_value(said, now_ms), broker.version)]
 
 

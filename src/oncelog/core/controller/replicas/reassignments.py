@@ -8,7 +8,7 @@ Apache Kafka 4.3's, sentence for sentence.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
@@ -26,8 +26,7 @@ from oncelog.core.controller.replicas.leadership import (
 from oncelog.core.controller.replicas.placement import check_replicas
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(NamedTuple):
     """The replicas a partition is to have; None takes back the reassignment under way."""
 
     topic: TopicName

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -56,8 +55,8 @@ def test_nothing_is_placed_on_a_broker_that_is_fenced_or_stops() -> None:
     image = brokers("....")
     changed = {
         **image.brokers,
-        BrokerId(2): replace(image.brokers[BrokerId(2)], fenced=True),
-        BrokerId(3): replace(image.brokers[BrokerId(3)], in_controlled_shutdown=True),
+        BrokerId(2): image.brokers[BrokerId(2)]._replace(fenced=True),
+        BrokerId(3): image.brokers[BrokerId(3)]._replace(in_controlled_shutdown=True),
     }
     image = ClusterImage(brokers=changed)
     assert {broker for replicas in place(image, ID, 0, 9, 2) for broker in replicas} == {1, 4}

@@ -81,6 +81,6 @@ def test_a_follower_that_has_lost_records_leaves_and_the_leader_leads_on_in_its_
 
 def test_a_fenced_replica_is_no_other_to_count_on() -> None:
     image = led([1], elr=(3,), min_isr="2")
-    record = replace(image.broker_records[BrokerId(3)], fenced=True)
+    record = image.broker_records[BrokerId(3)]._replace(fenced=True)
     image = replace(image, broker_records={**image.broker_records, BrokerId(3): record})
     assert without_lost(image, BrokerId(1), [T0]) == {}
