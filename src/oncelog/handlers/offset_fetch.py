@@ -23,7 +23,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.group_requests import COORDINATOR_ERRORS, ask, may
 from oncelog.handlers.support.metadata_changes import may_topic, would_topic
-from oncelog.handlers.support.waits import Steps, UntilMarked
+from oncelog.handlers.support.waits import Steps, UntilConfirmed, UntilMarked
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -43,7 +43,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 10)",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (
-        "the coordinator is reading its log, or a transaction that has sent an offset is being completed; try again"
+        "the coordinator is reading its log, or cannot tell if it still is the coordinator, or a transaction that has "
+        "sent an offset is being completed; try again"
     ),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction has sent an offset of the partition; try again",
     ErrorCode.STALE_MEMBER_EPOCH: "of each partition, where the group's error is NOT_COORDINATOR (from version 9 on)",
@@ -130,16 +131,21 @@ def _group(asked: _AskedGroup, context: Context) -> Steps[OffsetFetchResponseGro
 def _found(
     asked: _AskedGroup, wanted: list[tuple[TopicName, TopicId, int]] | None, context: Context
 ) -> Steps[list[FetchedOffset] | ErrorCode]:
-    """The offsets, looked up after what is pending was found to be undecided: a transaction that was decided before
-    the question came has had its marker by then, or is waited for."""
+    """The offsets, looked up after this broker was found to coordinate the group still, and what is pending to be
+    undecided: a transaction that was decided before the question came has had its marker by then, or is waited for."""
     undecided: frozenset[ProducerId] = frozenset()
+    deadline_ms = asked.asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
+    coordinated = context.groups.partition_of(asked.group_id)
+    if coordinated is not None:
+        error: ErrorCode = yield UntilConfirmed(coordinated, deadline_ms)
+        if error is not ErrorCode.NONE:
+            return error
     while True:
         reply = yield from ask(asked.group_id, partial(_fetch, asked, wanted, undecided))
         if not isinstance(reply, PendingOffsets):
             found: list[FetchedOffset] | ErrorCode = reply
             return found
         partition = TopicPartition(CONSUMER_OFFSETS, reply.partition)
-        deadline_ms = asked.asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
         marked: bool = yield UntilMarked(partition, reply.producer_ids, deadline_ms)
         if not marked:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -33,6 +33,7 @@ from oncelog.handlers.support.waits import (
     ReadNodes,
     Transact,
     TransactEach,
+    UntilConfirmed,
     UntilDurable,
     UntilElected,
     UntilMarked,
@@ -104,6 +105,7 @@ from oncelog.node.standstill import Standstill
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.coordinators.confirmation import LeadershipConfirmation
     from oncelog.node.hanging.id_search import TransactionalIdSearch
     from oncelog.node.hanging.questions import CoordinatorQuestions
     from oncelog.node.hanging.watch import HangingTransactionWatch
@@ -213,6 +215,20 @@ class Node:
 
         return TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
 
+    @cached_property
+    def _confirmation(self) -> LeadershipConfirmation:
+        """The questions of group coordinators; made for the first one, as the logins are."""
+        from oncelog.node.coordinators.confirmation import LeadershipConfirmation
+
+        return LeadershipConfirmation(
+            self.links,
+            self._tree_reads,
+            self.cluster.broker_id,
+            self._deadlines,
+            self._runnable,
+            self.partitions.leader_log,
+        )
+
     def _make_requests(self) -> Requests:
         return Requests(
             Ports(self.partitions, self.groups, self.transactions, self.cluster),
@@ -298,6 +314,7 @@ class Node:
             TransactEach: self.transactions.park_each,
             AddToTransaction: self.transactions.park_adding,
             UntilMarked: self.transactions.marker_waits.park,
+            UntilConfirmed: lambda task, wait: self._confirmation.park(task, wait),
             AskCoordinator: lambda task, wait: self._questions.park(task, wait),
             FindTransactionalId: lambda task, wait: self._id_search.park(task, wait),
             CommitMetadata: self._metadata_log.park,

@@ -35,6 +35,7 @@ from oncelog.node.events import (
     JobFinished,
     LoadMetadata,
     MetadataChanged,
+    NodesRead,
     Pause,
     ReadTree,
     Report,
@@ -145,6 +146,10 @@ class Driver:
         self.hold_syncs = False
         self.hold_metadata = False
         self.hold_loads = False
+        self.hold_changes = False
+        """Changes of the tree do not arrive."""
+        self.reads_fail = False
+        """Nodes of the tree cannot be read."""
         self.hold_jobs = False
         self.held: list[object] = []
         self.reports: list[str] = []
@@ -244,7 +249,7 @@ class Driver:
 
     def dispatch_changes(self) -> None:
         """Changes of the tree that other sessions have committed."""
-        while self._changes:
+        while self._changes and not self.hold_changes:
             self._carry_out(self.node.handle(self._changes.popleft(), self.now_ms))
 
     def _carry_out(self, effects) -> None:
@@ -252,7 +257,7 @@ class Driver:
         while queue:
             effect = queue.popleft()
             event = self._event_of(effect)
-            while self._changes:
+            while self._changes and not self.hold_changes:
                 queue.extend(self.node.handle(self._changes.popleft(), self.now_ms))
             if event is not None:
                 queue.extend(self.node.handle(event, self.now_ms))
@@ -272,6 +277,8 @@ class Driver:
                 return tree_access.write(self.session, effect)
             case SettleMetadata():
                 return tree_access.settle(self.session, effect)
+            case ReadTree() if self.reads_fail:
+                return NodesRead(effect.token, None)
             case ReadTree():
                 return tree_access.read_nodes(self.session, effect)
             case LoadMetadata() if self.hold_loads:

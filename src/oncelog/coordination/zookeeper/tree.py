@@ -74,8 +74,9 @@ class ZooKeeperSession:
         self._link = tree.begin(self._former)
 
     def read(self, path: str) -> TreeNode | None:
-        """One node, or None."""
+        """One node as it is now, or None: a server of ZooKeeper may be behind the others until it syncs."""
         check_path(path)
+        self._link.client.sync()
         found = self._link.client.get(path)
         return None if found is None else TreeNode(path, found[0], found[1].version)
 

@@ -247,5 +247,9 @@ class LeaderReplicas:
             self.high_watermark = lowest
         return self.high_watermark
 
+    def successors(self) -> tuple[BrokerId, ...]:
+        """The other brokers that may have been elected in place of this one: the maximal set, by what it knows."""
+        return tuple(dict.fromkeys(member for member in self._maximal() if member != self._leader))
+
     def _maximal(self) -> tuple[BrokerId, ...]:
         return self.in_sync if self._proposed is None else (*self.in_sync, *self._proposed)

@@ -109,6 +109,9 @@ class Groups(Protocol):
     def refusal(self, group_id: GroupId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the group now."""
 
+    def partition_of(self, group_id: GroupId) -> TopicPartition | None:
+        """The partition of ``__consumer_offsets`` that a group belongs to; None while the topic does not exist."""
+
 
 class Transactions(Protocol):
     """The transaction coordinators of this broker, and the markers that end transactions on its partitions."""

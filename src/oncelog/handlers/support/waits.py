@@ -111,6 +111,17 @@ class UntilMarked:
 
 
 @dataclass(slots=True, eq=False)
+class UntilConfirmed:
+    """A wait until it is certain that no other broker has begun to lead ``partition`` before the wait began. Resumed
+    with NONE; with NOT_COORDINATOR when one has, or COORDINATOR_LOAD_IN_PROGRESS when nobody could tell by
+    ``deadline_ms``."""
+
+    partition: TopicPartition
+    deadline_ms: int
+    holds_connection: ClassVar[bool] = True
+
+
+@dataclass(slots=True, eq=False)
 class AskCoordinator:
     """Ask the coordinator of ``transactional_id``, on whichever broker it is, about what ``identity`` has open on
     ``partition``. Resumed with a ``Finding``, or None where the coordinator cannot be asked. On another broker the
@@ -196,6 +207,7 @@ Wait = (
     | TransactEach
     | AddToTransaction
     | UntilMarked
+    | UntilConfirmed
     | AskCoordinator
     | FindTransactionalId
     | CommitMetadata

@@ -243,10 +243,15 @@ class Coordinators(Generic[S, D]):
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE if hosted.shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    def _find(self, name: str) -> HostedShard[S] | None:
+    def partition_of(self, name: str) -> TopicPartition | None:
+        """The partition of the internal topic that an id belongs to; None while the topic does not exist."""
         if self._partition_count == 0:
             return None
-        return self._hosted.get(coordinator_partition(name, self._partition_count))
+        return TopicPartition(self.topic, coordinator_partition(name, self._partition_count))
+
+    def _find(self, name: str) -> HostedShard[S] | None:
+        partition = self.partition_of(name)
+        return None if partition is None else self._hosted.get(partition.partition)
 
     # Deciding
 

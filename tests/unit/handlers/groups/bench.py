@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, TopicName, TopicPartition
+from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers import (
@@ -26,7 +27,7 @@ from oncelog.handlers import (
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.client_limits import UNLIMITED
 from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import Coordinate
+from oncelog.handlers.support.waits import Coordinate, UntilConfirmed
 from oncelog.wire.messages import delete_groups as dg
 from oncelog.wire.messages import describe_groups as d
 from oncelog.wire.messages import find_coordinator as fc
@@ -100,6 +101,7 @@ class Bench:
         self.context: Context | None = None
 
     broker_id = ME
+    config = BrokerConfig({})
     quotas = UNLIMITED
     lost_brokers: frozenset[BrokerId] = frozenset()
     departed_brokers: Brokers = MappingProxyType({})
@@ -108,6 +110,10 @@ class Bench:
         """Ids that differ."""
         self.driver.ids += 1
         return self.driver.ids.to_bytes(size, "big")
+
+    def partition_of(self, _group_id: str) -> TopicPartition:
+        """See ``handlers.support.ports.Groups``."""
+        return TopicPartition(CONSUMER_OFFSETS, 0)
 
     def shards(self) -> Iterable[GroupShard]:
         """See ``handlers.support.ports.Groups``."""
@@ -143,6 +149,9 @@ class Bench:
         try:
             wait = next(steps)
             while True:
+                if isinstance(wait, UntilConfirmed):
+                    wait = steps.send(E.NONE)
+                    continue
                 assert isinstance(wait, Coordinate)
                 if self.refusal is not E.NONE:
                     wait = steps.throw(CoordinatorRefusal(self.refusal))
