@@ -12,6 +12,7 @@ from oncelog.node.deadlines import Deadlines
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.records.builder import end_transaction_marker
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.leadership import LeaderLog
@@ -59,6 +60,7 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
         now_ms=now_ms,
         leader_epoch=leader_epoch,
         internal=True,
+        marker=RecordedMarker(marker.committed, marker.coordinator_epoch, now_ms),
         transaction_version=marker.transaction_version,
     )
     return Offset(appended.last_offset + 1)
