@@ -48,7 +48,12 @@ class PartitionAppend:
     @property
     def is_refused(self) -> bool:
         """True if the answer is an error."""
-        return self.result.error_code != ErrorCode.NONE
+        return bool(self.result.error_code)
+
+    @property
+    def is_pending(self) -> bool:
+        """True while acks=all waits for what was appended. With ``log.sync.policy=none`` and no followers never."""
+        return self.leader is not None and self.leader.log.high_watermark < self.end
 
     def replace_records(self, batch: bytearray) -> None:
         """Append ``batch`` in place of what came."""
