@@ -29,7 +29,7 @@ def nothing_to_forget() -> None:
     """Do nothing: the message is answered whether anybody waits or not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WriteMarker:
     """Append a marker to a partition that the receiver leads (WriteTxnMarkers). Answered with an ErrorCode, NONE once
     the marker is durable."""
@@ -38,7 +38,7 @@ class WriteMarker:
     marker: Marker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AddPartitions:
     """Add partitions to a transaction that the receiver coordinates, or only verify that they take part
     (AddPartitionsToTxn from version 4 on). Answered with the coordinator's reply, durable, or a CoordinatorRefusal."""
