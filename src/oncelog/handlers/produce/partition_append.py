@@ -109,7 +109,8 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(answer)
         for data in topic.partition_data:
-            result = PartitionProduceResponse(index=data.index, base_offset=-1)
+            result = PartitionProduceResponse()
+            result.index, result.base_offset = data.index, -1
             answer.partition_responses.append(result)
             append = PartitionAppend(TopicPartition(name, data.index), records_of(data), result)
             if refusal is not ErrorCode.NONE:
