@@ -87,9 +87,8 @@ def append(
             return Appended(first, last, original.timestamp, log.log_start_offset, True, header.record_count, size)
         _check_verified(log, header, verified or internal, guard)
         if header.is_control:
-            update = _prepare_marker(log, header, data, base_offset, marker, transaction_version)
-        else:
-            update = _prepare_data(log, header, base_offset, internal)
+            marker = marker or _read_marker(log, header, data)
+        update = _prepare(log, header, base_offset, marker, transaction_version, sequences=not internal)
     set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
     if log_append_time:
         set_log_append_time(data, 0, now_ms)
@@ -99,15 +98,8 @@ def append(
     take_over(log, update, last_offset + 1)
     if update is not None:
         note_transaction(log, update, now_ms, transactional_id)
-    return Appended(
-        base_offset,
-        Offset(last_offset),
-        now_ms if log_append_time else NO_TIMESTAMP,
-        log.log_start_offset,
-        False,
-        header.record_count,
-        size,
-    )
+    timestamp, start = now_ms if log_append_time else NO_TIMESTAMP, log.log_start_offset
+    return Appended(base_offset, Offset(last_offset), timestamp, start, False, header.record_count, size)
 
 
 def _too_large(log: LogState, size: int) -> AppendRefused:
@@ -127,30 +119,32 @@ def _check_verified(log: LogState, header: BatchHeader, verified: bool, guard: G
         raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
-def _prepare_data(log: LogState, header: BatchHeader, base_offset: int, internal: bool) -> Update:
+def _read_marker(log: LogState, header: BatchHeader, data: memoryview | bytearray) -> Marker:
     try:
-        return log.producers.prepare_data(header, base_offset, sequences=not internal)
-    except ProducerRefusal as refusal:
-        raise AppendRefused(refusal.error_code, f"{refusal.message} in {log.partition}") from None
+        return read_marker(header, data)
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in {log.partition}") from None
 
 
-def _prepare_marker(
+def _prepare(
     log: LogState,
     header: BatchHeader,
-    data: memoryview | bytearray,
     base_offset: int,
     marker: Marker | None,
     transaction_version: int,
+    *,
+    sequences: bool,
 ) -> Update:
+    """The update for a producer's batch of data, or for one that holds ``marker``."""
+    producers = log.producers
     try:
-        marker = marker or read_marker(header, data)
+        if marker is None:
+            return producers.prepare_data(header, base_offset, sequences=sequences)
         return prepare_marker(
-            log.producers, header, marker, base_offset, check=True, transaction_version=transaction_version
+            producers, header, marker, base_offset, check=True, transaction_version=transaction_version
         )
     except ProducerRefusal as refusal:
         raise AppendRefused(refusal.error_code, f"{refusal.message} in {log.partition}") from None
-    except CorruptBatch as error:
-        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in {log.partition}") from None
 
 
 def _write(
