@@ -452,9 +452,9 @@ class Node:
     def _settle(self, effects: list[Effect]) -> None:
         """Let everything that this event set in motion come to rest, then start the syncs it calls for."""
         while True:
-            ran = self.requests.run_woken()
+            self.requests.run_woken()
             self._delayed_fetches.ask_waiting()
-            if not ran and self._runnable.is_empty():
+            if self._runnable.is_empty():
                 break
         loading = self.groups.load_slice() | self.transactions.load_slice()
         if self.partitions.create_slice() | loading:
@@ -464,7 +464,7 @@ class Node:
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         if self._hanging_watch is not None or self.logs.transactions.begun:
-            self.hanging_watch.notice(self.now_ms, effects)
+            self.hanging_watch.notice(self._deadlines.now_ms, effects)
         self._broker_requests.send_queued()
         self.followers.fetch()
         self.links.take_outgoing(effects)

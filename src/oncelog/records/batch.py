@@ -49,6 +49,8 @@ _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _PRODUCER_POSITION: Final = 43
 _PRODUCER: Final = struct.Struct(">qhi")
+_CODECS: Final = tuple(Codec)
+"""Codecs by their codes: making one of its code by ``Codec`` takes as long as reading the header."""
 _unpack = HEADER.unpack_from
 _new = tuple.__new__
 
@@ -89,8 +91,8 @@ class BatchHeader(NamedTuple):
     def codec(self) -> Codec:
         """Compression codec. Raises CorruptBatch when the attributes name none that exists."""
         try:
-            return Codec(self.attributes & CODEC_MASK)
-        except ValueError:
+            return _CODECS[self.attributes & CODEC_MASK]
+        except IndexError:
             raise CorruptBatch(f"unknown compression codec {self.attributes & CODEC_MASK}") from None
 
     @property

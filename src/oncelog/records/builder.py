@@ -27,7 +27,7 @@ from oncelog.records.checksum import crc32c
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import encode_end_transaction_marker
 from oncelog.records.record import Record
-from oncelog.records.varint import LENGTHS, append_varint
+from oncelog.records.varint import append_varint
 
 NEXT_OFFSET: Final = -1
 """Stands for a record's offset: the one after the record before it (the base offset, for the first)."""
@@ -159,11 +159,7 @@ def _append_bytes(output: bytearray, value: bytes | None) -> None:
     if value is None:
         output.append(1)
         return
-    size = len(value)
-    if size < len(LENGTHS):
-        output += LENGTHS[size]
-    else:
-        append_varint(output, size)
+    append_varint(output, len(value))
     output += value
 
 

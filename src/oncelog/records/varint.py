@@ -32,19 +32,26 @@ def _read(data: bytes, position: int, max_bytes: int, mask: int) -> tuple[int, i
     raise CorruptBatch(f"bad variable-length integer at {position}")
 
 
-def _encoded(value: int) -> bytes:
-    output = bytearray()
-    append_varint(output, value)
-    return bytes(output)
-
-
 def append_varint(output: bytearray, value: int) -> None:
     """Append ``value`` (32 or 64 bits, signed) to ``output``."""
+    if 0 <= value < len(LENGTHS):
+        output += LENGTHS[value]
+    else:
+        _append_any(output, value)
+
+
+def _append_any(output: bytearray, value: int) -> None:
     raw = value << 1 if value >= 0 else (-value << 1) - 1
     while raw > 0x7F:
         output.append(raw & 0x7F | 0x80)
         raw >>= 7
     output.append(raw)
+
+
+def _encoded(value: int) -> bytes:
+    output = bytearray()
+    _append_any(output, value)
+    return bytes(output)
 
 
 LENGTHS: Final = tuple(_encoded(value) for value in range(512))

@@ -62,6 +62,11 @@ class LogConfig(NamedTuple):
         """True if the broker sets the timestamps."""
         return self.message_timestamp_type == LOG_APPEND_TIME
 
+    @property
+    def bounds_unflushed(self) -> bool:
+        """True if ``flush.messages`` or ``flush.ms`` bounds what is not on disk, whatever the policy says."""
+        return self.flush_messages < INT64_MAX or self.flush_ms < INT64_MAX
+
     @staticmethod
     def from_values(values: Mapping[str, object]) -> LogConfig:
         """The configuration by Kafka's keys; values are texts or typed, keys that storage does not know are skipped."""

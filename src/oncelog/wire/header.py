@@ -23,6 +23,7 @@ API_VERSIONS_KEY: Final = 18
 _SIZE = Struct(">i")
 _REQUEST_START = Struct(">hhi")
 _REQUEST_START_AND_LENGTH = Struct(">hhih")
+_CLIENT_ID_POSITION: Final = _REQUEST_START_AND_LENGTH.size
 _SHORT_BYTES: Final = 255
 """Longest client id that is decoded without checking its length after replacing invalid UTF-8."""
 _SIZE_AND_CORRELATION_ID = Struct(">ii")
@@ -60,13 +61,13 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
     """A fast path for a header with a short client id and no tagged fields, as nearly all are; None for others."""
-    if len(buffer) <= _REQUEST_START_AND_LENGTH.size:
+    if len(buffer) <= _CLIENT_ID_POSITION:
         return None
     api_key, api_version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(buffer)
-    after = _REQUEST_START_AND_LENGTH.size + length
+    after = _CLIENT_ID_POSITION + length
     if not 0 <= length <= _SHORT_BYTES or after >= len(buffer) or (api := BY_KEY.get(api_key)) is None:
         return None
-    client_id = str(memoryview(buffer)[_REQUEST_START_AND_LENGTH.size : after], "utf-8", "replace")
+    client_id = str(memoryview(buffer)[_CLIENT_ID_POSITION:after], "utf-8", "replace")
     if api_version >= api.first_flexible_version:
         if buffer[after]:
             return None

@@ -247,3 +247,10 @@ class CompactWriter(Writer):
             self.buffer += unsigned_varint(length + 1)
 
     _string_length = _length
+
+    def array_count(self, values: Sequence[object] | None) -> None:
+        """The count that precedes the elements, with a fast path for less than 127 of them; not null."""
+        if values is not None and (count := len(values)) < 0x7F:
+            self.buffer.append(count + 1)
+        else:
+            super().array_count(values)

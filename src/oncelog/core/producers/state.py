@@ -145,7 +145,7 @@ class ProducerState:
 
     def first_unstable_offset(self) -> int | None:
         """First offset of an undecided transaction, or one whose marker is not replicated; None if all is stable."""
-        first = next(iter(self.ongoing), None)
+        first = next(iter(self.ongoing)) if self.ongoing else None
         if self.unreplicated:
             decided = min(self.unreplicated)
             first = decided if first is None else min(first, decided)

@@ -90,6 +90,7 @@ class LeaderReplicas:
         "_proposed",
         "assigned",
         "epoch_start",
+        "has_followers",
         "high_watermark",
         "in_sync",
         "min_insync_replicas",
@@ -112,6 +113,8 @@ class LeaderReplicas:
         self._proposed: tuple[BrokerId, ...] | None = None
         self.assigned: tuple[BrokerId, ...] = ()
         """All replicas, in the order of preference."""
+        self.has_followers = False
+        """True if other brokers copy the partition."""
         self.in_sync: tuple[BrokerId, ...] = ()
         """The committed in-sync set."""
         self.high_watermark = high_watermark
@@ -123,11 +126,6 @@ class LeaderReplicas:
     def in_sync_count(self) -> int:
         """The number of replicas in the committed in-sync set, the leader among them."""
         return len(self.in_sync)
-
-    @property
-    def has_followers(self) -> bool:
-        """True if other brokers copy the partition."""
-        return len(self.assigned) > 1
 
     def follower(self, replica: BrokerId) -> Follower | None:
         """A follower by its id; None for brokers that are none."""
@@ -160,7 +158,8 @@ class LeaderReplicas:
 
     def has_enough_in_sync(self) -> bool:
         """True if at least ``min.insync.replicas`` are in sync, or all replicas where those are fewer."""
-        return len(self.in_sync) >= self.least_in_sync()
+        in_sync_count = len(self.in_sync)
+        return in_sync_count >= self.min_insync_replicas or in_sync_count >= len(self.assigned)
 
     # The in-sync set
 
@@ -169,6 +168,7 @@ class LeaderReplicas:
         outcome is told (:meth:`withdraw`): this may be the state it was proposed on."""
         invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
         self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
+        self.has_followers = len(self.assigned) > 1
         known = self._followers
         self._followers = {
             replica: known.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader

@@ -332,5 +332,5 @@ def _prepare(transaction: Transaction, request: EndRequest, producer_id: Produce
         new_producer_id=producer_id,
         now_ms=now_ms,
     )
-    identity = transitions.complete(prepared, now_ms).identity
+    identity = transitions.identity_after(prepared)
     return Outcome(EndReply(ErrorCode.NONE, identity), _with_completion(prepared, now_ms))

@@ -40,18 +40,18 @@ def record_of(transaction: Transaction, settings: TransactionSettings) -> Record
     for topic, partition in transaction.partitions:
         grouped.setdefault(topic, []).append(partition)
     topics = tuple((topic, tuple(partitions)) for topic, partitions in grouped.items())
+    following = transaction.next_identity
     value = TransactionValue(
-        producer_id=transaction.identity.producer_id,
-        producer_epoch=transaction.identity.producer_epoch,
-        timeout_ms=transaction.timeout_ms,
-        status=transaction.state,
-        partitions=None if transaction.state is TransactionState.EMPTY else topics,
-        last_update_timestamp=transaction.last_update_ms,
-        start_timestamp=transaction.start_ms,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_identity.producer_id,
-        client_transaction_version=transaction.client_version,
-        next_producer_epoch=transaction.next_identity.producer_epoch,
+        *transaction.identity,
+        transaction.timeout_ms,
+        transaction.state,
+        None if transaction.state is TransactionState.EMPTY else topics,
+        transaction.last_update_ms,
+        transaction.start_ms,
+        transaction.previous_producer_id,
+        following.producer_id,
+        transaction.client_version,
+        following.producer_epoch,
     )
     version = value_version(transaction, settings)
     key = transaction_records.encode_key(transaction.transactional_id)

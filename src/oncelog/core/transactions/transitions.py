@@ -158,20 +158,27 @@ def fence_and_prepare_abort(
     )
 
 
+def identity_after(transaction: Transaction) -> Identity:
+    """The identity for the next transaction, which takes effect when a decided one completes."""
+    following = transaction.next_identity
+    if transaction.is_kept:
+        return following
+    if following.producer_id != NO_PRODUCER_ID:
+        return Identity(following.producer_id, ProducerEpoch(0))
+    return transaction.identity
+
+
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
     """Complete the transaction, all markers being written; the identity for the next one takes effect."""
-    identity, following = transaction.identity, transaction.next_identity
-    previous_producer_id = identity.producer_id
+    previous_producer_id = transaction.identity.producer_id
     if transaction.is_kept:
         # Who ended it named the next id; that is the one a retry will name.
-        identity, previous_producer_id = following, transaction.previous_producer_id
-    elif following.producer_id != NO_PRODUCER_ID:
-        identity = Identity(following.producer_id, ProducerEpoch(0))
+        previous_producer_id = transaction.previous_producer_id
     committed = transaction.state is TransactionState.PREPARE_COMMIT
     return follow(
         transaction,
         state=TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
-        identity=identity,
+        identity=identity_after(transaction),
         previous_producer_id=previous_producer_id,
         next_identity=NO_IDENTITY,
         partitions=(),

@@ -78,7 +78,9 @@ def append_and_answer(
         _close_on_error(appends)
         return None
     if request.acks == ACKS_ALL:
-        yield from _until_durable(appends, context.now_ms + max(0, request.timeout_ms), context)
+        waiting = [each for each in appends if each.is_pending]
+        if waiting:
+            yield from _until_durable(waiting, context.now_ms + max(0, request.timeout_ms), context)
     if context.version >= _CURRENT_LEADER_SINCE:
         _tell_leaders(appends, response, context)
     return response
@@ -185,22 +187,13 @@ def _close_on_error(appends: Sequence[PartitionAppend]) -> None:
 
 
 def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context: Context) -> Steps[None]:
-    """Wait until every high watermark has passed what was appended; what is late by the deadline is answered so. With
-    ``log.sync.policy=none`` and no followers there is nothing to wait for."""
-    waiting = [each for each in appends if each.end >= 0 and not _is_durable(each, context)]
-    if not waiting:
-        return
+    """Wait until every high watermark has passed what was appended; what is late by the deadline is answered so."""
     ends: dict[TopicPartition, Offset] = {}
-    for each in waiting:  # the same partition twice: a duplicate that comes last must not end the wait early
+    for each in appends:  # the same partition twice: a duplicate that comes last must not end the wait early
         ends[each.partition] = max(each.end, ends.get(each.partition, each.end))
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
-    for each in waiting:
+    for each in appends:
         if each.partition in late:
             found = context.partitions.leader_log(each.partition)
             led = not isinstance(found, ErrorCode)
             each.refuse(ErrorCode.REQUEST_TIMED_OUT if led else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _is_durable(each: PartitionAppend, context: Context) -> bool:
-    found = context.partitions.leader_log(each.partition)
-    return not isinstance(found, ErrorCode) and found.log.high_watermark >= each.end

@@ -48,7 +48,12 @@ class PartitionAppend:
     @property
     def is_refused(self) -> bool:
         """True if the answer is an error."""
-        return self.result.error_code != ErrorCode.NONE
+        return bool(self.result.error_code)
+
+    @property
+    def is_pending(self) -> bool:
+        """True while acks=all waits for what was appended. With ``log.sync.policy=none`` and no followers never."""
+        return self.leader is not None and self.leader.log.high_watermark < self.end
 
     def replace_records(self, batch: bytearray) -> None:
         """Append ``batch`` in place of what came."""
@@ -104,7 +109,8 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(answer)
         for data in topic.partition_data:
-            result = PartitionProduceResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
+            result = PartitionProduceResponse()
+            result.index, result.base_offset = data.index, -1
             answer.partition_responses.append(result)
             append = PartitionAppend(TopicPartition(name, data.index), records_of(data), result)
             if refusal is not ErrorCode.NONE:

@@ -34,7 +34,12 @@ class MarkerToSend(NamedTuple):
 
     hosted: HostedShard[TransactionShard]
     markers: MarkersToWrite
-    partition: TopicPartition
+    message: WriteMarker
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition that the marker is for."""
+        return self.message.partition
 
 
 class MarkerSender:
@@ -63,8 +68,9 @@ class MarkerSender:
         for _ in range(len(self._decided)):
             hosted, markers = self._decided.popleft()
             for each in markers:
+                marker = _marker(each)
                 for partition in each.partitions:
-                    self._send(MarkerToSend(hosted, each, partition))
+                    self._send(MarkerToSend(hosted, each, WriteMarker(partition, marker)))
 
     def _send(self, sending: MarkerToSend) -> None:
         if not sending.hosted.is_led:
@@ -75,8 +81,7 @@ class MarkerSender:
         elif image.leader == NO_BROKER:
             self._retry(sending)
         else:
-            message = WriteMarker(sending.partition, _marker(sending.markers))
-            self._messages.send(image.leader, message, partial(self._answered, sending))
+            self._messages.send(image.leader, sending.message, partial(self._answered, sending))
 
     def _answered(self, sending: MarkerToSend, answer: object) -> None:
         """A partition that has seen a later epoch of the producer needs no marker: its transaction there has been

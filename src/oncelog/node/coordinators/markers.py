@@ -50,6 +50,8 @@ class MarkerWriter:
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
     """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
+    from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker  # there since the first append
+
     if marker.start_offset != NO_OFFSET:
         _check_administrators(log, marker)
     batch = _encoded(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms)
@@ -58,6 +60,7 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
         now_ms=now_ms,
         leader_epoch=leader_epoch,
         internal=True,
+        marker=RecordedMarker(marker.committed, marker.coordinator_epoch, now_ms),
         transaction_version=marker.transaction_version,
     )
     return Offset(appended.last_offset + 1)

@@ -179,6 +179,8 @@ class Coordinators(Generic[S, D]):
 
     def load_slice(self) -> bool:
         """Apply one slice of a log that is being loaded; True if there is more to do, for requests too."""
+        if not self._loading:
+            return False
         now_ms = self._deadlines.now_ms
         has_let_in = False
         while self._loading:
@@ -323,9 +325,11 @@ class Coordinators(Generic[S, D]):
         """Append, apply, see to replies and deadlines; then what the shard has to do at once."""
         self._carry_out_one(hosted, decision, token, now_ms)
         shard = hosted.shard
-        while shard.is_loaded and (due_ms := shard.deadline_ms()) is not None and due_ms <= AT_ONCE_MS:
+        due_ms = shard.deadline_ms()
+        while shard.is_loaded and due_ms is not None and due_ms <= AT_ONCE_MS:
             self._carry_out_one(hosted, shard.tick(now_ms), None, now_ms)
-        self._set_alarm(hosted)
+            due_ms = shard.deadline_ms()
+        self._set_alarm(hosted, due_ms)
 
     def _carry_out_one(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         if decision.records:
@@ -396,8 +400,7 @@ class Coordinators(Generic[S, D]):
 
     # Time
 
-    def _set_alarm(self, hosted: HostedShard[S]) -> None:
-        deadline_ms = hosted.shard.deadline_ms()
+    def _set_alarm(self, hosted: HostedShard[S], deadline_ms: int | None) -> None:
         alarm = hosted.alarm
         if alarm is not None and alarm.callback is not None and alarm.at_ms == deadline_ms:
             return

@@ -248,7 +248,9 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
     ) -> None:
         if hosted.shard.is_loaded:
             now_ms = self._deadlines.now_ms
-            self._carry_out(hosted, hosted.shard.markers_written(markers, [partition], now_ms), None, now_ms)
+            decision = hosted.shard.markers_written(markers, [partition], now_ms)
+            if decision.records:  # it was the last one
+                self._carry_out(hosted, decision, None, now_ms)
             self.marker_waits.marked(partition, markers.identity.producer_id)
 
 

@@ -114,7 +114,8 @@ class GroupCommit:
         self._advance(log, log.log_end_offset)
         if log.has_unsynced_segments:
             self.flush(log)  # as Apache Kafka does with a segment that is full
-        self._flush_by_topic_config(log, self._deadlines.now_ms)
+        if log.config.bounds_unflushed:
+            self._flush_by_topic_config(log, self._deadlines.now_ms)
 
     def flush(self, log: PartitionLog) -> None:
         """Sync ``log`` soon; nobody waits for it."""
@@ -198,17 +199,14 @@ class GroupCommit:
             self._high_watermark_moved(log)
 
     def _high_watermark_moved(self, log: PartitionLog) -> None:
-        self._wake_waiting(log.partition, log.high_watermark)
-        self._delayed_fetches.changed(log.partition)
-
-    def _wake_waiting(self, partition: TopicPartition, high_watermark: Offset) -> None:
+        partition = log.partition
         queue = self._waits.get(partition)
-        if queue is None:
-            return
-        while queue and queue[0][0] <= high_watermark:
-            queue.popleft()[1].reached(partition)
-        if not queue:
-            del self._waits[partition]
+        if queue is not None:
+            while queue and queue[0][0] <= log.high_watermark:
+                queue.popleft()[1].reached(partition)
+            if not queue:
+                del self._waits[partition]
+        self._delayed_fetches.changed(partition)
 
     def wait(self, task: Task, until: UntilDurable, logs: dict[TopicPartition, PartitionLog | None]) -> None:
         """Park ``task`` until every high watermark in ``until`` is reached."""

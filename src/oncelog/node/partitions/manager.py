@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.waits import UntilDurable
     from oncelog.node.requests.tasks import Task
     from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.log.partition_log import PartitionLog
 
 LOGS_PER_SLICE: Final = 16
 
@@ -158,8 +159,10 @@ class PartitionManager:
 
     def park_until_durable(self, task: Task, until: UntilDurable) -> None:
         """Keep ``task`` until every high watermark in ``until`` is reached."""
-        found = {partition: self.leader_log(partition) for partition in until.offsets}
-        logs = {name: None if isinstance(led, ErrorCode) else led.log for name, led in found.items()}
+        logs: dict[TopicPartition, PartitionLog | None] = {}
+        for partition in until.offsets:
+            led = self.leader_log(partition)
+            logs[partition] = None if isinstance(led, ErrorCode) else led.log
         self._group_commit.wait(task, until, logs)
 
     # The port of handlers
@@ -178,6 +181,8 @@ class PartitionManager:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refusal = _epoch_refusal(current_leader_epoch, image.leader_epoch) if self.has_log(partition) else None
             return refusal or ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if current_leader_epoch == NO_LEADER_EPOCH:
+            return found
         return _epoch_refusal(current_leader_epoch, found.leader_epoch) or found
 
     def follower_log(

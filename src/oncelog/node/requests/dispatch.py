@@ -121,12 +121,10 @@ class Requests:
             self._decide_postponed(connection)
             connection.let_postponed_pass()
 
-    def run_woken(self) -> bool:
-        """Let every task that was woken go on; True if there was one."""
-        ran = False
+    def run_woken(self) -> None:
+        """Let every task that was woken go on."""
         while (entry := self._runnable.take()) is not None:
             task, value, error = entry
-            ran = True
             if task.alarm is not None:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
@@ -139,7 +137,6 @@ class Requests:
             task.context.now_ms = self._deadlines.now_ms
             self._advance(task, value, error)
             self._decide_postponed(task.connection)
-        return ran
 
     def _decide_postponed(self, connection: Connection) -> None:
         if self._postponed is not None:
@@ -242,23 +239,25 @@ class Requests:
         self._flush(connection)
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
+        """The circumstances of a request. By position, as one is made for each: by name takes three times as long."""
+        ports, access = self._ports, self._access
         return Context(
-            partitions=self._ports.partitions,
-            groups=self._ports.groups,
-            transactions=self._ports.transactions,
-            cluster=self._ports.cluster,
-            authoriser=self._access.authoriser,
-            api_key=header.api_key,
-            version=header.api_version,
-            connection_id=connection.id,
-            client_id=header.client_id,
-            client_host=connection.host,
-            principal=connection.principal,
-            listener=connection.listener,
-            now_ms=self._deadlines.now_ms,
-            access_log=self._access.log,
-            listener_name=connection.listener_name,
-            security_protocol=connection.security_protocol,
+            ports.partitions,
+            ports.groups,
+            ports.transactions,
+            ports.cluster,
+            access.authoriser,
+            header.api_key,
+            header.api_version,
+            connection.id,
+            header.client_id,
+            connection.host,
+            connection.principal,
+            connection.listener,
+            self._deadlines.now_ms,
+            access.log,
+            connection.listener_name,
+            connection.security_protocol,
         )
 
     def _advance(self, task: Task, value: object, error: Exception | None) -> None:

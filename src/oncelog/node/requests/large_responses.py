@@ -54,7 +54,7 @@ def is_large(response: Message) -> bool:
     arrays = _ARRAYS.get(type(response))
     if arrays is None:
         arrays = _arrays_of(type(response))
-    return _weight(response, arrays) > FEW
+    return bool(arrays) and _weight(response, arrays) > FEW
 
 
 def _weight(struct: Any, arrays: _Arrays) -> int:
@@ -64,11 +64,11 @@ def _weight(struct: Any, arrays: _Arrays) -> int:
         elements = getattr(struct, name)
         if elements and type(elements) is list:
             weight += len(elements)
-            if inner and weight <= FEW:
+            if inner:
                 for element in elements:
-                    weight += _weight(element, inner)
                     if weight > FEW:
                         break
+                    weight += _weight(element, inner)
     return weight
 
 

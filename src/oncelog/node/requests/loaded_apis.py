@@ -37,17 +37,14 @@ def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
 class LoadedApi:
     """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
 
-    __slots__ = ("api", "handle", "request_type")
+    __slots__ = ("api", "handle", "max_version", "min_version", "request_type")
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        self.min_version, self.max_version = api.min_version, api.max_version
         messages = import_module(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
         self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.module}").handle)
-
-    def serves(self, version: int) -> bool:
-        """True if it has the version."""
-        return self.api.min_version <= version <= self.api.max_version
 
 
 class LoadedApis:
@@ -69,9 +66,10 @@ class LoadedApis:
             if api is None:
                 raise PeerError(f"request for API {key}, which this broker does not have")
             loaded = self._loaded[key] = self._load(api)
-        if version < loaded.api.min_version:
-            loaded = self._find_legacy(key)
-        return loaded if loaded is not None and loaded.serves(version) else None
+        if loaded.min_version <= version <= loaded.max_version:
+            return loaded
+        older = self._find_legacy(key) if version < loaded.min_version else None
+        return older if older is not None and older.min_version <= version <= older.max_version else None
 
     def _find_legacy(self, key: int) -> LoadedApi | None:
         """The API's versions that Apache Kafka 4 no longer has, where such versions are served."""

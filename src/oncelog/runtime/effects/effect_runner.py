@@ -184,16 +184,16 @@ class EffectRunner:
             workers.stop()
 
     def _set_alarm(self) -> None:
-        at_ms = self._node.next_deadline_ms()
-        if at_ms == self._alarm_ms:
+        """See that the alarm rings at the next deadline, or before. One that is earlier stays: most deadlines are
+        taken back long before they come, and the alarm would be set anew with each of them."""
+        at_ms, alarm_ms = self._node.next_deadline_ms(), self._alarm_ms
+        if at_ms is None or (alarm_ms is not None and alarm_ms <= at_ms):
             return
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
         self._alarm_ms = at_ms
-        if at_ms is not None:
-            delay_s = min(max(0, at_ms - self._clock.now_ms()) / 1000, _LONGEST_SLEEP_S)
-            self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
+        delay_s = min(max(0, at_ms - self._clock.now_ms()) / 1000, _LONGEST_SLEEP_S)
+        self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
 
     def clock_jumped(self) -> None:
         """Set the alarm anew after the clock was moved ahead: its deadline comes earlier."""

@@ -23,7 +23,7 @@ from oncelog.storage.log.rolling import must_roll, roll, sync_before_roll
 from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.transactions.open_transactions import OpenTransaction
-from oncelog.storage.transactions.producer_updates import prepare_marker, read_marker
+from oncelog.storage.transactions.producer_updates import Marker, prepare_marker, read_marker
 from oncelog.storage.transactions.transactional_ids import MAX_ID_BYTES
 
 NO_TIMESTAMP = -1
@@ -52,6 +52,7 @@ def append(
     verified: bool = False,
     guard: Guard | None = None,
     transaction_version: int = 0,
+    marker: Marker | None = None,
     transactional_id: str | None = None,
     validated: ValidatedRecords | None = None,
 ) -> Appended:
@@ -60,12 +61,14 @@ def append(
     ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
     ``verified``: the transaction coordinator knows of this producer's transaction here (KIP-890); without that a
     client cannot begin one; under ``guard``, if there is one: when it is stale the coordinator's word does not
-    count any more. ``transaction_version`` says by which rules a marker's epoch is checked.
+    count any more. ``transaction_version`` says by which rules a marker's epoch is checked, ``marker`` what it is,
+    where the caller knows that and it need not be read.
     ``transactional_id``: whose transaction it is, as the request said. ``validated``: by ``validate_records``.
     Raises AppendRefused, or OSError when the disk refuses; either way nothing has changed.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
     config = log.config
+    log_append_time = config.log_append_time
     if internal:
         data, header = check_internal_batch(data, config, log.partition)
     else:
@@ -75,7 +78,7 @@ def append(
     if size > config.segment_bytes:
         raise _too_large(log, size)
     base_offset = log.log_end_offset
-    if config.log_append_time:
+    if log_append_time:
         header = header._replace(max_timestamp=now_ms)
     update = None
     if header.producer_id >= 0:
@@ -83,9 +86,11 @@ def append(
             first, last = Offset(original.first_offset), Offset(original.last_offset)
             return Appended(first, last, original.timestamp, log.log_start_offset, True, header.record_count, size)
         _check_verified(log, header, verified or internal, guard)
-        update = _prepare(log, header, data, base_offset, internal, transaction_version)
+        if header.is_control:
+            marker = marker or _read_marker(log, header, data)
+        update = _prepare(log, header, base_offset, marker, transaction_version, sequences=not internal)
     set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
-    if config.log_append_time:
+    if log_append_time:
         set_log_append_time(data, 0, now_ms)
     last_offset = base_offset + header.last_offset_delta
     _write(log, data, base_offset, last_offset, header.max_timestamp, now_ms, update)
@@ -93,15 +98,8 @@ def append(
     take_over(log, update, last_offset + 1)
     if update is not None:
         note_transaction(log, update, now_ms, transactional_id)
-    return Appended(
-        base_offset,
-        Offset(last_offset),
-        now_ms if config.log_append_time else NO_TIMESTAMP,
-        log.log_start_offset,
-        False,
-        header.record_count,
-        size,
-    )
+    timestamp, start = now_ms if log_append_time else NO_TIMESTAMP, log.log_start_offset
+    return Appended(base_offset, Offset(last_offset), timestamp, start, False, header.record_count, size)
 
 
 def _too_large(log: LogState, size: int) -> AppendRefused:
@@ -121,26 +119,32 @@ def _check_verified(log: LogState, header: BatchHeader, verified: bool, guard: G
         raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
+def _read_marker(log: LogState, header: BatchHeader, data: memoryview | bytearray) -> Marker:
+    try:
+        return read_marker(header, data)
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in {log.partition}") from None
+
+
 def _prepare(
     log: LogState,
     header: BatchHeader,
-    data: memoryview | bytearray,
     base_offset: int,
-    internal: bool,
+    marker: Marker | None,
     transaction_version: int,
+    *,
+    sequences: bool,
 ) -> Update:
+    """The update for a producer's batch of data, or for one that holds ``marker``."""
     producers = log.producers
     try:
-        if not header.is_control:
-            return producers.prepare_data(header, base_offset, sequences=not internal)
-        marker = read_marker(header, data)
+        if marker is None:
+            return producers.prepare_data(header, base_offset, sequences=sequences)
         return prepare_marker(
             producers, header, marker, base_offset, check=True, transaction_version=transaction_version
         )
     except ProducerRefusal as refusal:
         raise AppendRefused(refusal.error_code, f"{refusal.message} in {log.partition}") from None
-    except CorruptBatch as error:
-        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in {log.partition}") from None
 
 
 def _write(

@@ -6,7 +6,7 @@ must rewrite, and those only after everything has been checked.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.ports import Buffer
@@ -27,11 +27,8 @@ _SMALLEST_MESSAGE: Final = 14
 """Size of the smallest message of the oldest format, after its length."""
 
 
-class Checked(NamedTuple):
-    """A batch that may be appended, as far as its bytes go; ``data`` differs from what came only if rewritten."""
-
-    data: bytearray | memoryview
-    header: BatchHeader
+Checked = tuple[bytearray | memoryview, BatchHeader]
+"""A batch that may be appended, as far as its bytes go, which differ from what came only if rewritten; its header."""
 
 
 def check_client_batch(
@@ -49,7 +46,7 @@ def check_client_batch(
             ErrorCode.INVALID_RECORD,
             f"The baseOffset of the record batch in the append to {where} should be 0, but it is {header.base_offset}",
         )
-    check_size(header.size_bytes, config, where)
+    check_size(len(data), config, where)
     _check_crc(data, header, where)
     _check_counts(header, where)
     _check_codec(header, where)
@@ -66,21 +63,21 @@ def check_client_batch(
     if validated is None and needs_validation_of_header(header, config, now_ms):
         validated = validate_at_once(data, header, config, now_ms, max_decompressed_bytes, where)
     if validated is None:
-        return Checked(data, header)
+        return data, header
     if validated.refusal is not None:
         raise validated.refusal
     if validated.rebuilt is None:
-        return Checked(data, header)
+        return data, header
     check_size(len(validated.rebuilt), config, where)
-    return Checked(validated.rebuilt, read_header(validated.rebuilt))
+    return validated.rebuilt, read_header(validated.rebuilt)
 
 
 def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
     """A batch that this broker made: coordinator records or a marker. Only size and checksum are validated."""
     data, header = _read_only_batch(data, where)
-    check_size(header.size_bytes, config, where)
+    check_size(len(data), config, where)
     _check_crc(data, header, where)
-    return Checked(data, header)
+    return data, header
 
 
 def check_size(size_bytes: int, config: LogConfig, where: object) -> None:
@@ -94,8 +91,23 @@ def check_size(size_bytes: int, config: LogConfig, where: object) -> None:
 
 
 def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
-    """The header of the one batch that is there. As in Apache Kafka, half a batch at the end does not count: alone it
-    is no batch, after a whole one it is cut off."""
+    """The one batch that is there, with its header."""
+    try:
+        header = read_header(data)
+        if LENGTH_PREFIX + header.batch_length == len(data):  # as nearly always
+            return data, header
+    except CorruptBatch:
+        pass  # refused in the order in which Apache Kafka looks
+    data = _cut_to_only_batch(data, where)
+    try:
+        return data, read_header(data)
+    except CorruptBatch as error:
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
+
+
+def _cut_to_only_batch(data: bytearray | memoryview, where: object) -> bytearray | memoryview:
+    """The one batch that is there. As in Apache Kafka, half a batch at the end does not count: alone it is no batch,
+    after a whole one it is cut off."""
     size = _whole_batch_size(data, where)
     if size is None:
         raise AppendRefused(
@@ -111,19 +123,16 @@ def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
             f"2, but partition {where} got magic {magic}",
             by_log=False,
         )
-    if size != len(data):
-        if _whole_batch_size(memoryview(data)[size:], where) is not None:
-            raise AppendRefused(
-                ErrorCode.INVALID_RECORD,
-                "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
-                f"partition ({where})",
-                by_log=False,
-            )
-        data = memoryview(data)[:size]
-    try:
-        return Checked(data, read_header(data))
-    except CorruptBatch as error:
-        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
+    if size == len(data):
+        return data
+    if _whole_batch_size(memoryview(data)[size:], where) is not None:
+        raise AppendRefused(
+            ErrorCode.INVALID_RECORD,
+            "Produce requests with version 3 and above are only allowed to contain exactly one record batch per "
+            f"partition ({where})",
+            by_log=False,
+        )
+    return memoryview(data)[:size]
 
 
 def _whole_batch_size(data: Buffer, where: object) -> int | None:

@@ -29,12 +29,12 @@ def is_too_old(log: LogState, active: Segment, first_timestamp: int, timestamp: 
     config = log.config
     waited = timestamp - first_timestamp if first_timestamp >= 0 and timestamp >= 0 else now_ms - active.created_ms
     limit = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
-    return waited > limit - _jitter(log, active, config.segment_jitter_ms)
+    if config.segment_jitter_ms > 0:
+        limit -= _jitter(log, active, config.segment_jitter_ms)
+    return waited > limit
 
 
 def _jitter(log: LogState, segment: Segment, limit_ms: int) -> int:
-    if limit_ms <= 0:
-        return 0
     text = f"{log.storage.jitter_seed}:{log.partition}:{segment.base_offset}"
     return crc32(text.encode()) % min(limit_ms, log.config.segment_ms)
 

@@ -152,7 +152,8 @@ class LogState:
 
     def set_high_watermark(self, offset: int) -> bool:
         """Move the high watermark forward, within the log; True when it moved."""
-        offset = min(offset, self.log_end_offset)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = Offset(offset)
