@@ -23,10 +23,24 @@ READ_SIZE: Final = MIB
 HIGH_WATER: Final = 256 * KIB
 """Unsent bytes of a socket from which on nothing more is handed to it."""
 _JOIN_BELOW: Final = 16 * KIB
+_SMALL_RANGE: Final = 4 * KIB
+"""Ranges of files up to this size are joined with what is around them."""
 
 
 def _size_in_memory(chunk: object) -> int:
     return len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else 0
+
+
+def _small_range(piece: object) -> bytes | None:
+    """The bytes of a small range; None where it is another chunk, where they would have to be waited for, or cannot be
+    read: whoever sends it alone meets the same."""
+    if not isinstance(piece, FileRange) or piece.size_bytes > _SMALL_RANGE:
+        return None
+    try:
+        data = piece.file.read_cached(piece.position, piece.size_bytes)
+    except OSError:
+        return None
+    return data if data is not None and len(data) == piece.size_bytes else None
 
 
 class SendQueue:
@@ -87,26 +101,34 @@ class SendQueue:
     def _pump(self) -> None:
         chunks = self._chunks
         while chunks and not self._full and not self._reading:
-            chunk = chunks.popleft()
-            if isinstance(chunk, FileRange):
-                self._send_range(chunk)
-            elif isinstance(chunk, (bytes, bytearray, memoryview)):
-                data = self._join_small(chunk)
-                self.held_bytes -= len(data)
+            data = self._joined()
+            if data is not None:
                 self._transport.write(data)
+            elif isinstance(piece := chunks.popleft(), FileRange):
+                self._send_range(piece)
         if self._close_when_empty and self.is_empty() and not self._full:
             self._transport.close()
 
-    def _join_small(self, first: Buffer) -> Buffer:
-        """Join small chunks that follow each other: a response's head and tail become one system call."""
+    def _joined(self) -> Buffer | None:
+        """The next chunk, with small ones that follow it, ranges of files among them: the answer about a thousand
+        partitions with a record each becomes some writes, and not thousands. None: a range that is not small, or that
+        is not in the page cache, comes next."""
         chunks = self._chunks
-        parts = [first]
-        size = len(first)
-        while chunks and size < _JOIN_BELOW and isinstance(part := chunks[0], (bytes, bytearray, memoryview)):
+        parts: list[Buffer] = []
+        size = 0
+        while chunks and size < _JOIN_BELOW:
+            chunk = chunks[0]
+            if isinstance(chunk, (bytes, bytearray, memoryview)):
+                part: Buffer | None = chunk
+                self.held_bytes -= len(chunk)
+            else:
+                part = _small_range(chunk)
+            if part is None:
+                break
             chunks.popleft()
             parts.append(part)
             size += len(part)
-        return b"".join(parts) if len(parts) > 1 else first
+        return parts[0] if len(parts) == 1 else b"".join(parts) if parts else None
 
     def _send_range(self, piece: FileRange) -> None:
         size = min(piece.size_bytes, READ_SIZE)
