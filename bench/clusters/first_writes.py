@@ -27,6 +27,8 @@ from oncelog.wire.messages.produce import ProduceResponse
 Batches = Mapping[TopicPartition, Buffer]
 
 _AGAIN_S: Final = 0.02
+_LOOK_AGAIN_S: Final = 0.1
+"""Metadata of ten thousand partitions costs a broker and a client some 50 ms: whoever only looks on asks rarely."""
 _LONGEST_S: Final = 300.0
 _TIMEOUT_MS: Final = 30_000
 _LOST: Final = (ConnectionLost, NoBrokerReachable, RequestTimedOut)
@@ -56,7 +58,7 @@ def led_by_others_s(cluster: Served, topics: Sequence[str], broker_id: int) -> f
             found = client.metadata(topics).values()
             if all(one.leader not in (-1, broker_id) for topic in found for one in topic.partitions.values()):
                 return time.perf_counter() - began
-            time.sleep(_AGAIN_S)
+            time.sleep(_LOOK_AGAIN_S)
     raise RuntimeError(f"broker {broker_id} is still the leader of partitions")
 
 

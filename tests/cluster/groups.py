@@ -1,7 +1,8 @@
 """Consumer groups whose coordinators fail: `python -m tests.cluster.groups --seed 7 --rounds 40`.
 
 Groups of several clients read a topic that is written to, and commit what they have processed: eager and cooperative,
-dynamic members and static ones. A round chooses a group, perhaps has one of its members close and come again, and
+dynamic members and static ones. A round chooses a group, perhaps has one of its members close and come again
+(``--processes``: or kills its process, which leaves without a word and what it had to commit undone), and
 kills, stops or freezes the broker that coordinates it, and perhaps the next one as soon as there is one. Then every
 group has to commit on to where the topic ended when all was healed; one that does not while the producer is
 acknowledged thousands of records is stuck.
@@ -59,31 +60,38 @@ class Round:
     away_s: float
     is_twice: bool
     """The coordinator after it fails, too."""
+    kills_member: bool = False
+    """The member does not close: its process is killed."""
     brokers: list[int] = field(default_factory=list)
 
     def __str__(self) -> str:
-        bounced = "" if self.bounced is None else f", {self.delay_s * 1000:g} ms after member {self.bounced} closes"
+        end = "is killed" if self.kills_member else "closes"
+        bounced = "" if self.bounced is None else f", {self.delay_s * 1000:g} ms after member {self.bounced} {end}"
         return f"{self.kind} {self.brokers}, coordinator of {self.group}{bounced}"
 
 
-def drawn(chance: random.Random, groups: Sequence[str], kinds: Sequence[str]) -> Round:
-    """The next round of a seed."""
+def drawn(chance: random.Random, groups: Sequence[str], kinds: Sequence[str], *, processes: bool = False) -> Round:
+    """The next round of a seed; with ``processes`` most members that end are killed."""
     kind = chance.choice(kinds)
     bounced = chance.choice((None, *range(MEMBERS)))
     away_s = draw_away_s(chance, kind, (0.0, 0.5, 2.0))
-    return Round(chance.choice(groups), kind, bounced, chance.choice(_DELAYS_S), away_s, chance.random() < 0.3)
+    one = Round(chance.choice(groups), kind, bounced, chance.choice(_DELAYS_S), away_s, chance.random() < 0.3)
+    one.kills_member = processes and bounced is not None and chance.random() < 0.7
+    return one
 
 
 class Drill:
     """A cluster, a producer, and the groups that follow it."""
 
-    def __init__(self, cluster: Cluster, names: Sequence[str], session_ms: int) -> None:
+    def __init__(self, cluster: Cluster, names: Sequence[str], session_ms: int, *, processes: bool = False) -> None:
         self.cluster = cluster
         bootstrap = cluster.bootstrap_servers
         self.load = Load(bootstrap, TOPIC, "producer", PARTITIONS, pause_s=PAUSE_S)
         self.groups = [Group(name) for name in names]
         self.members = {
-            group.name: [Member(group, number, bootstrap, session_ms) for number in range(MEMBERS)]
+            group.name: [
+                Member(group, number, bootstrap, session_ms, as_process=processes) for number in range(MEMBERS)
+            ]
             for group in self.groups
         }
         self.auditors = [Auditor(cluster.address(broker_id), self.groups) for broker_id in cluster.ids]
@@ -180,7 +188,8 @@ class Drill:
         group = next(each for each in self.groups if each.name == one.group)
         before, assignments, replaced = self.assignment(group), group.assignments, group.replaced
         if one.bounced is not None:
-            self.members[one.group][one.bounced].bounce()
+            member = self.members[one.group][one.bounced]
+            (member.kill if one.kills_member else member.bounce)()
             time.sleep(one.delay_s)
         self._strike(one)
         self.cluster.wait_healthy()
@@ -235,6 +244,7 @@ class Options:
     groups: Sequence[str] = tuple(GROUPS_BY_NAME)
     kinds: Sequence[str] = KINDS
     session_ms: int = _SESSION_MS
+    processes: bool = False
 
 
 def run(seed: int, rounds: int, directory: Path, options: Options) -> list[str]:
@@ -243,14 +253,14 @@ def run(seed: int, rounds: int, directory: Path, options: Options) -> list[str]:
     with Cluster(directory / "brokers") as cluster:
         create_topic(cluster.bootstrap_servers, TOPIC, PARTITIONS)
         cluster.wait_healthy()
-        drill = Drill(cluster, options.groups, options.session_ms)
+        drill = Drill(cluster, options.groups, options.session_ms, processes=options.processes)
         try:
             with drill.running():
                 began_s = time.monotonic()
                 drill.begin()
                 print(f"  all take part after {time.monotonic() - began_s:.2f} s", flush=True)
                 for number in range(rounds):
-                    one = drawn(chance, options.groups, options.kinds)
+                    one = drawn(chance, options.groups, options.kinds, processes=options.processes)
                     began_s = time.monotonic()
                     drill.do(one)
                     print(f"  {number:3} {time.monotonic() - began_s:6.2f} s  {one}", flush=True)
@@ -293,8 +303,9 @@ def main() -> int:
     parser.add_argument(
         "--session", type=int, default=_SESSION_MS, metavar="MS", help=f"of members that are not static ({_SESSION_MS})"
     )
+    parser.add_argument("--processes", action="store_true", help="members are processes, and most that end are killed")
     given = parser.parse_args()
-    options = Options(given.client or tuple(GROUPS_BY_NAME), given.kind or KINDS, given.session)
+    options = Options(given.client or tuple(GROUPS_BY_NAME), given.kind or KINDS, given.session, given.processes)
     return drilled("groups", given.seed, lambda directory: run(given.seed, given.rounds, directory, options))
 
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Final
 
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.cluster.group_members import GROUPS_BY_NAME, Role, Taken
+from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Role, Taken
+from tests.cluster.member_process import Killed, ProcessMember
 from tests.peers.clients.sweep.wire import Wire
 from tests.waiting import wait_until
 
@@ -70,9 +71,9 @@ class Group:
 
 
 class Member(threading.Thread):
-    """One consumer until it is told to stop, or several after each other."""
+    """One consumer until it is told to stop, or several after each other. ``as_process``: each a process of its own."""
 
-    def __init__(self, group: Group, number: int, bootstrap: str, session_ms: int) -> None:
+    def __init__(self, group: Group, number: int, bootstrap: str, session_ms: int, *, as_process: bool = False) -> None:
         super().__init__(name=f"{group.name}-{number}", daemon=True)
         self.group = group
         self._begins: dict[int, dict[int, int]] = {}
@@ -83,15 +84,23 @@ class Member(threading.Thread):
         self._stopping = threading.Event()
         self.number = number
         self.steps = 0
+        self._as_process = as_process
+        self._process: ProcessMember | None = None
 
     def replaced(self) -> Member:
         """Another member in the place of this one, whose client hangs."""
         self.stop()
-        return Member(self.group, self.number, self._role.bootstrap, self._role.session_ms)
+        role = self._role
+        return Member(self.group, self.number, role.bootstrap, role.session_ms, as_process=self._as_process)
 
     def bounce(self) -> None:
         """Close, and come again as another consumer."""
         self._again.set()
+
+    def kill(self) -> None:
+        """SIGKILL to its process; another comes after it."""
+        if self._process is not None:
+            self._process.kill()
 
     def stop(self) -> None:
         """Stop after the step under way."""
@@ -102,15 +111,23 @@ class Member(threading.Thread):
         try:
             while not self._stopping.is_set():
                 self._again.clear()
-                client = self.group.kind.make(self._role)
+                client = self._made()
                 try:
                     while not (self._again.is_set() or self._stopping.is_set()):
-                        self.group.committed(client.step(self._process))
+                        self.group.committed(client.step(self._take))
                         self.steps += 1
+                except Killed:
+                    pass
                 finally:
                     client.close()
         except Exception as failure:  # noqa: BLE001  # whatever it is, the drill has failed by it
             self.group.broken.append(f"{self.name}: {failure!r}")
+
+    def _made(self) -> MemberClient:
+        if not self._as_process:
+            return self.group.kind.make(self._role)
+        self._process = ProcessMember(self.group.name, self._role)
+        return self._process
 
     def _assigned(self, partitions: Iterable[int]) -> None:
         least = self.group.snapshot()
@@ -118,7 +135,7 @@ class Member(threading.Thread):
         self._begins.update({one: {one: least[one]} for one in gained if one in least})
         self.group.assignments += bool(gained)
 
-    def _process(self, taken: Sequence[Taken]) -> None:
+    def _take(self, taken: Sequence[Taken]) -> None:
         for one in taken:
             if least := self._begins.pop(one.partition, None):
                 self.group.told(self.name, {one.partition: one.offset}, least)

@@ -74,6 +74,26 @@ def test_a_record_costs_no_look_at_the_other_partitions(cluster: Cluster, monkey
     assert looked.keys() == {PARTITION}
 
 
+def test_a_record_is_looked_at_for_each_follower_no_more_than_it_has_news(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record, the follower's next offset, and the high watermark: the follower whose fetch moves that is told it
+    with the same look."""
+    fetched: Counter[TopicPartition] = Counter()
+    right = PartitionManager.replica_fetched
+
+    def replica_fetched(self: PartitionManager, leader_log: LeaderLog, *arguments: Any) -> None:
+        fetched[leader_log.partition] += 1
+        right(self, leader_log, *arguments)
+
+    write(cluster, 1, b"before")
+    monkeypatch.setattr(PartitionManager, "replica_fetched", replica_fetched)
+    assert write(cluster, 1, b"a") == (0, 1)
+    assert_same(cluster, 1, 2, 3)
+    cluster.advance(100)
+    assert fetched == {PARTITION: 5}
+
+
 def test_a_change_of_one_partition_costs_no_look_at_the_others_of_its_topic(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

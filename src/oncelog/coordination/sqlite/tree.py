@@ -38,9 +38,13 @@ from oncelog.coordination.sqlite.watcher import Watcher
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
 SESSION_TIMEOUT_MS: Final = 18_000
-_SHARED_S: Final = 0.005
+_BUSY_S: Final = 0.005
+_QUIET_S: Final = 0.02
 _ALONE_S: Final = 0.025
-"""Pauses between two looks at what other processes have done: while there are others, and while there are none."""
+"""Pauses between two looks at what other processes have done: for a second after a change, for one seldom comes alone;
+while nothing changes; and while there are no others. A look costs some 70 µs: at every pause of 5 ms a broker that had
+nothing else to do took 1.5 % of a core."""
+_STAYS_BUSY_S: Final = 1.0
 _NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 """Errors that leave the file as it was; after an I/O error nobody knows what is on disk."""
 _PRIMARY_CODE: Final = 0xFF
@@ -62,6 +66,7 @@ class SqliteTree:
         self._others = OtherSessions(self._path)
         self._data_version = -1
         self._next_beat_s = 0.0
+        self._busy_until_s = 0.0
         self._writer, self._reader = open_database(self._path)
         self._turns = Turns(self._path, database.BUSY_S)
         self._delivered = position_of(self._reader)
@@ -215,13 +220,16 @@ class SqliteTree:
                 if version != self._data_version:
                     self._others.watch(self._changed(), now_s)
                     self._data_version = version
+                    self._busy_until_s = now_s + _STAYS_BUSY_S
             for session_id in self._others.ended(now_s):
                 self.expire(session_id)
                 self._others.forget(session_id)
             self._beat(now_s)
         except (sqlite3.Error, TreeUnavailable):
             pass  # whatever it is, the next commit tells the node of it; here it is tried again
-        return _SHARED_S if self._others else _ALONE_S
+        if not self._others:
+            return _ALONE_S
+        return _BUSY_S if now_s < self._busy_until_s else _QUIET_S
 
     def _changed(self) -> list[tuple[int, int]]:
         """Deliver what was committed, and end own sessions that have no row any more; the rows of all others."""

@@ -158,8 +158,8 @@ class LeaderReplicas:
 
     def has_enough_in_sync(self) -> bool:
         """True if at least ``min.insync.replicas`` are in sync, or all replicas where those are fewer."""
-        in_sync_count = len(self.in_sync)
-        return in_sync_count >= self.min_insync_replicas or in_sync_count >= len(self.assigned)
+        count = len(self.in_sync)
+        return count >= self.min_insync_replicas or count >= len(self.assigned)
 
     # The in-sync set
 
@@ -235,9 +235,9 @@ class LeaderReplicas:
 
     def settle(self) -> Offset:
         """The high watermark by what is known now."""
-        if not self.has_enough_in_sync():
-            return self.high_watermark
         lowest = self._end
+        if lowest <= self.high_watermark or not self.has_enough_in_sync():
+            return self.high_watermark
         if self._followers:
             maximal = self._maximal()
             for replica, follower in self._followers.items():

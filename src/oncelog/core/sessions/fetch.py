@@ -151,21 +151,20 @@ class _IncrementalContext(FetchContext):
     ) -> Finished[A]:
         session = self._session
         if session.epoch != self._epoch:
+            if session.pending is not None:
+                session.pending.note(_key(asked, session.uses_topic_ids) for asked, _ in answers)
             return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         told: list[tuple[FetchPartition, A]] = []
-        told_keys: list[PartitionKey] = []
         for entry in answers:
             asked, answer = entry
             if not _is_news(asked, answer):
                 continue
             told.append(entry)
-            key = _key(asked, session.uses_topic_ids)
-            told_keys.append(key)
             if answer.records:
+                key = _key(asked, session.uses_topic_ids)
                 del session.partitions[key]
                 session.partitions[key] = asked
-        if session.pending is not None:
-            session.pending.settle((_key(asked, session.uses_topic_ids) for asked in caught_up), told_keys)
+        session.settle(caught_up)
         return Finished(ErrorCode.NONE, session.session_id, told)
 
     def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:

@@ -12,7 +12,7 @@ as fit a request. Sessions are kept in the order of their last use.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from oncelog.base.ids import TopicId, TopicName
@@ -112,6 +112,11 @@ class FetchSession:
         """Partitions of it in the cache's total."""
         self.pending: PendingPartitions[PartitionKey, FetchPartition] | None = None
         """The partitions that have to be read for the next request of a follower that fetches by topic ids."""
+
+    def settle(self, caught_up: Iterable[FetchPartition]) -> None:
+        """Leave out, until they change, the partitions of which the follower has all there is and is told the rest."""
+        if self.pending is not None:
+            self.pending.settle((asked.topic_id, asked.partition) for asked in caught_up)
 
 
 class FetchSessionCache:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from oncelog.base.ids import TopicPartition
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_BROKER, TopicPartition
 from oncelog.core.sessions.fetch_cache import FetchPartition, FetchSession, PartitionKey
 from oncelog.core.sessions.pending_partitions import PendingPartitions
 from oncelog.handlers.fetch.params import params_of, replica_of
@@ -32,12 +33,13 @@ def read_pending(request: FetchRequest, context: Context, session: FetchSession,
     follower = _FollowerSession(request, context, session, pending)
     deadline_ms = context.now_ms + request.max_wait_ms
     reads = yield from follower.read()
-    has_news = bool(reads.refused) or reads.has_news()
-    if not has_news and request.max_wait_ms > 0 and not follower.has_changed():
+    if reads.refused or reads.has_news() or request.max_wait_ms <= 0:
+        return reads
+    session.settle(reads.caught_up)  # they had nothing to tell: what the wait is for is read alone after it
+    if not follower.has_changed():
         # A follower that has other partitions to fetch says so by another request, and keeps its session.
         yield UntilReadable(None, lambda changed: follower.concerns(changed, reads), deadline_ms, gives_way=True)
-        reads = yield from follower.read()
-    return reads
+    return (yield from follower.read())
 
 
 class _FollowerSession:
@@ -48,6 +50,8 @@ class _FollowerSession:
         self._context = context
         self._session = session
         self._pending = pending
+        replica = replica_of(request)
+        self._broker_id = NO_BROKER if replica is None else replica.broker_id
 
     def read(self) -> Steps[FetchReads]:
         """Read all that is pending."""
@@ -78,11 +82,27 @@ class _FollowerSession:
         return False
 
     def _keys(self, names: Sequence[TopicPartition]) -> Iterator[PartitionKey]:
+        """The keys of those that have changed and are not quiet: the follower's own fetch may have moved the high
+        watermark that its answer has told."""
         held = self._session.partitions
         for name in names:
             key = self._key(name)
-            if key is not None and key in held:
+            asked = None if key is None else held.get(key)
+            if key is not None and asked is not None and not self._is_quiet(name, asked):
                 yield key
+
+    def _is_quiet(self, name: TopicPartition, asked: FetchPartition) -> bool:
+        """True if the follower is in sync, has all there is, and was told both offsets."""
+        source = self._context.partitions.leader_log(name, asked.leader_epoch)
+        if isinstance(source, ErrorCode):
+            return False
+        log = source.log
+        return (
+            asked.told_high_watermark == log.high_watermark
+            and asked.told_log_start_offset == log.log_start_offset
+            and asked.fetch_offset == log.log_end_offset
+            and self._broker_id in source.replicas.in_sync
+        )
 
     def _key(self, name: TopicPartition) -> PartitionKey | None:
         topic = self._context.cluster.image.topics.get(name.topic)

@@ -91,6 +91,8 @@ class FetchReads:
     def _read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
         for name, asked in partitions:
             answer, size = self._read_one(name, asked, min(asked.max_bytes, self._left), not self._found)
+            if answer is None:
+                continue
             self._found += size
             self._left = max(0, self._left - size)
             is_news = self._replica is not None and _is_news(asked, answer.high_watermark, answer.log_start_offset)
@@ -193,7 +195,8 @@ class FetchReads:
 
     def _read_one(
         self, name: TopicPartition, asked: FetchPartition, max_bytes: int, minimum_one: bool
-    ) -> tuple[PartitionData, int]:
+    ) -> tuple[PartitionData | None, int]:
+        """The answer for one partition and its bytes; None for a follower that was told all of it before."""
         source = self._source(name, asked)
         if isinstance(source, ErrorCode):
             return failed(asked, source), 0
@@ -201,20 +204,23 @@ class FetchReads:
         preferred = self._preferred_replica(source, Offset(asked.fetch_offset))
         if preferred is not None:
             return _sent_to(preferred, log, asked), 0
-        if asked.last_fetched_epoch >= 0:
+        offset = asked.fetch_offset
+        is_within = log.log_start_offset <= offset <= log.log_end_offset
+        if asked.last_fetched_epoch >= 0 and not (is_within and asked.last_fetched_epoch == log.leader_epoch):
             diverged = _divergence(source, asked)
             if diverged is not None:
                 return diverged, 0
-        offset = asked.fetch_offset
-        if self._replica is not None and log.log_start_offset <= offset <= log.log_end_offset:
+        if self._replica is not None and is_within:
             self._note_fetched(source, self._replica, asked)
+            if offset >= log.log_end_offset and self._knows_all(name, source, asked):
+                return None, 0
         end = self._end(log)
         answer = _without_records(log, asked)
         if self._params.read_committed:
             answer.aborted_transactions = []
         if self._replica is not None and name in log.transactions.partitions:
             self._tell_ids(name, log, Offset(offset), answer)
-        if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
+        if offset >= end and is_within:
             if source.appended_end is not None and log.log_end_offset > offset:
                 self._appended[name] = log.log_end_offset
             if self._replica is not None and _is_in_sync(source, self._replica.broker_id):
@@ -254,6 +260,17 @@ class FetchReads:
         if isinstance(source, LeaderLog):
             start, offset = Offset(asked.log_start_offset), Offset(asked.fetch_offset)
             self._partitions.replica_fetched(source, replica.broker_id, replica.broker_epoch, offset, start)
+
+    def _knows_all(self, name: TopicPartition, source: LeaderLog | FollowerLog, asked: FetchPartition) -> bool:
+        """True if a follower that has all records was told in its session all that an answer would say."""
+        log = source.log
+        if asked.told_high_watermark != log.high_watermark or asked.told_log_start_offset != log.log_start_offset:
+            return False
+        if name in log.transactions.partitions:
+            return False
+        if self._replica is not None and _is_in_sync(source, self._replica.broker_id):
+            self.caught_up.append(asked)
+        return True
 
     def _tell_ids(self, name: TopicPartition, log: PartitionLog, offset: Offset, answer: PartitionData) -> None:
         since = 0 if self._params.replica_asks_anew else offset

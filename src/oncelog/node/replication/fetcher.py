@@ -283,8 +283,15 @@ class LeaderFetcher:
                 self._log_starts_rose = True  # or the first batch reaches over a start that was the segment's
             if appended is not None and appended.batch_count:
                 self._sync(copy)
-            else:
+            elif data.records or not self._stays(copy, start):
                 self._go_on(copy)
+
+    def _stays(self, copy: _Copy, log_start: int) -> bool:
+        """True if a copy has all there is and the leader knows from where it fetches, as after most answers that tell a
+        high watermark and nothing else: the place that is wanted is the one that was."""
+        log = copy.log
+        is_same = log.log_start_offset == log_start and copy.leader_end <= log.log_end_offset
+        return is_same and not self._services.directory.is_offline
 
     def _truncate(self, copy: _Copy, leader_end: EpochEnd) -> None:
         log = copy.log

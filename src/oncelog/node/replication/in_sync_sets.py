@@ -57,11 +57,13 @@ class InSyncSets:
         follower = replicas.follower(replica)
         if follower is None:
             return
+        before = (follower.end, follower.is_joining)
         follower.fetched(offset, log.log_end_offset, broker_epoch, now_ms)
         is_member = replica in replicas.in_sync
         eligible = not is_member and may_be_in_sync(self._metadata.image, replica, broker_epoch)
         follower.is_joining = eligible and follower.is_caught_up(log.log_end_offset, now_ms, self._lag_ms())
-        self._group_commit.replicas_changed(log)
+        if (follower.end, follower.is_joining) != before:  # most fetches are from where the last one was
+            self._group_commit.replicas_changed(log)
         if eligible and not replicas.has_proposed and replicas.may_join(replica):
             self._propose(leader, (*replicas.in_sync, replica))
 

@@ -22,7 +22,7 @@ READ_SIZE: Final = MIB
 """File ranges are read and handed to the socket in pieces of this size."""
 HIGH_WATER: Final = 256 * KIB
 """Unsent bytes of a socket from which on nothing more is handed to it."""
-_JOIN_BELOW: Final = 16 * KIB
+_JOIN_BELOW: Final = 64 * KIB
 """Up to here copying chunks together is cheaper than handing them over one by one."""
 _MOST_BYTES: Final = READ_SIZE + _JOIN_BELOW
 """Bytes of one system call: a piece of a file, a head and a tail around it."""

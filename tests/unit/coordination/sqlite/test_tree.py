@@ -182,13 +182,17 @@ def test_the_thread_that_watches_ends_with_the_tree(path: Path) -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_a_tree_without_others_is_looked_at_seldom(path: Path) -> None:
+def test_a_tree_without_others_is_looked_at_seldom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = SqliteTree(path)
     tree.session().commit([Create("/a", b"")])
     assert tree._look() == sqlite._ALONE_S
     other = SqliteTree(path)
     other.session().commit([Create("/b", b"")])
-    assert tree._look() == sqlite._SHARED_S
+    assert tree._look() == sqlite._BUSY_S
+    monkeypatch.setattr(sqlite, "_STAYS_BUSY_S", 0.0)
+    other.session().commit([Create("/c", b"")])
+    tree._look()
+    assert tree._look() == sqlite._QUIET_S
     other.close()
     tree.close()
 

@@ -265,3 +265,17 @@ def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, 
             )
             for partition in context.partitions
         }
+
+
+def test_what_a_refused_answer_would_have_told_is_looked_at_with_the_next_request() -> None:
+    client = Fetcher(new_sessions(), by_id=True, privileged=True)
+    session_id = opened(client)
+    refused = client.begin(session_id, 1)
+    assert refused.session is not None
+    assert refused.session.pending is not None
+    assert len(refused.session.pending.of(refused.session.partitions, 0, 1000)) == 2
+    refused.session.settle(refused.partitions)
+    assert refused.session.pending.of(refused.session.partitions, 1, 1000) == []
+    client.begin(session_id, 2)
+    assert client.finish(refused).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert len(refused.session.pending.of(refused.session.partitions, 2, 1000)) == 2

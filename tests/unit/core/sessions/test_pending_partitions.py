@@ -28,21 +28,14 @@ def looked_at(
 def test_at_first_all_are_looked_at_then_those_that_were_not_settled() -> None:
     pending, held = new(), session()
     assert looked_at(pending, held, 0) == [0, 1, 2, 3]
-    pending.settle(KEYS[:3], told=[])
+    pending.settle(KEYS[:3])
     assert looked_at(pending, held, 1) == [3]
-
-
-def test_what_was_told_is_looked_at_again() -> None:
-    pending, held = new(), session()
-    looked_at(pending, held, 0)
-    pending.settle(KEYS, told=[KEYS[2]])
-    assert looked_at(pending, held, 1) == [2]
 
 
 def test_what_changes_is_looked_at() -> None:
     pending, held = new(), session()
     looked_at(pending, held, 0)
-    pending.settle(KEYS, told=[])
+    pending.settle(KEYS)
     pending.note([KEYS[1]])
     assert looked_at(pending, held, 1) == [1]
 
@@ -50,10 +43,10 @@ def test_what_changes_is_looked_at() -> None:
 def test_all_are_looked_at_after_a_while() -> None:
     pending, held = new(), session()
     looked_at(pending, held, 0)
-    pending.settle(KEYS, told=[])
+    pending.settle(KEYS)
     assert looked_at(pending, held, LONG_MS - 1) == []
     assert looked_at(pending, held, LONG_MS) == [0, 1, 2, 3]
-    pending.settle(KEYS, told=[])
+    pending.settle(KEYS)
     assert looked_at(pending, held, LONG_MS + 1) == []
 
 

@@ -44,6 +44,13 @@ class PartitionImage(NamedTuple):
         """The part of the partition that its topic's node holds."""
         return Assignment(self.replicas, self.adding, self.removing)
 
+    def with_replicas_of(self, other: PartitionImage) -> PartitionImage:
+        """The partition with the assignment of ``other``."""
+        leader, leader_epoch, _, isr, version, broker_epoch, elr, _, _ = self
+        return PartitionImage(
+            leader, leader_epoch, other.replicas, isr, version, broker_epoch, elr, other.adding, other.removing
+        )
+
 
 class TopicImage(NamedTuple):
     """A topic. ``version`` and ``config_version`` are those of its nodes."""

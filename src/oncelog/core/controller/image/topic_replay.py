@@ -139,7 +139,7 @@ def _with_states(old: tuple[PartitionImage, ...], states: Mapping[int, Partition
     partitions = list(old)
     for index, found in states.items():
         if index < len(old):
-            partitions[index] = found._replace(**old[index].assignment._asdict())
+            partitions[index] = found.with_replicas_of(old[index])
     return tuple(partitions)
 
 

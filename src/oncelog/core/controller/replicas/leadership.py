@@ -50,9 +50,11 @@ def is_settled(partition: PartitionImage, brokers: Brokers) -> bool:
         return False
     if leader.epoch != partition.leader_broker_epoch and len(partition.replicas) > 1:
         return False
-    return all(_may_lead(brokers, replica) for replica in (*partition.isr, *partition.elr) if replica in brokers) and (
-        all(replica in brokers for replica in partition.isr)
-    )
+    for replica in partition.isr:
+        broker = brokers.get(replica)
+        if broker is None or not broker.may_lead:
+            return False
+    return not partition.elr or all(_may_lead(brokers, replica) for replica in partition.elr if replica in brokers)
 
 
 def needs_election(partition: PartitionImage, brokers: Brokers) -> bool:

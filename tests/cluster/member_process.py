@@ -1,0 +1,127 @@
+"""A member of a consumer group as a process of its own, which a drill may end with SIGKILL.
+
+The process takes its steps by itself. What the drill has to know in time (partitions gained, before their offsets are
+fetched; records taken, before they are committed; offsets that were acknowledged) it says in a line of JSON, and goes
+on when that is answered. What is acknowledged to it and not said any more, because it was killed, does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, Final
+
+from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Process, Role, Taken
+
+_GO_ON: Final = "go on\n"
+_CLOSE: Final = "close\n"
+
+
+class Killed(Exception):
+    """The member's process was killed by the drill."""
+
+
+class ProcessMember:
+    """The drill's side: a client that hands on what the process says."""
+
+    def __init__(self, kind: str, role: Role) -> None:
+        self._role = role
+        self._processed: Process = lambda _taken: None
+        self._is_killed = False
+        known = [role.bootstrap, role.topic, role.group, role.strategy, role.instance, role.session_ms]
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", __name__, kind, json.dumps(known)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def step(self, process: Process) -> Mapping[int, int]:
+        """Follow the process to the end of its step. Raises Killed."""
+        self._processed = process
+        return self._follow(_GO_ON)
+
+    def kill(self) -> None:
+        """SIGKILL: from any thread; the step that is under way ends with Killed."""
+        self._is_killed = True
+        self._child.kill()
+
+    def close(self) -> None:
+        """Have it leave, unless it was killed; it may have more to say until its end."""
+        try:
+            while True:
+                self._follow(_CLOSE)
+        except (Killed, RuntimeError):
+            self._child.wait()
+
+    def _follow(self, answer: str) -> Mapping[int, int]:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        while line := self._child.stdout.readline():
+            said: dict[str, Any] = json.loads(line)
+            if "assigned" in said:
+                self._role.assigned(said["assigned"])
+            elif "taken" in said:
+                self._processed([Taken(*each) for each in said["taken"]])
+            is_over = "committed" in said
+            try:
+                self._child.stdin.write(answer if is_over else _GO_ON)
+                self._child.stdin.flush()
+            except BrokenPipeError:
+                break
+            if is_over:
+                return {int(partition): offset for partition, offset in said["committed"].items()}
+        if self._is_killed:
+            raise Killed
+        raise RuntimeError(f"the process of a member of {self._role.group} ended by itself: {self._child.wait()}")
+
+
+class _Drill:
+    """The process's side of the conversation; from any of its threads."""
+
+    def __init__(self, questions: IO[str], answers: IO[str]) -> None:
+        self._questions = questions
+        self._answers = answers
+        self._lock = threading.Lock()
+
+    def tell(self, **said: Any) -> str:
+        """Say something and wait for the answer; without the drill this process ends."""
+        with self._lock:
+            try:
+                self._questions.write(json.dumps(said) + "\n")
+                self._questions.flush()
+                answer = self._answers.readline()
+            except OSError:
+                answer = ""
+            if not answer:
+                os._exit(1)
+            return answer
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        """See `Role.assigned`."""
+        self.tell(assigned=list(partitions))
+
+    def process(self, taken: Sequence[Taken]) -> None:
+        """See `Process`."""
+        self.tell(taken=list(taken))
+
+
+def main() -> None:
+    """Take steps until told to close."""
+    questions = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a client prints is none of the conversation
+    drill = _Drill(questions, sys.stdin)
+    client: MemberClient = GROUPS_BY_NAME[sys.argv[1]].make(Role(*json.loads(sys.argv[2]), drill.assigned))
+    try:
+        while drill.tell(committed=dict(client.step(drill.process))) != _CLOSE:
+            pass
+    finally:
+        client.close()
+
+
+if __name__ == "__main__":
+    main()
