@@ -1,4 +1,5 @@
-"""The sending half of a connection: chunks in order, file ranges read only when the socket has room.
+"""The sending half of a connection: chunks in order, file ranges read only when the socket has room. What is small is
+joined: a Fetch of a few records is one system call, and wakes its client once.
 
 So a slow reader of a 55 MB fetch holds a few hundred kilobytes here, whatever it asked for. What is not in the page
 cache is read by a worker, never on the loop.
@@ -91,22 +92,36 @@ class SendQueue:
             if isinstance(chunk, FileRange):
                 self._send_range(chunk)
             elif isinstance(chunk, (bytes, bytearray, memoryview)):
-                data = self._join_small(chunk)
-                self.held_bytes -= len(data)
-                self._transport.write(data)
+                self._transport.write(self._join_small(chunk))
         if self._close_when_empty and self.is_empty() and not self._full:
             self._transport.close()
 
     def _join_small(self, first: Buffer) -> Buffer:
-        """Join small chunks that follow each other: a response's head and tail become one system call."""
+        """Join small chunks that follow each other: a response's head, its few records and its tail."""
         chunks = self._chunks
         parts = [first]
         size = len(first)
-        while chunks and size < _JOIN_BELOW and isinstance(part := chunks[0], (bytes, bytearray, memoryview)):
+        self.held_bytes -= size
+        while chunks and size < _JOIN_BELOW:
+            chunk = chunks[0]
+            part = self._read_small(chunk) if isinstance(chunk, FileRange) else chunk
+            if not isinstance(part, (bytes, bytearray, memoryview)):
+                break
             chunks.popleft()
+            self.held_bytes -= _size_in_memory(chunk)
             parts.append(part)
             size += len(part)
         return b"".join(parts) if len(parts) > 1 else first
+
+    def _read_small(self, piece: FileRange) -> bytes | None:
+        """The bytes of a small range that is in the page cache; None: it is sent by itself, or cannot be read."""
+        if piece.size_bytes > _JOIN_BELOW:
+            return None
+        try:
+            data = piece.file.read_cached(piece.position, piece.size_bytes)
+        except OSError:
+            return None
+        return data if data is not None and len(data) == piece.size_bytes else None
 
     def _send_range(self, piece: FileRange) -> None:
         size = min(piece.size_bytes, READ_SIZE)
