@@ -37,7 +37,7 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Update:
     """A validated append that has not happened yet."""
 
