@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -86,16 +85,11 @@ def _table(user: User, place: Path, name: str) -> DataFrame:
 def _run(user: User, place: Path, *arguments: str) -> None:
     """``spark-pipelines run``, by itself or on the server; again where Spark did not wait for its own processes."""
     command = [str(user.python.with_name("spark-pipelines")), "run", "--spec", str(place / "spark-pipeline.yml")]
-    environment = {**os.environ}
-    if user.remote is None:
-        command += ["--conf", _METASTORE]
-    else:
-        environment["SPARK_REMOTE"] = user.remote
+    command += ["--conf", _METASTORE] if user.remote is None else ["--remote", user.remote]
     while True:
         done = subprocess.run(
             [*command, *arguments],
             cwd=place,
-            env=environment,
             capture_output=True,
             text=True,
             timeout=HANG_S,
