@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -99,8 +100,11 @@ def cut(query: StreamingQuery) -> list[int]:
 
 
 def _offsets(text: str | None) -> int:
-    """The sum over the partitions of what a progress has as an offset."""
-    found = json.loads(text or "null") or {}
+    """The sum over the partitions of an offset as a progress has it: JSON, or what Python makes of that (4.0, 4.1)."""
+    try:
+        found = json.loads(text or "null") or {}
+    except ValueError:
+        found = ast.literal_eval(str(text)) or {}
     return sum(sum(of_topic.values()) for name, of_topic in found.items() if not name.startswith("@"))
 
 
