@@ -39,6 +39,7 @@ from bench.spark_sink import WARM_UP as SINK_WARM_UP
 from bench.spark_sink import sink_goals, sinks, with_two_phase
 from bench.spark_source import all_sides, chosen, fill_topic, round_of, said
 from bench.spark_source import goals as source_goals
+from bench.spark_versions import spark_versions
 from bench.start import START_GOALS, bare_figures, serve_figures
 from bench.tls import TLS_BENCHMARKS
 from bench.transactions import (
@@ -476,6 +477,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "find-hanging": find_hanging,
     "spark-sink": spark_sink,
     "spark-source": spark_source,
+    "spark-versions": spark_versions,
     "arrow": arrow,
     "audit": audit,
     "old-logs": import_old_logs,
@@ -487,6 +489,6 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     **CLUSTER_BENCHMARKS,
 }
 WITHOUT_KAFKA: Final = frozenset(
-    {"start-cpython", "quotas", "old-logs", "cluster-cores", "cluster-sync", *CONSOLE_BENCHMARKS}
+    {"start-cpython", "quotas", "spark-versions", "old-logs", "cluster-cores", "cluster-sync", *CONSOLE_BENCHMARKS}
 )
 """Those that run no Apache Kafka."""

@@ -1,4 +1,5 @@
-"""One Spark process under measurement: `python -m bench.spark_side [KEY=VALUE…]`, told what to read a line at a time.
+"""One Spark process under measurement: `python -m bench.spark_side [--alone] [KEY=VALUE…]`, told what to read a line at
+a time. ``--alone``: without the JVM connector, for a PySpark that there are no jars for.
 
 Each side of a comparison has a process of its own, so that its memory is its own. A request is a JSON object: the
 ``format`` to read with, the ``options``, and ``to``, a directory for Parquet or nothing for the noop sink. The answer
@@ -11,7 +12,7 @@ import json
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.peers.jars import SPARK_CONNECTOR, jars_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HEAP: str = "1g"
 """Spark's own default for an executor."""
+ALONE: Final = "--alone"
 _COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 
 
@@ -45,16 +47,15 @@ def main() -> int:
     """Serve requests until the input ends."""
     from oncelog.spark.local_session import local_session
 
-    missing = SPARK_CONNECTOR.missing()
-    if missing:
-        print(json.dumps({"error": missing}), flush=True)
-        return 1
-    config = {
-        "spark.jars": ",".join(map(str, jars_of(SPARK_CONNECTOR))),
-        "spark.driver.memory": HEAP,
-        "spark.sql.session.timeZone": "UTC",
-    }
-    config |= dict(setting.split("=", 1) for setting in sys.argv[1:])
+    settings = [argument for argument in sys.argv[1:] if argument != ALONE]
+    config = {"spark.driver.memory": HEAP, "spark.sql.session.timeZone": "UTC"}
+    if ALONE not in sys.argv:
+        missing = SPARK_CONNECTOR.missing()
+        if missing:
+            print(json.dumps({"error": missing}), flush=True)
+            return 1
+        config["spark.jars"] = ",".join(map(str, jars_of(SPARK_CONNECTOR)))
+    config |= dict(setting.split("=", 1) for setting in settings)
     with local_session(master="local[2]", config=config) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(Ceiling)

@@ -22,9 +22,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from tests.peers.supply import ROOT
+
 from bench.peers import Broker
 from bench.report import narrowed
 from bench.spark_processes import PeakMemory, calmest, cpu_seconds, machine_seconds, peak_memory
+from bench.spark_side import ALONE
 from bench.spark_watched import LOG, spark_share
 from bench.workloads import fill
 from oncelog.spark.source.read.range_reader import BATCH_BYTES
@@ -94,11 +97,12 @@ class Reading(NamedTuple):
 
 
 class Side:
-    """A Spark process that reads with one connector."""
+    """A Spark process that reads with one connector. ``python``: the Python of another PySpark, which has no jars."""
 
-    def __init__(self, format_name: str, settings: Sequence[str] = ()) -> None:
+    def __init__(self, format_name: str, settings: Sequence[str] = (), python: Path | None = None) -> None:
         self._format = format_name
-        command = [sys.executable, "-m", "bench.spark_side", *settings]
+        command = [str(python or sys.executable), "-m", "bench.spark_side", *([ALONE] if python else []), *settings]
+        path = os.pathsep.join([os.getcwd(), *([str(ROOT / "src")] if python else [])])
         self._watch = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed with the side
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the side
         self._process = subprocess.Popen(
@@ -107,7 +111,7 @@ class Side:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.getcwd(), LOG: self._watch.name},
+            env={**os.environ, "PYTHONPATH": path, LOG: self._watch.name},
         )
 
     def __enter__(self) -> Self:

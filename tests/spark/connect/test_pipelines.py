@@ -48,6 +48,12 @@ def pipeline_rows():
     return oncelog.spark.decode_values(found, "utf8")
 
 
+@dp.table
+def pipeline_decoded():
+    found = topic(spark.readStream).option("startingOffsets", "earliest").load()
+    return oncelog.spark.decode_values(found, "json", "number INT").select("offset", "value.number")
+
+
 @dp.materialized_view
 def pipeline_counts():
     return topic(spark.read).load().groupBy("partition").count()
@@ -103,6 +109,7 @@ def test_a_pipeline_run_three_times_has_each_row_once(
         assert table() == values
         assert committed_values(servers, "pipeline-direct") == values
         assert committed_values(servers, "pipeline-of-table") == values
+        assert [row.number for row in rows_of("pipeline_decoded")] == [None] * len(values)  # they are no JSON
         assert sum(row["count"] for row in rows_of("pipeline_counts")) == len(values)
         values = sorted([*values, *add_input(servers, "pipeline-in", 10, len(values))])
     before = committed_values(servers, "pipeline-direct")

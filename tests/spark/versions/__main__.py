@@ -12,8 +12,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,17 +21,17 @@ from typing import IO, Final
 
 from tests.peers.supply import ROOT
 from tests.spark.versions.environments import (
-    HOME,
     NotToBeHad,
     chosen_versions,
     environment,
+    installed_wheel,
     known_versions,
     release,
+    variables,
 )
 
 SELECTION: Final = ["-q", "-rs", "-m", "not (java or peer)", "tests/spark"]
 """Tests that are run unless others are named."""
-_WHEEL: Final = HOME / "wheel"
 _NEEDS: Final = {
     "4.0": ("filtering_reader", "plan.pushdown", "admission_reader", "self_limited_reader"),
     "4.1": ("admission_reader", "self_limited_reader"),
@@ -58,7 +56,7 @@ def main() -> int:
     if arguments.types:
         codes = {version: _check_types(version, python) for version, python in pythons.items()}
     else:
-        path = _installed_wheel() if arguments.wheel else ROOT / "src"
+        path = installed_wheel() if arguments.wheel else ROOT / "src"
         if not of_pytest:
             for python in pythons.values():  # JVMs by the dozen: an archive of their classes is worth its making
                 _started([str(python), "-m", "tests.spark.jvms"], python, path).wait()
@@ -105,17 +103,7 @@ def _run_tests(pythons: dict[str, Path], path: Path, of_pytest: list[str], *, at
 
 def _started(command: list[str], python: Path, path: Path, output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """A process in the checkout, with oncelog from ``path`` and Spark's workers on the same Python."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_SUBMIT_OPTS")}
-    environ |= {"PYTHONPATH": str(path), "PYSPARK_PYTHON": str(python)}
-    return subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=output)
-
-
-def _installed_wheel() -> Path:
-    """A directory that has the wheel of this checkout unpacked, and nothing else."""
-    shutil.rmtree(_WHEEL, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", str(_WHEEL), str(ROOT)], check=True)
-    return _WHEEL
+    return subprocess.Popen(command, cwd=ROOT, env=variables(python, path), stdout=output, stderr=output)
 
 
 def _check_types(version: str, python: Path) -> int:

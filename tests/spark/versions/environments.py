@@ -28,6 +28,7 @@ from tests.peers.supply import ROOT, WORK
 HOME: Final = WORK / "spark-versions"
 LOCKS: Final = ROOT / "requirements"
 REPORT_EVERY_S: Final = 10.0
+_WHEEL: Final = HOME / "wheel"
 _UNPACKED: Final = "--config-settings=--build-option=--compression=stored"
 """PySpark is published as sources with jars in them: its wheel is unpacked at once, so nothing is gained by deflating
 400 MB of jars."""
@@ -63,6 +64,21 @@ def environment(version: str, say: Say) -> Path:
             _make(home, version, say)
         _write_command(home)
     return _python(home)
+
+
+def installed_wheel() -> Path:
+    """A directory that has the wheel of this checkout unpacked, built anew, and nothing else."""
+    shutil.rmtree(_WHEEL, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", str(_WHEEL), str(ROOT)], check=True)
+    return _WHEEL
+
+
+def variables(python: Path, path: Path) -> dict[str, str]:
+    """The environment of a process on a version's Python, with oncelog from ``path`` and Spark's workers on that
+    Python."""
+    environ = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_SUBMIT_OPTS")}
+    return {**environ, "PYTHONPATH": str(path), "PYSPARK_PYTHON": str(python)}
 
 
 def _make(home: Path, version: str, say: Say) -> None:

@@ -65,6 +65,8 @@ class Drill:
     entropy: random.Random
     connect: bool = False
     brokers_die: bool = False
+    at_points: bool = True
+    """Kills are at named points of the sink, too; False: at drawn offsets of its output alone."""
     values: list[bytes] = field(default_factory=list)
 
     @property
@@ -88,7 +90,7 @@ class Drill:
 
     def live(self, python: Path) -> str:
         """One life, which is killed; what became of it."""
-        point = self.entropy.choice((None, *MODES[self.mode]))
+        point = self.entropy.choice((None, *MODES[self.mode])) if self.at_points else None
         order = self.directory / "points" / (point or "none")
         if point is not None:
             order.touch()
@@ -108,7 +110,7 @@ class Drill:
                 if together:
                     what += f", and {self.brokers.kill(self.entropy)} with it"
             finally:
-                _kill(process)
+                kill_group(process)
         if together:
             self.brokers.start()
         self.values += add_input(self.servers, self.source, ROWS, len(self.values))
@@ -136,7 +138,7 @@ class Drill:
                 try:
                     code = process.wait(HANG_S)
                 finally:
-                    _kill(process)
+                    kill_group(process)
             if code == 0:
                 break
             if NOT_IN_TIME not in self._log():
@@ -173,7 +175,7 @@ class Drill:
 def copy(arguments: Sequence[str]) -> int:
     """The process that is killed: one life of the query. 0 when it has come to the end."""
     servers, source, sink, directory, mode, trigger, kind = arguments
-    with _session(kind, Path(directory)) as spark:
+    with session_of_life(kind, Path(directory)) as spark:
         query = Copy(spark, servers, source, sink, Path(directory))
         query.options["exactlyOnce"] = mode
         query.rows_per_epoch = ROWS_PER_EPOCH
@@ -187,7 +189,7 @@ def copy(arguments: Sequence[str]) -> int:
 
 
 @contextmanager
-def _session(kind: str, directory: Path) -> Iterator[SparkSession]:
+def session_of_life(kind: str, directory: Path) -> Iterator[SparkSession]:
     """A session of this process's own JVM, or on a server that is its child."""
     from oncelog.spark.local_session import local_session, remote_session
     from tests.spark import starting
@@ -208,7 +210,7 @@ def _session(kind: str, directory: Path) -> Iterator[SparkSession]:
         yield spark
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
     """The driver, its JVM and all their Python processes."""
     try:
         os.killpg(process.pid, signal.SIGKILL)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("json", "avro", "utf8", "binary")
 _NO_AVRO: Final = "AVRO_NOT_LOADED"
+_IN_DEFINITION: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 _INSIDE: Final = "value"
 _BAD_SCHEMA: Final = re.compile(
     r"\[(?:PARSE_\w+|UNSUPPORTED_DATATYPE|DATATYPE_MISMATCH\.INVALID_JSON_SCHEMA)\] (.*?)[.;]?(?: SQLSTATE.*)?$",
@@ -60,7 +61,7 @@ def decode_values(
     try:
         decoded = frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
         if isinstance(schema, str) and is_connect(frame):
-            decoded.schema  # noqa: B018 - analysed now, as everywhere else
+            check_now(decoded)
         return decoded
     except AnalysisException as error:
         if isinstance(schema, str) and (reason := schema_problem(str(error))) is not None:
@@ -71,6 +72,18 @@ def decode_values(
         raise OptionError(
             f"value.format=avro needs Spark's Avro package: start the session with spark.jars.packages={package}"
         ) from None
+
+
+def check_now(frame: DataFrame) -> None:
+    """Have a server analyse a frame, as every other Spark does by itself when it is made. Inside the definitions of a
+    Declarative Pipeline nothing may be analysed: there the run of the pipeline says what is wrong."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame.schema  # noqa: B018 - which asks the server
+    except PySparkException as error:
+        if _IN_DEFINITION not in str(error):
+            raise
 
 
 def schema_problem(text: str) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 
-from oncelog.spark.source.value_formats import schema_problem
+from oncelog.spark.source.value_formats import check_now, schema_problem
 
 _NO_STRUCT = (
     'Cannot resolve "from_json(CAST(value AS STRING))" due to data type mismatch: Input schema "BIGINT" must be a '
@@ -34,3 +35,22 @@ _NO_STRUCT = (
 )
 def test_what_spark_says_of_a_schema_in_one_line(text: str, problem: str | None) -> None:
     assert schema_problem(text) == problem
+
+
+class Frame:
+    """Of a server that refuses to analyse it."""
+
+    def __init__(self, error: PySparkException) -> None:
+        self._error = error
+
+    @property
+    def schema(self) -> object:
+        raise self._error
+
+
+@pytest.mark.parametrize("kind", [PySparkException, AnalysisException])  # of the client, and of the server
+def test_definitions_of_a_pipeline_are_not_analysed_and_other_frames_are(kind: type[PySparkException]) -> None:
+    refused = "[ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION] Operations that trigger DataFrame analysis are not allowed"
+    check_now(Frame(kind(refused)))  # type: ignore[arg-type]
+    with pytest.raises(kind, match="PARSE_SYNTAX_ERROR"):
+        check_now(Frame(kind("[PARSE_SYNTAX_ERROR] Syntax error at or near 'BIGINTT'.")))  # type: ignore[arg-type]
