@@ -33,6 +33,12 @@ _ROOMS: Final = (
 """Tests that share what is dear to start: a browser, a JVM with Spark in it, an object store."""
 _OWN_JVMS: Final = ("tests/spark/cluster/", "tests/spark/jobs/test_stream_command.py")
 """Of Spark's tests those that start all their sessions in other processes."""
+_NO_JVMS: Final = (
+    "tests/spark/sink/test_changes.py",
+    "tests/spark/sink/test_tasks.py",
+    "tests/spark/source/test_range_reader.py",
+)
+"""Of Spark's tests those without a session: for the workers that do not have it."""
 
 gc.disable()
 """Until all tests are collected (`pytest_collection_finish`): nearly all objects made before that stay, and traversing
@@ -82,8 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave modules and collected tests, a few hundred thousand objects that stay, out of every later collection of
-    garbage: traversing them anew was a tenth of the time that simulations take."""
-    gc.collect()
+    garbage: traversing them anew was a tenth of the time that simulations take. A fifth of them is garbage, and left
+    where it is: to look for it would take each worker half a second."""
     gc.freeze()
     gc.enable()
 
@@ -105,6 +111,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(_OWN_JVMS):
                 return nodeid
+            if nodeid.startswith(_NO_JVMS):
+                return nodeid.partition("::")[0]
             return next((room for room in _ROOMS if nodeid.startswith(room)), nodeid)
 
     return RoomsInOneWorker(config, log)

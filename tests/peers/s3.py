@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import boto3
-
 from tests.peers.lossy_proxy import CONTROL
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test-key", "AWS_SECRET_ACCESS_KEY": "test-secret", "AWS_REGION": "us-east-1"}
@@ -88,6 +86,8 @@ class ObjectStore(Lossy):
         return [one["Key"] for one in found.get("Contents", ())]
 
     def _client(self) -> Any:
+        import boto3  # a quarter of a second, which all workers would spend where it is at the top
+
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

@@ -18,6 +18,8 @@ from tests.peers.process import Process, free_ports
 from tests.waiting import wait_until
 
 _JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JARS: Final = ("zookeeper-", "netty-", "log4j-", "slf4j-api-", "metrics-core-", "snappy-java-")
+"""Of PySpark's three hundred, which would all be opened and searched for each class, those that ZooKeeper needs."""
 _LOGGING: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = STDERR
@@ -81,7 +83,7 @@ class ZooKeeper:
         spark = find_spec("pyspark")
         assert spark is not None
         assert spark.origin is not None
-        jars = Path(spark.origin).parent / "jars" / "*"
+        jars = sorted(path for path in (Path(spark.origin).parent / "jars").iterdir() if path.name.startswith(_JARS))
         config, logging = self._directory / "zoo.cfg", self._directory / "log4j2.properties"
         lines = f"{_CONFIG}dataDir={self._directory / 'data'}\nclientPort={self.port}\n"
         config.write_text(lines + self._tls() + (_SASL if self._users else ""))
@@ -93,7 +95,7 @@ class ZooKeeper:
             *self._jaas(),
             f"-Dlog4j2.configurationFile={logging}",
             "-cp",
-            str(jars),
+            ":".join(map(str, jars)),
             main,
             str(config),
         ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from demo.stuck import stuck
+from demo import stuck as scene
+from demo.console import browser
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +24,26 @@ class Heard:
     progress = say
 
 
-def test_a_consumer_sticks_is_explained_and_goes_on(tmp_path: Path) -> None:
+def play(directory: Path) -> list[str]:
+    """The lines that are told."""
     heard = Heard()
-    assert stuck(tmp_path, heard), "\n".join(heard.lines)
+    assert scene.stuck(directory, heard), "\n".join(heard.lines)
     assert "bookings-0 from 2 aborted: last stable offset 2 → 505, end 505: everything can be read" in heard.lines
     assert "bookings-0: hanging" in heard.lines
+    return heard.lines
+
+
+def test_a_consumer_sticks_is_explained_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene, "browser", lambda: None)
+    assert "(no pictures of the console: they need Chromium and Playwright for Python)" in play(tmp_path)
+
+
+@pytest.mark.integration
+@pytest.mark.browser
+def test_there_are_pictures_of_the_console(tmp_path: Path) -> None:
+    if browser() is None:
+        pytest.skip("needs Chromium and Playwright")
+    told = play(tmp_path)
+    pictures = sorted((tmp_path / "pictures").iterdir())
+    assert [picture.stem for picture in pictures] == sorted([*scene.PAGES, *scene.PAGES_AFTER])
+    assert {str(picture) for picture in pictures} <= {*told}

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as dataset
 import pytest
 
 from oncelog.client.blocking import Client
@@ -54,6 +53,8 @@ def flight(number: int, **more: object) -> bytes:
 def test_json_values_become_columns_under_their_day_and_bad_rows_are_kept_apart(
     spark: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:
+    from pyarrow import dataset  # and so pandas, half a second, in all workers where it is at the top
+
     topic, place = topic_with(0), tmp_path / "table"
     send(topic, flight(0), flight(1, extra={"a": 1}), b"no json", None, b'{"number": "x"}', b'{"tail": "T"}', b"[]")
     send(topic, flight(7), partition=1)

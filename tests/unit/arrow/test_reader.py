@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import count
 
-import duckdb
-import polars
 import pyarrow as pa
 import pytest
 
@@ -102,6 +100,9 @@ def test_what_takes_arrow_streams_takes_the_reader(broker: Broker, make: Make) -
 
 
 def test_polars_and_duckdb_take_it_with_every_column(broker: Broker, make: Make) -> None:
+    import duckdb  # these two take a third of a second, which all workers would spend where they are at the top
+    import polars
+
     topic = make()
 
     def read() -> oncelog.arrow.ArrowReader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 import pytest
 
@@ -22,9 +23,14 @@ from tests.interop.admin.lab import at
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 100_000
-PLACES = [at(f"topic-{number // 1000:03}", number % 1000) for number in range(PARTITIONS)]
 MOST_BYTES = 90 * MIB
 """Beside what a console takes for itself."""
+
+
+@cache
+def places() -> list[TopicPartition]:
+    """All partitions; not made by workers that do not run this."""
+    return [at(f"topic-{number // 1000:03}", number % 1000) for number in range(PARTITIONS)]
 
 
 class ManyPartitions(Client):
@@ -32,7 +38,7 @@ class ManyPartitions(Client):
 
     def metadata(self, topics: object = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
         partitions = {index: PartitionInfo(index, BrokerId(1), LeaderEpoch(0), (1,), (1,), ()) for index in range(1000)}
-        names = {one.topic for one in PLACES}
+        names = {one.topic for one in places()}
         return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in names}
 
     def list_offsets(
@@ -42,7 +48,7 @@ class ManyPartitions(Client):
 
 
 def described(client: Client, group: str) -> GroupDescription:
-    members = [MemberRow(f"m-{n}", None, "c", "h", tuple(PLACES[n * 100 : (n + 1) * 100])) for n in range(1000)]
+    members = [MemberRow(f"m-{n}", None, "c", "h", tuple(places()[n * 100 : (n + 1) * 100])) for n in range(1000)]
     return GroupDescription(group, "Stable", "classic", "consumer", "range", 1, members)
 
 
@@ -53,7 +59,7 @@ def bounds(client: Client, partitions: Iterable[TopicPartition]) -> tuple[dict[T
 def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "describe_group", described)
     monkeypatch.setattr(groups, "bounds_of", bounds)
-    committed = {one: Committed(11) for one in PLACES}
+    committed = {one: Committed(11) for one in places()}
     monkeypatch.setattr("oncelog.admin.groups.committed_offsets", lambda client, group: dict(committed))
     asked = Asked(Query({"name": "all", "page": "1000"}), Settings("x"))
     tracemalloc.start()

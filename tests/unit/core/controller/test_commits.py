@@ -42,18 +42,18 @@ def led_by_three(image: ClusterImage) -> Changes:
 
 @pytest.mark.parametrize("limit_bytes", [2_000, 20_000, 256 * 1024])
 def test_many_changes_are_commits_of_bounded_size_that_give_what_was_decided(limit_bytes: int) -> None:
-    session, image = tree_with(NewTopic("a", 300, 3), NewTopic("b", 5, 3), NewTopic("c", 120, 2))
+    session, image = tree_with(NewTopic("a", 120, 3), NewTopic("b", 5, 3), NewTopic("c", 60, 2))
     changes = led_by_three(image)
     rights = [*controller_check(image), *topics_check(image)]
     commits = commits_of(image, changes, rights, limit_bytes)
     largest = max(map(size_bytes, commits))
-    topic_node = 300 * 20  # changes with each group of partitions that move
+    topic_node = 120 * 20  # changes with each group of partitions that move
     assert largest < limit_bytes + topic_node + 1_000
     for operations in commits:
         assert operations[:2] == rights
         session.commit(operations)
         seen = load_image(session.subtree("/"))
-        assert {name: len(topic.partitions) for name, topic in seen.topics.items()} == {"a": 300, "b": 5, "c": 120}
+        assert {name: len(topic.partitions) for name, topic in seen.topics.items()} == {"a": 120, "b": 5, "c": 60}
     after = load_image(session.subtree("/"))
     for name, partitions in changes.items():
         for index, expected in partitions.items():
