@@ -44,6 +44,8 @@ class Copier(threading.Thread):
         """Offsets committed, as far as was answered."""
         self.instances = 0
         self.aborted: Counter[str] = Counter()
+        self.gave_up: Counter[str] = Counter()
+        """The reasons for which another instance took over."""
         """Why, and how often."""
         self.broken: list[str] = []
         self._servers = servers
@@ -83,7 +85,8 @@ class Copier(threading.Thread):
             assert client is not None
             client.start()
             self._copy(client)
-        except (GiveUp, Abortable):
+        except (GiveUp, Abortable) as failure:
+            self.gave_up[str(failure)] += 1
             time.sleep(0.05)
         finally:
             if client is not None:

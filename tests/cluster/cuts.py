@@ -219,6 +219,7 @@ def _compared(drill: Drill, servers: Servers, directory: Path) -> list[str]:
         print(
             f"  {copier.client}: {len(found)} copied, {copier.instances} instances, {copier.aborted.total()} aborted",
             *(f"    {count} × {reason}" for reason, count in copier.aborted.most_common(3)),
+            *(f"    gave up {count} × {reason}" for reason, count in copier.gave_up.most_common(3)),
             sep="\n",
             flush=True,
         )

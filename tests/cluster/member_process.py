@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, Final
 
 from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Process, Role, Taken
+from tests.peers.reaper import watch
 
 _GO_ON: Final = "go on\n"
 _CLOSE: Final = "close\n"
@@ -39,6 +40,7 @@ class ProcessMember:
             stdout=subprocess.PIPE,
             text=True,
         )
+        watch(self._child.pid)
 
     def step(self, process: Process) -> Mapping[int, int]:
         """Follow the process to the end of its step. Raises Killed."""

@@ -188,6 +188,8 @@ class LogState:
             if self.unsynced.is_new:
                 with contextlib.suppress(FileNotFoundError):
                     self.unsynced.topic_file = self.files.open(f"{self.directory}/{PARTITION_METADATA}")
+                    # Opened again for that sync, if there ever is one: thousands of logs need the descriptors.
+                    self.unsynced.topic_file.close()
 
     def files_of(self, segment: Segment, end_offset: int) -> list[OpenFile]:
         """The files of a sealed segment that must be synced: its records, and the producer snapshot at its end. When

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import iter_headers
 from oncelog.records.builder import build_batch, seal
 from oncelog.records.record import Record
+from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.file_node import MemoryFile
+from oncelog.storage.config import LogConfig
+from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.read import found_by
 from tests.unit.storage.replication import (
@@ -298,3 +305,22 @@ def test_a_full_disk_leaves_batches_or_nothing() -> None:
         assert log_bytes(world.log) == data
         check_derived(world)
     assert len(stops) > 3
+
+
+def test_a_log_that_others_copy_needs_one_descriptor_until_its_first_sync(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    directory = LogDirectory.open(files, config_of=lambda _: LogConfig(), now_ms=NOW)
+    log = directory.create(TopicPartition(TopicName("t"), 0), TopicId(b"t" * 16), LogConfig(), now_ms=NOW)
+    log.begin_epoch(0)
+    assert _open_below(tmp_path) == ["00000000000000000000.log"]
+    to_sync, upto = log.files_to_sync()
+    for file in to_sync:
+        file.sync()
+    log.synced(upto)
+    assert _open_below(tmp_path) == ["00000000000000000000.log"]
+    files.close()
+
+
+def _open_below(path: Path) -> list[str]:
+    found = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    return [os.path.basename(each) for each in found if each.startswith(f"{path}/t-0/")]
