@@ -149,7 +149,7 @@ class Question:
 
 
 def _message(leader: LeaderLog) -> OffsetForLeaderEpochRequest:
-    """A question about the end of the current epoch, asked with that epoch: a replica that knows of a later one says so."""
+    """A question about the end of the current epoch, asked with it: a replica that knows of a later one says so."""
     partition, epoch = leader.partition, leader.leader_epoch
     asked = OffsetForLeaderPartition(partition=partition.partition, current_leader_epoch=epoch, leader_epoch=epoch)
     return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[asked])])
