@@ -7,7 +7,8 @@ Rules:
 
 1. What excuses a transaction wins: of several transactional ids with one producer id, the one that is not hanging.
 2. "hanging" needs three things: the reason code, that it was still so when the leader was asked *again after* the
-   coordinator had spoken (a transaction that completes in between looks like one that hangs), and the age asked for.
+   coordinator had spoken (a transaction that completes in between looks like one that hangs; one that a broker has open
+   which has been replaced as the leader does, too), and the age asked for.
 3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only where the first
    record cannot be read. A time in the future is none.
 4. No answer is no evidence: with a coordinator that did not answer, nothing is forgotten.
@@ -33,6 +34,8 @@ from oncelog.base.transaction_verdicts import (
 )
 from oncelog.base.units import MINUTE_MS
 
+CHANGING: Final = "it is changing just now, look again"
+"""The doubt where the leader, asked again, had something else."""
 _COMPLETE_STATES: Final = frozenset({"CompleteCommit", "CompleteAbort"})
 
 
@@ -156,15 +159,14 @@ def needs_second_look(finding: Finding) -> bool:
     return RULES[finding.code].verdict is Verdict.HANGING
 
 
-def classify(finding: Finding, ages: Ages, *, still_open: bool = True) -> Classification:
-    """The verdict. ``still_open``: the leader, asked again after the coordinators, had the transaction as before."""
+def classify(finding: Finding, ages: Ages, *, doubt: str | None = None) -> Classification:
+    """The verdict. ``doubt``: why it is not certain that the partition's leader, asked again after the coordinators,
+    had the transaction as before; None if it is."""
     verdict = RULES[finding.code].verdict
     if verdict is not Verdict.HANGING:
         return Classification(verdict, _sentence(finding.reason + _overdue(finding, ages)))
-    if not still_open:
-        return Classification(
-            Verdict.SUSPECTED, _sentence(f"{finding.reason}; but it is changing just now, look again")
-        )
+    if doubt is not None:
+        return Classification(Verdict.SUSPECTED, _sentence(f"{finding.reason}; but {doubt}"))
     known_ms = ages.since_last_write_ms if ages.age_ms is None else ages.age_ms
     if known_ms >= ages.required_ms or ages.required_ms <= 0:
         return Classification(Verdict.HANGING, _sentence(finding.reason))

@@ -2,8 +2,9 @@
 
 Steps, each to all brokers at once: (1) partition leaders name their open transactions; (2) the start of each is read;
 (3) all coordinators are asked for the ids behind the producer ids, (4) and what those ids are doing; (5) leaders are
-asked again about what the coordinators contradict. The order of 1, 4 and 5 makes the verdict safe
-(``classification``). An id that the leader itself knows (oncelog's do) is asked about even if its producer id changed.
+asked again about what the coordinators contradict, (6) and all brokers who leads those partitions. The order of 1, 4,
+5 and 6 makes the verdict safe (``classification``, ``leadership``). An id that the leader itself knows (oncelog's do)
+is asked about even if its producer id changed.
 
 The rule: nothing is concluded from a question that was not answered. Ids that one may not describe are not in a list,
 without a word; so where a producer id is known to nobody it is tried out whether we may see such ids at all.
@@ -17,6 +18,7 @@ from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Progress, Question, Unanswered, ask, no_progress
 from oncelog.admin.transactions.classification import (
+    CHANGING,
     Evidence,
     Finding,
     ages_of,
@@ -25,6 +27,7 @@ from oncelog.admin.transactions.classification import (
     needs_second_look,
     required_age_ms,
 )
+from oncelog.admin.transactions.leadership import Claim, claims_of, doubts_about
 from oncelog.admin.transactions.partition_offsets import Start, read_starts
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
 from oncelog.admin.transactions.transactional_ids import (
@@ -177,37 +180,45 @@ def scan(
 def examine(
     client: Client, producers: Sequence[ProducerRow], *, min_age_ms: int | None = None, now_ms: int | None = None
 ) -> Scan:
-    """Steps 2 to 5 for transactions that partition leaders have just named; those that ended meanwhile are left out."""
+    """Steps 2 to 6 for transactions that partition leaders have just named; those that ended meanwhile are left out."""
     now_ms = client.system.wall_ms() if now_ms is None else now_ms
     opened = [(row, row.start_offset) for row in producers if row.start_offset is not None]
     starts = read_starts(client, [(row.where, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []
+    claims = claims_of(client, {row.where: None for row, _ in opened})
     findings = _findings(client, [row for row, _ in opened], unanswered)
     doubted = [row for (row, _), finding in zip(opened, findings, strict=True) if needs_second_look(finding)]
     second = describe_producers(client, {row.where: None for row in doubted}, open_only=True)
-    epochs = {(row.where, row.producer_id, row.start_offset): row.producer_epoch for row in second.rows}
+    again = {(row.where, row.producer_id, row.start_offset): row for row in second.rows}
+    open_still = {row.where: claims[row.where] for row in second.rows if row.where in claims}
+    moved = doubts_about(client, open_still, unanswered)
     max_timeout_ms = _max_timeout_ms(client) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
     transactions = []
     for (row, offset), finding in zip(opened, findings, strict=True):
-        still_open = True
+        doubt = None
         if needs_second_look(finding):
-            epoch = epochs.get((row.where, row.producer_id, offset))
-            if epoch is None and row.where not in second.failed:
+            same = again.get((row.where, row.producer_id, offset))
+            if same is None and row.where not in second.failed:
                 continue
-            still_open = epoch == row.producer_epoch
+            doubt = _changed(row, same, claims.get(row.where)) or moved.get(row.where)
         required_ms = required_age_ms(finding.row, min_age_ms, max_timeout_ms)
-        transactions.append(
-            _classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, still_open)
-        )
+        transactions.append(_classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, doubt))
     transactions.sort(key=lambda one: (one.where, one.start_offset, one.producer.producer_id))
     return Scan(transactions, [*unanswered, *second.unanswered], now_ms=now_ms)
 
 
+def _changed(row: ProducerRow, again: ProducerRow | None, claim: Claim | None) -> str | None:
+    """The doubt about a transaction that its partition's leader has told twice, by what was told."""
+    leader = None if claim is None else claim.leader
+    same = again is not None and again.producer_epoch == row.producer_epoch and row.leader == again.leader == leader
+    return None if same else CHANGING
+
+
 def _classified(
-    row: ProducerRow, offset: int, start: Start, finding: Finding, required_ms: int, now_ms: int, still_open: bool
+    row: ProducerRow, offset: int, start: Start, finding: Finding, required_ms: int, now_ms: int, doubt: str | None
 ) -> OpenTransaction:
     ages = ages_of(now_ms, start.timestamp_ms, row.last_timestamp_ms, required_ms, start.problem)
-    classified = classify(finding, ages, still_open=still_open)
+    classified = classify(finding, ages, doubt=doubt)
     named = finding.row.transactional_id if finding.row is not None else row.transactional_id or None
     return OpenTransaction(
         row,

@@ -16,7 +16,14 @@ from oncelog.client.machine.metadata import BrokerInfo, ClusterView, PartitionIn
 from oncelog.client.machine.versions import Versions
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.wire.messages import describe_configs, describe_producers, describe_transactions, fetch, list_transactions
+from oncelog.wire.messages import (
+    describe_configs,
+    describe_producers,
+    describe_transactions,
+    fetch,
+    list_transactions,
+    metadata,
+)
 
 EVERY_VERSION = Versions(dict.fromkeys(range(100), (0, 20)))
 Answer = Callable[[int, Any], Any]
@@ -53,6 +60,7 @@ class FakeCluster(Client):
     """``transactions``: partition → producers; ``ids``: id → its row, kept by the broker its hash names.
 
     ``down`` brokers lose every connection, ``loading`` coordinators have not read their log, ``denied`` shows no id.
+    ``told``: what a broker's metadata say of a partition, where that is not what the view has.
     """
 
     def __init__(self) -> None:
@@ -65,6 +73,8 @@ class FakeCluster(Client):
         self.loading: set[int] = set()
         self.denied = False
         self.not_leader: set[TopicPartition] = set()
+        self.told: dict[tuple[int, TopicPartition], metadata.MetadataResponsePartition] = {}
+        self.registered = {1, 2}
         self.batch_bytes: dict[TopicPartition, int] = {}
         self.asked: list[tuple[int, Any]] = []
         self._fakes = {index: FakeLink(index, self._answer) for index in (1, 2)}
@@ -74,14 +84,15 @@ class FakeCluster(Client):
             describe_transactions.DescribeTransactionsRequest: self._describe_transactions,
             fetch.FetchRequest: self._fetch,
             describe_configs.DescribeConfigsRequest: self._describe_configs,
+            metadata.MetadataRequest: self._metadata,
         }
         self.lead({TopicPartition(TRANSACTION_STATE, index): 1 + index % 2 for index in range(4)})
 
-    def lead(self, leaders: dict[TopicPartition, int]) -> None:
+    def lead(self, leaders: dict[TopicPartition, int], leader_epoch: int = 0) -> None:
         for (topic, index), leader in leaders.items():
             before = self.view.topics.get(topic)
             partitions = dict(before.partitions) if before else {}
-            partitions[index] = PartitionInfo(index, BrokerId(leader), LeaderEpoch(0))
+            partitions[index] = PartitionInfo(index, BrokerId(leader), LeaderEpoch(leader_epoch), (1, 2))
             self.view.topics[topic] = TopicInfo(topic, NO_TOPIC_ID, partitions)
 
     def open(self, partition: TopicPartition, producer_id: int, **changes: Any) -> None:
@@ -156,6 +167,33 @@ class FakeCluster(Client):
                 )
             topics.append(describe_producers.TopicResponse(name=topic.name, partitions=partitions))
         return describe_producers.DescribeProducersResponse(topics=topics)
+
+    def tell(self, broker: int, where: TopicPartition, leader: int, leader_epoch: int) -> None:
+        """Let a broker's metadata name another leader."""
+        entry = metadata.MetadataResponsePartition(
+            partition_index=where.partition, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2]
+        )
+        self.told[broker, where] = entry
+
+    def _metadata(self, broker: int, message: Any) -> Any:
+        brokers = [
+            metadata.MetadataResponseBroker(node_id=index, host="fake", port=index) for index in sorted(self.registered)
+        ]
+        topics = []
+        for name in [one.name for one in message.topics]:
+            info = self.view.topics[name]
+            entries = [
+                metadata.MetadataResponsePartition(
+                    partition_index=index,
+                    leader_id=one.leader,
+                    leader_epoch=one.leader_epoch,
+                    replica_nodes=list(one.replicas),
+                )
+                for index, one in info.partitions.items()
+            ]
+            said = [self.told.get((broker, TopicPartition(name, one.partition_index)), one) for one in entries]
+            topics.append(metadata.MetadataResponseTopic(name=name, topic_id=bytes(info.topic_id), partitions=said))
+        return metadata.MetadataResponse(brokers=brokers, topics=topics)
 
     def _list_transactions(self, broker: int, message: Any) -> Any:
         if broker in self.loading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.admin.transactions.classification import (
+    CHANGING,
     Ages,
     Evidence,
     Finding,
@@ -79,21 +80,21 @@ LATE = Finding(ReasonCode.ENDED, said(state="CompleteCommit", partitions=NOWHERE
 
 
 @pytest.mark.parametrize(
-    ("ages", "still_open", "verdict", "says"),
+    ("ages", "doubt", "verdict", "says"),
     [
-        (Ages(60_000, 0, 60_000), True, Verdict.HANGING, "It came after the marker"),
-        (Ages(59_999, 0, 60_000), True, Verdict.SUSPECTED, "began only 59 s ago, less than the 1 min asked for"),
-        (Ages(0, 0, 0), True, Verdict.HANGING, "marker"),
-        (Ages(3_600_000, 0, 0), False, Verdict.SUSPECTED, "changing just now"),
-        (Ages(None, 60_000, 60_000, "deleted"), True, Verdict.HANGING, "marker"),
-        (Ages(None, 59_999, 60_000, "deleted"), True, Verdict.SUSPECTED, "its age is not known: deleted"),
-        (Ages(None, 0, 0, "deleted"), True, Verdict.HANGING, "marker"),
+        (Ages(60_000, 0, 60_000), None, Verdict.HANGING, "It came after the marker"),
+        (Ages(59_999, 0, 60_000), None, Verdict.SUSPECTED, "began only 59 s ago, less than the 1 min asked for"),
+        (Ages(0, 0, 0), None, Verdict.HANGING, "marker"),
+        (Ages(3_600_000, 0, 0), CHANGING, Verdict.SUSPECTED, "marker; but it is changing just now"),
+        (Ages(None, 60_000, 60_000, "deleted"), None, Verdict.HANGING, "marker"),
+        (Ages(None, 59_999, 60_000, "deleted"), None, Verdict.SUSPECTED, "its age is not known: deleted"),
+        (Ages(None, 0, 0, "deleted"), None, Verdict.HANGING, "marker"),
     ],
 )
 def test_certain_needs_the_age_asked_for_and_a_second_look(
-    ages: Ages, still_open: bool, verdict: Verdict, says: str
+    ages: Ages, doubt: str | None, verdict: Verdict, says: str
 ) -> None:
-    classified = classify(LATE, ages, still_open=still_open)
+    classified = classify(LATE, ages, doubt=doubt)
     assert classified.verdict is verdict
     assert says in classified.reason
 

@@ -1,0 +1,172 @@
+"""Confirms, by the word of all brokers, that the broker that has named an open transaction leads its partition.
+
+Any replica answers DescribeProducers by what it has, and does not say what it is. A follower that is behind, and a
+leader that was replaced while it was cut off from the controller, have transactions open that have ended long ago; and
+metadata that name such a leader come from a broker that is behind itself, often from that very one.
+
+Rules:
+
+1. The claim is taken from the metadata before coordinators are asked, and confirmed when the leader has been asked
+   again. A leader whose epoch is still the last one then has every marker that was written before: what an earlier
+   leader acknowledged is in its log, and there is no later one.
+2. Every broker is asked for its metadata, for who has written a marker as a later leader knows its own epoch, whoever
+   else does not. A later epoch refutes the claim; an earlier one is told by a broker that is behind, and says nothing.
+   Where there are no epochs all brokers have to name the same leader.
+3. A broker that does not answer may be that later leader if it has a replica, unless no answer names it any more.
+4. A topic of another id, or one that a broker does not know, is not the one that was claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from oncelog.admin.transactions.broker_requests import LEADERLESS, Question, Unanswered, ask
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, TopicPartition
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import explain
+from oncelog.client.machine.metadata import NO_LEADER
+from oncelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+
+_WHAT: Final = "who leads the partitions"
+
+
+class Claim(NamedTuple):
+    """The leader of a partition by the client's view; epoch −1 where the brokers tell none."""
+
+    leader: int
+    leader_epoch: int
+    topic_id: bytes
+
+
+class _Told(NamedTuple):
+    """A broker's word on a partition: its entry, or the error instead of one."""
+
+    broker: int
+    topic_id: bytes
+    error_code: int
+    entry: MetadataResponsePartition | None
+
+
+class _Answers(NamedTuple):
+    """Metadata by broker, and the brokers that were named and did not answer."""
+
+    heard: dict[int, MetadataResponse]
+    silent: dict[int, Unanswered]
+
+
+def claims_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
+    """Leaders as the client's view has them; asks nobody."""
+    claims = {}
+    for where in partitions:
+        info = client.view.partition(where)
+        if info is not None:
+            claims[where] = Claim(info.leader, info.leader_epoch, bytes(client.view.topic_id(where.topic)))
+    return claims
+
+
+def doubts_about(
+    client: Client, claims: Mapping[TopicPartition, Claim], unanswered: list[Unanswered]
+) -> dict[TopicPartition, str]:
+    """The claims that are not certain, each with the reason; later leaders go into the client's view.
+
+    Brokers that matter and did not answer are added to ``unanswered``. Asks nobody when nothing is claimed.
+    """
+    if not claims:
+        return {}
+    answers = _ask_all(client, sorted({where.topic for where in claims}))
+    told: dict[TopicPartition, list[_Told]] = {where: [] for where in claims}
+    for broker, answer in answers.heard.items():
+        for where, word in _words(broker, answer, claims):
+            told[where].append(word)
+    doubts, missed = {}, set()
+    for where, claim in claims.items():
+        doubt = _contradiction(client, where, claim, told[where])
+        if doubt is None:
+            missing = sorted(_replicas(told[where]) & answers.silent.keys())
+            missed.update(missing)
+            if missing:
+                unheard = " and ".join(f"broker {broker}" for broker in missing)
+                doubt = f"{unheard} may lead the partition by now and did not answer; look again"
+        if doubt is not None:
+            doubts[where] = doubt
+    unanswered += [answers.silent[broker] for broker in sorted(missed)]
+    return doubts
+
+
+def _ask_all(client: Client, topics: list[str]) -> _Answers:
+    """The metadata of every broker that the view or an answer names."""
+    message = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
+    )
+    answers = _Answers({}, {})
+    named = set(client.view.brokers)
+    to_ask = named
+    while to_ask:
+        for question, answer in ask(client, [Question(broker, message, _WHAT) for broker in sorted(to_ask)]):
+            broker = question.broker
+            if isinstance(answer, Unanswered):
+                answers.silent[broker] = answer
+            elif answer.error_code:
+                answers.silent[broker] = Unanswered(broker, _WHAT, explain(answer.error_code))
+            else:
+                answers.heard[broker] = answer
+        named = {one.node_id for answer in answers.heard.values() for one in answer.brokers}
+        to_ask = named - answers.heard.keys() - answers.silent.keys()
+    if answers.heard:
+        for broker in answers.silent.keys() - named:
+            del answers.silent[broker]
+    return answers
+
+
+def _words(
+    broker: int, answer: MetadataResponse, wanted: Iterable[TopicPartition]
+) -> Iterator[tuple[TopicPartition, _Told]]:
+    topics = {topic.name: topic for topic in answer.topics}
+    entries = {topic.name: {one.partition_index: one for one in topic.partitions} for topic in answer.topics}
+    for where in wanted:
+        topic = topics.get(where.topic)
+        entry = None if topic is None or topic.error_code else entries[where.topic].get(where.partition)
+        code = ErrorCode.NONE if entry is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            yield where, _Told(broker, bytes(NO_TOPIC_ID), code, None)
+        else:
+            yield where, _Told(broker, bytes(topic.topic_id), topic.error_code or code, entry)
+
+
+def _contradiction(client: Client, where: TopicPartition, claim: Claim, told: list[_Told]) -> str | None:
+    """The reason why the claim is not so, by what was told of one partition."""
+    if not told:
+        return "no broker says who leads the partition"
+    newest: MetadataResponsePartition | None = None
+    for word in told:
+        if word.entry is None:
+            return f"broker {word.broker} says of the partition: {explain(word.error_code)}"
+        if word.topic_id != claim.topic_id and NO_TOPIC_ID not in (word.topic_id, claim.topic_id):
+            return "the topic is another one by now; look again"
+        later = word.entry.leader_epoch > claim.leader_epoch
+        differs = word.entry.leader_epoch == claim.leader_epoch and word.entry.leader_id != claim.leader
+        if (later or differs) and (newest is None or word.entry.leader_epoch > newest.leader_epoch):
+            newest = word.entry
+    if newest is None:
+        return None
+    if newest.leader_id == NO_LEADER:
+        return f"{LEADERLESS}; look again"
+    client.view.leader_moved(where, newest.leader_id, newest.leader_epoch)
+    if newest.leader_id == claim.leader:
+        return f"broker {claim.leader} has become the leader of the partition just now; look again"
+    return (
+        f"broker {claim.leader}, which has it open, does not lead the partition any more: broker {newest.leader_id} "
+        "does; look again"
+    )
+
+
+def _replicas(told: list[_Told]) -> set[int]:
+    """The brokers that have a replica of a partition, by the word of any."""
+    return {replica for word in told if word.entry is not None for replica in word.entry.replica_nodes}
