@@ -13,7 +13,6 @@ from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
-from oncelog.node.coordinators.confirmation import Question
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
@@ -199,13 +198,6 @@ def _remote_decisions_passed_over(right: Any) -> Any:
     return send
 
 
-def _unconfirmed(right: Any) -> Any:
-    def ask(self: Any) -> None:
-        self.end(ErrorCode.NONE)
-
-    return ask
-
-
 CLUSTERS: Final = (
     Mutant(
         "watermark-of-committed-set",
@@ -354,14 +346,6 @@ CLUSTERS: Final = (
         "send",
         _remote_decisions_passed_over,
         ("broker-cut", "broker-isolated"),
-    ),
-    Mutant(
-        "leadership-not-confirmed",
-        "a group coordinator tells committed offsets without asking whether another one was elected",
-        Question,
-        "ask",
-        _unconfirmed,
-        ("tree-isolated",),
     ),
 )
 """Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""
