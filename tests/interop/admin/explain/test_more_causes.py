@@ -15,7 +15,7 @@ from oncelog.client.blocking import Client, GroupConsumer, GroupSettings, Transa
 from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.node.coordinators import runner
+from oncelog.node.coordinators import loading
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing import Broker, Cluster
@@ -185,7 +185,7 @@ def test_a_coordinator_that_is_loading(monkeypatch: pytest.MonkeyPatch) -> None:
             write(client, "t", 0, 5)
             commit_offsets(client, "g", {at("t"): Committed(1)})
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "apply_slice", lambda _apply, _log, offset: offset)
+            patch.setattr(loading, "apply_slice", lambda _apply, _log, offset: offset)
             broker.restart()
             with Client(broker.bootstrap_servers, config=replace(FAST, retry_timeout_ms=500)) as client:
                 found = explain_group(client, "g")
