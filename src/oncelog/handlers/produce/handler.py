@@ -78,6 +78,7 @@ def append_and_answer(
         _close_on_error(appends)
         return None
     if request.acks == ACKS_ALL:
+        refuse_what_is_led_no_more(appends, context)
         waiting = [each for each in appends if each.is_pending]
         if waiting:
             yield from _until_durable(waiting, context.now_ms + max(0, request.timeout_ms), context)
@@ -184,6 +185,16 @@ def _close_on_error(appends: Sequence[PartitionAppend]) -> None:
     for each in appends:
         if each.is_refused:
             raise PeerError(f"produce with acks=0 failed: {ErrorCode(each.result.error_code).name}")
+
+
+def refuse_what_is_led_no_more(appends: Sequence[PartitionAppend], context: Context) -> None:
+    """Refuse what was appended in a leadership that ended between two slices of the request: another leader may have
+    replaced those records by now, and the high watermark says nothing of them."""
+    for each in appends:
+        if each.leader is not None and each.end >= 0:
+            found = context.partitions.leader_log(each.partition)
+            if isinstance(found, ErrorCode) or found.leader_epoch != each.leader.leader_epoch:
+                each.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context: Context) -> Steps[None]:

@@ -92,6 +92,7 @@ class PartitionAppend:
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
         """Answer that nothing was appended."""
+        self.end = _NO_END
         result = self.result
         result.error_code = error_code
         result.error_message = message
