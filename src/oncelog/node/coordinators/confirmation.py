@@ -123,7 +123,7 @@ class Question:
         if self.is_over or member not in self._missing:
             return
         error = _error_of(response)
-        if error is ErrorCode.FENCED_LEADER_EPOCH:
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
             self.end(ErrorCode.NOT_COORDINATOR)
         elif error in _NOT_LEADING:
             self._missing.discard(member)
@@ -137,15 +137,23 @@ class Question:
     def _read(self, leader_epoch: LeaderEpoch, path: str, values: Values | None) -> None:
         if self.is_over:
             return
-        if values is None:
+        leads = None if values is None else self._leads(leader_epoch, path, values)
+        if leads is None:
             deadlines = self._services.deadlines
             self.alarms.append(deadlines.at(deadlines.now_ms + AGAIN_MS, lambda _now_ms: self.ask()))
             return
-        value = values.get(path)
-        state = None if value is None else layout.read_state(path, value, 0)
-        own = self._services.broker_id, leader_epoch
-        leads = state is not None and (state.leader, state.leader_epoch) == own
         self.end(ErrorCode.NONE if leads else ErrorCode.NOT_COORDINATOR)
+
+    def _leads(self, leader_epoch: LeaderEpoch, path: str, values: Values) -> bool | None:
+        """True if the partition's state in the tree names this broker, in this epoch; None where it cannot be read."""
+        value = values.get(path)
+        if value is None:
+            return False
+        try:
+            state = layout.read_state(path, value, 0)
+        except layout.DamagedFact:
+            return None
+        return (state.leader, state.leader_epoch) == (self._services.broker_id, leader_epoch)
 
 
 def _message(leader: LeaderLog) -> OffsetForLeaderEpochRequest:
@@ -155,8 +163,8 @@ def _message(leader: LeaderLog) -> OffsetForLeaderEpochRequest:
     return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[asked])])
 
 
-def _error_of(response: OffsetForLeaderEpochResponse | None) -> ErrorCode | None:
-    """The answer about the one partition; None where there was none."""
+def _error_of(response: OffsetForLeaderEpochResponse | None) -> int | None:
+    """The error code of the one partition; None where there was no answer."""
     if response is None or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
         return None
-    return ErrorCode(response.topics[0].partitions[0].error_code)
+    return response.topics[0].partitions[0].error_code
