@@ -2,8 +2,8 @@
 
 Each version has two Spark processes of its own, from the environments of `tests.spark.versions`: one reads topics of
 one broker, the other reads nothing (`bench.spark_ceiling`). They take turns, one reading at a time, so that what else a
-machine does meets all of them alike. What the reading costs beyond what Spark itself costs is ours: the figures of a
-version are divided by those of its own do-nothing source, and these quotients by that of the locked version.
+machine does meets all of them alike. The figures of a version stand beside those of the locked one in the same round,
+and so do their quotients by those of its own do-nothing source, which tell our part from Spark's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from bench.spark_source import NOOP, NOTHING, OURS, Case, Side, chosen, fill_top
 REFERENCE: Final = "4.2"
 """The version that is locked for development, whose figures are in `docs/benchmarks.md`."""
 _WARM_UP: Final = 3
-_GOAL: Final = "0.95–1.05 ×"
 _RATE: Final = "rows/s"
 _CPU: Final = "CPU µs/row"
 
@@ -85,11 +84,10 @@ def _round(
             figures[_name(case, version, _CPU)] = reading.cpu_s / count * 1e6
     for version in sides:
         for what in (_RATE, _CPU):
-            of_nothing = mine[_name(case, version, what)] / other[_name(case, version, what)]
-            mine[_of_nothing(case, version, what)] = of_nothing
-            other[_of_nothing(case, version, what)] = (
-                mine[_name(case, REFERENCE, what)] / other[_name(case, REFERENCE, what)]
-            )
+            name, reference = _name(case, version, what), _name(case, REFERENCE, what)
+            mine[_beside(name)], other[_beside(name)] = mine[name], mine[reference]
+            mine[_of_nothing(name)] = mine[name] / other[name]
+            other[_of_nothing(name)] = mine[reference] / other[reference]
     return mine, other
 
 
@@ -102,12 +100,18 @@ def _name(case: Case, version: str, what: str) -> str:
     return f"{case.label}, {release(version)}: {what}"
 
 
-def _of_nothing(case: Case, version: str, what: str) -> str:
-    """Its peer is not the source that does nothing, but the same quotient of the version that is the reference."""
-    return f"{_name(case, version, what)}, of doing nothing, beside {release(REFERENCE)}"
+def _beside(name: str) -> str:
+    """Of a figure of ours, whose peer is the version that is the reference."""
+    return f"{name}, beside {release(REFERENCE)}"
+
+
+def _of_nothing(name: str) -> str:
+    """Of a figure's quotient by that of doing nothing, whose peer is the same of the version that is the reference."""
+    return _beside(f"{name}, of doing nothing")
 
 
 def _goals(cases: list[Case]) -> dict[str, str]:
-    """The goal for each quotient."""
+    """The goal for each version beside the reference."""
+    goals = {_RATE: "≥ 0.95 ×", _CPU: "≤ 1.05 ×"}
     versions = known_versions()
-    return {_of_nothing(case, one, what): _GOAL for case in cases for one in versions for what in (_RATE, _CPU)}
+    return {_beside(_name(case, one, what)): goals[what] for case in cases for one in versions for what in goals}
