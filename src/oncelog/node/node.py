@@ -105,10 +105,10 @@ from oncelog.node.standstill import Standstill
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.coordinators.confirmation import LeadershipConfirmation
     from oncelog.node.hanging.id_search import TransactionalIdSearch
     from oncelog.node.hanging.questions import CoordinatorQuestions
     from oncelog.node.hanging.watch import HangingTransactionWatch
+    from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.directory import LogDirectory
 
@@ -217,13 +217,13 @@ class Node:
 
     @cached_property
     def _confirmation(self) -> LeadershipConfirmation:
-        """The questions of group coordinators; made for the first one, as the logins are."""
-        from oncelog.node.coordinators.confirmation import LeadershipConfirmation
+        """The questions whether this broker leads still; made for the first one, as the logins are."""
+        from oncelog.node.replication.confirmation import LeadershipConfirmation
 
         return LeadershipConfirmation(
             self.links,
             self._tree_reads,
-            self.cluster.broker_id,
+            self.cluster,
             self._deadlines,
             self._runnable,
             self.partitions.leader_log,

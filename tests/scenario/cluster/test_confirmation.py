@@ -6,7 +6,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicPartition
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
-from oncelog.node.coordinators.confirmation import ANSWER_MS
+from oncelog.node.replication.confirmation import AGAIN_MS, ANSWER_MS
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -106,7 +106,10 @@ def test_where_members_do_not_answer_the_tree_says_who_leads() -> None:
     bench.replace_coordinator()
     bench.cut_off(*bench.others)
     peer = bench.ask(bench.coordinator)
-    bench.cluster.advance(ANSWER_MS)
+    bench.cluster.advance(2 * ANSWER_MS)
+    assert not peer.responses  # the tree has changed since, and the coordinator has yet to hear how
+    bench.coordinator.hold_changes = False
+    bench.cluster.advance(2 * AGAIN_MS)
     assert answer(peer) is ErrorCode.NOT_COORDINATOR
 
 
