@@ -16,6 +16,7 @@ from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
+from oncelog.node.replication.confirmation import LeadershipConfirmation
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
@@ -175,6 +176,13 @@ def _half_resignation(right: Any) -> Any:
     return resign
 
 
+def _unconfirmed(right: Any) -> Any:
+    def park(self: LeadershipConfirmation, task: Any, wait: Any) -> None:
+        self.runnable.wake(task, {})
+
+    return park
+
+
 # Markers
 
 
@@ -330,6 +338,14 @@ CLUSTERS: Final = (
         ReplicaRoles,
         "_resign",
         _half_resignation,
+    ),
+    Mutant(
+        "leads-unconfirmed",
+        "a leader tells ends and committed offsets without asking whether another leads by now",
+        LeadershipConfirmation,
+        "park",
+        _unconfirmed,
+        ("tree-isolated",),
     ),
     Mutant(
         "unanswered-marker-counts",
