@@ -195,6 +195,7 @@ class Node:
                 self.transactions,
                 self._questions,
                 self._id_search,
+                self._confirmation,
                 self.cluster,
                 self.logs,
                 self._deadlines,
@@ -206,7 +207,7 @@ class Node:
         """Questions about transactions to their coordinators; made for the first."""
         from oncelog.node.hanging.questions import CoordinatorQuestions
 
-        return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._runnable)
+        return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._confirmation, self._runnable)
 
     @cached_property
     def _id_search(self) -> TransactionalIdSearch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, LeaderEpoch
+from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
 from oncelog.node.replication.confirmation import AGAIN_MS, ANSWER_MS
@@ -14,7 +14,7 @@ from oncelog.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.scenario.cluster.cluster import Cluster
-from tests.scenario.cluster.replicated import PARTITION, create_replicated, state, write
+from tests.scenario.cluster.replicated import PARTITION, create_replicated, replace_unheard, state, write
 from tests.scenario.node.driver import Peer
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -46,20 +46,7 @@ class Bench:
 
     def replace_leader(self, isr: tuple[int, ...] = (2, 3)) -> None:
         """Let the second broker be elected while the first hears nothing of the tree."""
-        self.cluster[OLD].hold_changes = True
-        elected = self.cluster[TWO]
-        image, broker = state(elected), elected.node.cluster.image.brokers[BrokerId(TWO)]
-        newer = image._replace(
-            leader=BrokerId(TWO),
-            leader_epoch=LeaderEpoch(image.leader_epoch + 1),
-            leader_broker_epoch=broker.epoch,
-            isr=tuple(BrokerId(each) for each in isr),
-            elr=(),
-        )
-        path = layout.state_path(PARTITION.topic, PARTITION.partition)
-        self.cluster.tree.session().commit([Set(path, layout.state_value(newer, 1), image.version)])
-        self.cluster.settle()
-        self.cluster.advance(1_000)
+        replace_unheard(self.cluster, self.cluster[OLD], self.cluster[TWO], isr)
 
     def cut_off(self, *members: int) -> None:
         """Let nothing get between the first leader and other brokers."""

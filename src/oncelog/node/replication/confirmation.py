@@ -1,4 +1,4 @@
-"""Requests that wait until it is certain that this broker still leads partitions: reads that are never out of date.
+"""Makes certain that this broker still leads partitions before it tells what it knows of them.
 
 A broker that is cut off from the tree, or hears of a change late, goes on leading what others lead by now. What it
 appends reaches nobody and is not acknowledged, but what it remembers is old: committed offsets that are no longer the
@@ -15,12 +15,13 @@ read either, the request waits: what is written waits for that member, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.node.broker_messages import Forget
 from oncelog.node.links.broker_links import LinkPurpose
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -50,6 +51,7 @@ _NOT_LEADING: Final = frozenset(
 """Answers of a member that knows of no later leader epoch, and of one that does not even know of this one."""
 
 Epochs = dict[TopicPartition, LeaderEpoch]
+Told = Callable[[Mapping[TopicPartition, ErrorCode]], object]
 
 
 class LeadershipConfirmation:
@@ -74,11 +76,22 @@ class LeadershipConfirmation:
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
         """Ask those that may lead in this broker's place, and let ``task`` go on when it is certain."""
-        question = Question(self, task, wait)
+        task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
+
+    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, told: Told) -> Forget:
+        """Find out of which partitions nobody has begun to lead them in this broker's place. ``told`` is called once,
+        perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
+        question = Question(self, partitions, told)
         question.ask()
         if not question.is_over:
-            task.forget = question.forget
-            question.deadline = self.deadlines.at(wait.deadline_ms, lambda _now_ms: question.give_up())
+            question.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: question.give_up())
+        return question.forget
+
+    def leads(self, partition: TopicPartition, told: Callable[[bool], object]) -> Forget:
+        """Find out whether it is certain of one partition, within ``oncelog.transaction.wait.ms``. ``told`` is called
+        once, perhaps before this returns."""
+        deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
+        return self.confirm((partition,), deadline_ms, lambda refused: told(not refused))
 
     def may_lead_instead(self, leader: LeaderLog) -> set[BrokerId]:
         """The other brokers of which one may have been elected, by what this one knows."""
@@ -95,14 +108,14 @@ class _Open(NamedTuple):
 
 
 class Question:
-    """One request's question, until it is answered or nobody waits for it."""
+    """A question about several partitions, until it is answered or nobody waits for it."""
 
-    def __init__(self, services: LeadershipConfirmation, task: Task, wait: UntilConfirmed) -> None:
+    def __init__(self, services: LeadershipConfirmation, partitions: Sequence[TopicPartition], told: Told) -> None:
         self.is_over = False
         self.deadline: Alarm | None = None
         self._services = services
-        self._task = task
-        self._open = {each: _Open(LeaderEpoch(-1), set()) for each in wait.partitions}
+        self._told = told
+        self._open = {each: _Open(LeaderEpoch(-1), set()) for each in partitions}
         """The partitions of which nothing is certain yet."""
         self._refused: dict[TopicPartition, ErrorCode] = {}
         self._again: Alarm | None = None
@@ -150,7 +163,7 @@ class Question:
     def _end_if_settled(self) -> None:
         if not self._open and not self.is_over:
             self.forget()
-            self._services.runnable.wake(self._task, self._refused)
+            self._told(self._refused)
 
     def _answered(self, member: BrokerId, asked: Epochs, response: OffsetForLeaderEpochResponse | None) -> None:
         errors = {} if response is None or self.is_over else _errors(response)
