@@ -155,11 +155,14 @@ def _end(files: MemoryFiles, partition: TopicPartition) -> int:
 
 
 def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, place: _Place) -> bool:
-    """True if another replica that may lead has the batch as it was written."""
+    """True if another replica that may lead has the batch as it was written, and nothing before it is damaged there: it
+    would cut its log at that."""
     state = image.partition(place.partition)
     members: tuple[BrokerId, ...] = () if state is None else (*state.isr, *state.elr)
     for other in world.brokers:
         if other is broker or other.broker_id not in members:
+            continue
+        if any(flip.partition == place.partition for flip in other.machine.standing_flips()):
             continue
         for found in _batches(other.files, place.partition, place.header.base_offset):
             if found.header == place.header:
