@@ -54,7 +54,7 @@ _UNCONFIRMED: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""What a client is told whose group this broker may not coordinate any more."""
+"""The errors of a group that this broker may not coordinate any more."""
 _GROUPS_SINCE: Final = 8
 _NAMED_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 10
