@@ -111,6 +111,13 @@ def test_where_a_member_does_not_answer_the_tree_confirms() -> None:
     assert not peer.responses
     bench.cluster.advance(ANSWER_MS)
     assert end(peer) == 3
+    assert end(bench.ask(OLD)) == 3, "it is not waited for a second time"
+    bench.cluster[OLD].reads_fail = True
+    bench.cluster.heal(OLD, 3)
+    bench.cluster.advance(3_000)
+    bench.ask(OLD)
+    bench.cluster.advance(ANSWER_MS)
+    assert end(bench.ask(OLD)) == 3, "it answers again"
 
 
 def test_an_end_that_nobody_can_confirm_sends_clients_back() -> None:

@@ -73,6 +73,8 @@ class LeadershipConfirmation:
         self.deadlines = deadlines
         self.runnable = runnable
         self.leader_log = leader_log
+        self.silent: set[BrokerId] = set()
+        """The brokers that have left the last question unanswered: nobody waits for them a second time."""
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
         """Ask those that may lead in this broker's place, and let ``task`` go on when it is certain."""
@@ -141,6 +143,8 @@ class Question:
                 answered = partial(self._answered, member, asked)
                 self._services.links.request(member, LinkPurpose.CONTROL, _message(asked), answered, ANSWER_MS)
         self._end_if_settled()
+        if not self._services.silent.isdisjoint(by_member):
+            self._ask_tree()
 
     def give_up(self) -> None:
         """Nobody could tell in time."""
@@ -166,7 +170,11 @@ class Question:
             self._told(self._refused)
 
     def _answered(self, member: BrokerId, asked: Epochs, response: OffsetForLeaderEpochResponse | None) -> None:
-        errors = {} if response is None or self.is_over else _errors(response)
+        if response is None:
+            self._services.silent.add(member)
+        else:
+            self._services.silent.discard(member)
+        errors = {} if response is None else _errors(response)
         is_unclear = False
         for partition, leader_epoch in asked.items():
             waiting = self._open.get(partition)
@@ -182,7 +190,11 @@ class Question:
                 if not waiting.missing:
                     self._settle(partition, ErrorCode.NONE)
         self._end_if_settled()
-        if is_unclear and not self.is_over and not self._asks_tree:
+        if is_unclear:
+            self._ask_tree()
+
+    def _ask_tree(self) -> None:
+        if not self.is_over and not self._asks_tree:
             self._asks_tree = True
             self._services.tree_reads.ask_position(self._tree_answered)
 
