@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from oncelog.admin.transactions import second_look
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import CommitOutcome
@@ -140,7 +141,7 @@ def _epochs_kept(right: Any) -> Any:
 
 def _losses_not_told(right: Any) -> Any:
     def registration(*known: Any) -> Any:
-        return replace(right(*known), lost=())
+        return right(*known)._replace(lost=())
 
     return registration
 
@@ -181,6 +182,13 @@ def _unconfirmed(right: Any) -> Any:
         self.runnable.wake(task, {})
 
     return park
+
+
+def _believed(right: Any) -> Any:
+    def doubts_about(client: Any, claims: Any, unanswered: Any) -> Any:
+        return {}
+
+    return doubts_about
 
 
 # Markers
@@ -345,6 +353,14 @@ CLUSTERS: Final = (
         LeadershipConfirmation,
         "park",
         _unconfirmed,
+        ("tree-isolated",),
+    ),
+    Mutant(
+        "leaders-believed",
+        "the tool does not ask all brokers who leads",
+        second_look,
+        "doubts_about",
+        _believed,
         ("tree-isolated",),
     ),
     Mutant(
