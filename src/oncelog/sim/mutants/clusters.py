@@ -10,6 +10,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.replicas.leader import LeaderReplicas
+from oncelog.handlers import list_offsets
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
@@ -17,7 +18,6 @@ from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
-from oncelog.node.replication.confirmation import LeadershipConfirmation
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
@@ -178,10 +178,10 @@ def _half_resignation(right: Any) -> Any:
 
 
 def _unconfirmed(right: Any) -> Any:
-    def park(self: LeadershipConfirmation, task: Any, wait: Any) -> None:
-        self.runnable.wake(task, {})
+    def until_confirmed(answers: Any, asked_ms: int, context: Any) -> Any:
+        yield from ()
 
-    return park
+    return until_confirmed
 
 
 def _believed(right: Any) -> Any:
@@ -348,10 +348,10 @@ CLUSTERS: Final = (
         _half_resignation,
     ),
     Mutant(
-        "leads-unconfirmed",
-        "a leader tells ends and committed offsets without asking whether another leads by now",
-        LeadershipConfirmation,
-        "park",
+        "ends-unconfirmed",
+        "a leader tells where a log ends without asking whether another leads by now",
+        list_offsets,
+        "until_confirmed",
         _unconfirmed,
         ("tree-isolated",),
     ),
