@@ -226,7 +226,7 @@ def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerI
     for partition, log in list(logs.logs.items()):
         why = _why_stray(image, partition, log.topic_id, broker_id)
         found = image.partition(partition)
-        if why is None and partition in unidentified and found is not None and broker_id not in found.isr:
+        if why is None and partition in unidentified and found and broker_id not in (*found.isr, *found.elr):
             why = "does not say which topic it is of, and other replicas have the records"
         if why is not None:
             reports.append(Report("warning", f"{partition} {why}, it is set aside"))

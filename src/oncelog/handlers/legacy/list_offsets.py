@@ -40,6 +40,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
     response = ListOffsetsResponse()
     budget = SliceBudget(context.partitions)
     answered: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    from_end: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
     asked_ms = context.now_ms
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name)
@@ -53,6 +54,8 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
             if allowed:
                 found = _offsets(partition, asked, request, context)
             result = answered[partition] = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            if asked.timestamp != EARLIEST:
+                from_end[partition] = result
             if isinstance(found, ErrorCode):
                 result.error_code = found
             else:
@@ -61,7 +64,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
             if budget.spent(1 + len(result.old_style_offsets)):
                 yield NextSlice()
     if request.replica_id == CLIENT:
-        yield from until_confirmed(answered, asked_ms, context)
+        yield from until_confirmed(from_end, asked_ms, context)
     return response
 
 
