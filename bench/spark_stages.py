@@ -58,7 +58,7 @@ class _Reader(OncelogReader):
 
 
 def _call_arrow() -> None:
-    """What reading needs of Arrow's functions, once, on next to nothing."""
+    """Call once, on next to nothing, those of Arrow's functions that reading needs."""
     import numpy as np
     import pyarrow as pa
 

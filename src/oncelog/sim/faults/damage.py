@@ -156,7 +156,7 @@ def _segments(files: MemoryFiles, partition: TopicPartition) -> list[tuple[int, 
 
 
 def _end(files: MemoryFiles, partition: TopicPartition) -> int:
-    """Where a log ends; its last segment may be empty."""
+    """The end of a log; its last segment may be empty."""
     base = max((base for base, _ in _segments(files, partition)), default=0)
     return max((place.header.next_offset for place in _batches(files, partition, base)), default=base)
 
