@@ -15,6 +15,7 @@ from typing import Final
 from bench.clusters.first_writes import led_by_others_s, write_each
 from bench.clusters.pauses import pause_s
 from bench.clusters.peers import BROKERS, BenchCluster, running_cluster
+from bench.clusters.questions import question_figures
 from bench.options import Options, progress
 from bench.peers import ONCELOG, ONCELOG_SYNCED, Peer, create_topics, delete_topics
 from bench.report import Comparison, Figures, paired
@@ -106,6 +107,12 @@ def cluster_latency(options: Options) -> Comparison:
     goals = {"acknowledged p50, ms": "≤ 1.2 ×", "acknowledged p99, ms": "≤ 0.6 ×"}
     count = options.scaled(3000)
     return _side_by_side("Three brokers: single records", options, lambda c, t: _latency(c, t, count), goals)
+
+
+def cluster_questions(options: Options) -> Comparison:
+    """Three brokers: a consumer's questions for committed offsets and ends, factor 3."""
+    count = options.scaled(2000)
+    return _side_by_side("Three brokers: questions", options, lambda c, t: question_figures(c, t, count), {})
 
 
 def cluster_sync(options: Options) -> Comparison:
@@ -324,6 +331,7 @@ CLUSTER_BENCHMARKS: Final = {
     "cluster-produce": cluster_produce,
     "cluster-produce-1k": cluster_produce_1k,
     "cluster-latency": cluster_latency,
+    "cluster-questions": cluster_questions,
     "cluster-sync": cluster_sync,
     "cluster-failover": cluster_failover,
     "cluster-catch-up": cluster_catch_up,

@@ -160,14 +160,27 @@ def _oncelog(
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
+    command = typer.main.get_command(app)
     try:
-        command = typer.main.get_command(app)
         with command.make_context("oncelog", list(arguments)) as context:
             command.invoke(context)
             sys.stdout.flush()
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
+        if isinstance(error, _ClickException) and getattr(error, "ctx", error) is None:
+            error.ctx = _context_of(command, arguments)  # type: ignore[attr-defined]
         return exit_code_of(error)
     return 0
+
+
+def _context_of(command: Any, arguments: Sequence[str]) -> typer.Context:
+    """The context of the sub-command that is named: click does not tell where an option lacks its argument."""
+    context = typer.Context(command, info_name="oncelog")
+    for argument in arguments:
+        command = command.get_command(context, argument) if isinstance(command, TyperGroup) else None
+        if command is None:
+            break
+        context = typer.Context(command, parent=context, info_name=argument)
+    return context
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from oncelog.console.formats.schema_files import SchemaFile
 
 MOST_METRICS_URLS: Final = 32
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ class Settings:
     def __post_init__(self) -> None:
         if self.sample_every_s and not 1 <= self.sample_every_s <= 600:
             raise ConfigError(f"--sample-every is 0, or 1 to 600 seconds, not {self.sample_every_s:g}")
+        for name in self.names:
+            if not _HOST_NAME.fullmatch(name):
+                raise ConfigError(f"--name {name!r} is not a host name; it goes without a scheme and a port")
         if len(self.metrics_urls) > MOST_METRICS_URLS:
             raise ConfigError(f"{len(self.metrics_urls)} addresses of metrics; {MOST_METRICS_URLS} are the most")
         if (self.tls_certificate is None) != (self.tls_key is None):

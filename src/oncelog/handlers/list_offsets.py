@@ -9,6 +9,9 @@ Clients see what they can read: up to the high watermark, with read_committed up
 answer depends on appended records that are on their way to the disk, it waits for those, for ``timeout_ms`` (from
 version 10 on) or ``request.timeout.ms``: their producer was told of them, with acks=1.
 
+An answer that depends on where the log ends waits until the other replicas, or the tree, have confirmed that this
+broker leads still: one that was replaced and has not heard of it would tell an end that has been passed (R7).
+
 Tools that compare replicas ask with replica id −2: then a broker answers for its own copy, led or not.
 """
 
@@ -22,6 +25,7 @@ from oncelog.base.ids import Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.appended_records import until_readable
 from oncelog.handlers.support.broker_clients import is_trusted_broker
+from oncelog.handlers.support.confirmed_ends import end_not_known, until_confirmed
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
@@ -42,7 +46,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
     ErrorCode.FENCED_LEADER_EPOCH: "the client's leader epoch is older",
     ErrorCode.UNKNOWN_LEADER_EPOCH: "the client's leader epoch is newer",
-    ErrorCode.OFFSET_NOT_AVAILABLE: "the leader was elected just now and does not know what can be read (KIP-207)",
+    ErrorCode.OFFSET_NOT_AVAILABLE: (
+        "the leader was elected just now and does not know what can be read (KIP-207), or cannot tell if it leads still"
+    ),
     ErrorCode.LEADER_NOT_AVAILABLE: "the same, before version 5",
     ErrorCode.INVALID_REQUEST: "the partition is named twice",
     ErrorCode.UNSUPPORTED_VERSION: "a negative timestamp that the version does not know",
@@ -51,7 +57,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "an isolation level that does not exist",
 }
 
-_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -97,6 +102,10 @@ def _is_searched(asked: ListOffsetsPartition) -> bool:
     return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
 
 
+def _depends_on_end(asked: ListOffsetsPartition, outcome: Outcome) -> bool:
+    return asked.timestamp in (LATEST, MAX_TIMESTAMP) or (asked.timestamp >= 0 and outcome == NOTHING)
+
+
 class _Late(NamedTuple):
     """An answer that depends on records on their way to the disk."""
 
@@ -116,6 +125,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
             of_topic.setdefault(partition.partition_index, []).append(partition)
     response, searches = ListOffsetsResponse(), 0
     late: list[_Late] = []
+    ends: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
     asked_ms = context.now_ms
     for name, of_topic in asked.items():
         answer = ListOffsetsTopicResponse(name=name)
@@ -131,6 +141,8 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
                 late.append(_Late(answered, where, partitions[0], outcome))
             else:
                 _tell(answered, outcome)
+            if request.replica_id == CLIENT and _depends_on_end(partitions[0], outcome):
+                ends[where] = answered
             searches += _is_searched(partitions[0])
             if searches == SEARCHES_PER_SLICE:
                 searches = 0
@@ -138,6 +150,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
         response.topics.append(answer)
     if late:
         yield from _answer_late(late, asked_ms, request, context)
+    yield from until_confirmed(ends, asked_ms, context)
     return response
 
 
@@ -187,9 +200,7 @@ def _look_up(
         outcome = yield from _find(found, timestamp, request)
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if outcome is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
-        return ErrorCode.LEADER_NOT_AVAILABLE
-    return outcome
+    return end_not_known(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
 
 
 def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:

@@ -50,6 +50,11 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.STALE_MEMBER_EPOCH: "of each partition, where the group's error is NOT_COORDINATOR (from version 9 on)",
 }
 
+_UNCONFIRMED: Final = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""The errors of a group that this broker may not coordinate any more."""
 _GROUPS_SINCE: Final = 8
 _NAMED_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 10
@@ -137,9 +142,9 @@ def _found(
     deadline_ms = asked.asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
     coordinated = context.groups.partition_of(asked.group_id)
     if coordinated is not None:
-        error: ErrorCode = yield UntilConfirmed(coordinated, deadline_ms)
-        if error is not ErrorCode.NONE:
-            return error
+        unconfirmed: Mapping[TopicPartition, ErrorCode] = yield UntilConfirmed((coordinated,), deadline_ms)
+        if unconfirmed:
+            return _UNCONFIRMED[unconfirmed[coordinated]]
     while True:
         reply = yield from ask(asked.group_id, partial(_fetch, asked, wanted, undecided))
         if not isinstance(reply, PendingOffsets):

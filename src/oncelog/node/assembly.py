@@ -186,7 +186,7 @@ def _registration(
         config.get("min.insync.replicas"),
         meta.directory_id,
         was_clean=logs.was_clean,
-        lost=tuple(logs.lost_from),
+        lost=logs.lost(),
         sync_policy=config.get("log.sync.policy"),
         last_epoch=logs.broker_epoch,
         endpoints=endpoints,
@@ -220,10 +220,14 @@ def _damages(logs: LogDirectory) -> list[Report]:
 
 def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:
     """Move logs out of the way that are not this broker's any more: their topics were deleted, or their replicas moved,
-    while it was down."""
+    while it was down. One that does not say which topic it is of may be of a deleted one, unless it is counted on."""
     reports = []
+    unidentified = logs.unidentified()
     for partition, log in list(logs.logs.items()):
         why = _why_stray(image, partition, log.topic_id, broker_id)
+        found = image.partition(partition)
+        if why is None and partition in unidentified and found and broker_id not in (*found.isr, *found.elr):
+            why = "does not say which topic it is of, and other replicas have the records"
         if why is not None:
             reports.append(Report("warning", f"{partition} {why}, it is set aside"))
             logs.set_aside(partition, entropy.token(16))

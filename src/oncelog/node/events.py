@@ -91,10 +91,12 @@ class MetadataWritten:
 
 @dataclass(slots=True)
 class NodesRead:
-    """The answer to :class:`ReadTree`: the nodes that exist, or None where they could not be read."""
+    """The answer to :class:`ReadTree`: the nodes that exist, or None where they could not be read. ``position``: of the
+    last change of the tree before they were read."""
 
     token: int
     nodes: Sequence[TreeNode] | None
+    position: int = 0
 
 
 @dataclass(slots=True)

@@ -66,12 +66,13 @@ def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritte
 
 
 def read_nodes(coordination: Coordination, effect: ReadTree) -> NodesRead:
-    """Read the nodes that were asked for."""
+    """Read the nodes that were asked for, and before them how far the tree has come."""
     try:
+        position = coordination.position()
         found = [node for path in effect.paths if (node := coordination.read(path)) is not None]
     except (TreeUnavailable, SessionLost):
         return NodesRead(effect.token, None)
-    return NodesRead(effect.token, found)
+    return NodesRead(effect.token, found, position)
 
 
 def load(coordination: Coordination, effect: LoadMetadata, registration: Registration, now_ms: int) -> MetadataLoaded:

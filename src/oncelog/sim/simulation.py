@@ -197,10 +197,14 @@ class Simulation:
         world.kernel.trace("heal")
         heal(world)
         self._check_reports()
-        await asyncio.sleep(SETTLING_S if self.cluster is None else CLUSTER_SETTLING_S)
+        await asyncio.sleep(SETTLING_S)
+        world.is_calm = True
+        if self.cluster is not None:
+            await asyncio.sleep(CLUSTER_SETTLING_S - SETTLING_S)
         for tap in self.taps:
             tap.calm_since_ms = world.kernel.now_ms()
         await asyncio.sleep(CALM_S)
+        world.is_calm = False
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
         self._raise(check(self.recorder.history()))

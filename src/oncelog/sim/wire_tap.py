@@ -10,6 +10,9 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from oncelog.base.errors import PeerError
+from oncelog.base.ids import BrokerId
+from oncelog.handlers.support.broker_clients import broker_client_id
+from oncelog.node.links.broker_links import LinkPurpose
 from oncelog.sim.checkers.wire.exchange import ALONE, name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.network.connection import Connection
@@ -29,6 +32,7 @@ _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
 _CLASSES: dict[int, Any] = {}
 _MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
 """Requests that are answered when others have done their part, however long that takes."""
+_FETCHERS: Final = frozenset(broker_client_id(BrokerId(broker), LinkPurpose.FETCH.value) for broker in range(1, 10))
 
 
 class WireTap(Protocol):
@@ -84,7 +88,7 @@ class DecodingTap:
         try:
             header, position = decode_request_header(frame)
             request = request_class(header.api_key)
-            if self._observer.looks_at(request):
+            if self._observer.looks_at(request) and not self._is_of_fetcher(header):
                 request = request.decode(memoryview(bytes(frame))[position:], header.api_version)
                 if self._observer.is_cluster and _is_of_replica(request):
                     request = type(request)
@@ -96,6 +100,10 @@ class DecodingTap:
             connection.number, header.correlation_id, header.api_version, request, now_ms, self._broker_id
         )
         self._look()
+
+    def _is_of_fetcher(self, header: RequestHeader) -> bool:
+        """True for the fetches of other brokers, by the names of their links: most of what there is in a cluster."""
+        return self._observer.is_cluster and header.api_key == FetchRequest.API_KEY and header.client_id in _FETCHERS
 
     def sent(self, connection: Connection, data: bytes) -> None:
         rest = memoryview(data)

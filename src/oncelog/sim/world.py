@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
+from random import Random
 from typing import Any, Final, TypeVar
 
 from oncelog.base.ids import uuid_text
@@ -38,6 +39,7 @@ CLIENT_CONFIG: Final = ClientConfig(
     retry_backoff_max_ms=1_000,
 )
 """Impatient, so that many attempts fit in a simulation."""
+LONGEST_CALM_PAUSE_MS: Final = 2_000
 
 
 class ClientHost:
@@ -72,6 +74,14 @@ class ClientHost:
     async def sleep(self, milliseconds: float) -> None:
         """Let virtual time pass."""
         await asyncio.sleep(milliseconds / 1000)
+
+    async def pause(self, entropy: Random, most_ms: int) -> None:
+        """Wait between two things that a program does: up to ``most_ms``, in the calm ten times as long, but not for
+        seconds because of that."""
+        pause_ms = entropy.randint(1, most_ms)
+        if self.world.is_calm:
+            pause_ms = max(pause_ms, min(10 * pause_ms, LONGEST_CALM_PAUSE_MS))
+        await self.sleep(pause_ms)
 
     def kill(self, *, silent: bool = True) -> None:
         """End it at once. Unless ``silent`` the network tells the brokers that its connections are gone."""
@@ -129,6 +139,9 @@ class World:
         self.hosts: dict[str, ClientHost] = {}
         """The client hosts that run, by name."""
         self.stopping = False
+        self.is_calm = False
+        """True while nothing goes wrong: programs do less then, or most of a seed's requests would come in a time that
+        shows little."""
         self._on_brokers: dict[str, ClientHost] = {}
         """The programs that run within brokers' processes, by name of the broker's host."""
         self._supervised: list[asyncio.Task[None]] = []

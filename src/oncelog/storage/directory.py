@@ -132,6 +132,17 @@ class LogDirectory:
             self.lost_from[partition] = Offset(recovered.lost_from)
         return PartitionLog(self._shared(), partition, topic_id, config, recovered)
 
+    def lost(self) -> tuple[TopicPartition, ...]:
+        """The logs that may lack records which were durable here, so that other replicas are to be counted on."""
+        return tuple(sorted(self.lost_from.keys() | self.unidentified()))
+
+    def unidentified(self) -> set[TopicPartition]:
+        """The logs with records that do not say which topic they are of, after an end that was not clean: a power cut
+        may have taken the file that says it, and by now the name may be another topic's."""
+        if self.was_clean:
+            return set()
+        return {each for each, log in self.logs.items() if log.topic_id == NO_TOPIC_ID and log.log_end_offset > 0}
+
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
         from oncelog.storage.log.partition_log import PartitionLog

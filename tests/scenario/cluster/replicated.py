@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from oncelog.base.ids import TopicName, TopicPartition
+from collections.abc import Iterable
+
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
+from oncelog.base.tree import Set
+from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import PartitionImage
 from oncelog.records.batch import iter_headers
 from oncelog.storage.log.partition_log import PartitionLog
@@ -50,6 +54,29 @@ def write(cluster: Cluster, broker_id: int, *values: bytes, acks: int = -1, topi
     """Produce to a leader; (error code, base offset), which must be told at once."""
     peer = cluster.connect(broker_id)
     return produced(peer.ask(produce(topic, batch(cluster[broker_id], *values), acks=acks), PRODUCE_VERSION))
+
+
+def replace_unheard(
+    cluster: Cluster,
+    old: ClusterDriver,
+    elected: ClusterDriver,
+    isr: Iterable[int],
+    partition: TopicPartition = PARTITION,
+) -> None:
+    """Let another broker be elected while the leader hears nothing of the tree, until ``hold_changes`` is False."""
+    old.hold_changes = True
+    image, broker = state(elected, partition), elected.node.cluster.image.brokers[BrokerId(elected.broker_id)]
+    newer = image._replace(
+        leader=broker.broker_id,
+        leader_epoch=LeaderEpoch(image.leader_epoch + 1),
+        leader_broker_epoch=broker.epoch,
+        isr=tuple(BrokerId(each) for each in isr),
+        elr=(),
+    )
+    path = layout.state_path(partition.topic, partition.partition)
+    cluster.tree.session().commit([Set(path, layout.state_value(newer, 1), image.version)])
+    cluster.settle()
+    cluster.advance(1_000)
 
 
 def assert_same(cluster: Cluster, *brokers: int) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicPartition
-from oncelog.base.tree import Set
-from oncelog.core.controller.image import layout
-from oncelog.node.coordinators.confirmation import ANSWER_MS
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
+from oncelog.node.replication.confirmation import AGAIN_MS, ANSWER_MS
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -16,7 +14,7 @@ from oncelog.wire.messages.offset_commit import (
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.scenario.cluster.client import ClusterClient
 from tests.scenario.cluster.cluster import Cluster, ClusterDriver
-from tests.scenario.cluster.replicated import state
+from tests.scenario.cluster.replicated import replace_unheard, state
 from tests.scenario.node.driver import Peer
 from tests.scenario.node.requests import create_topic
 
@@ -55,19 +53,8 @@ class Bench:
 
     def replace_coordinator(self) -> ClusterDriver:
         """Let another broker be elected while the coordinator hears nothing of the tree; it takes the offset 7."""
-        self.coordinator.hold_changes = True
-        image, elected = state(self.others[0], SHARD), self.others[0]
-        broker = elected.node.cluster.image.brokers[BrokerId(elected.broker_id)]
-        newer = image._replace(
-            leader=elected.broker_id,
-            leader_epoch=LeaderEpoch(image.leader_epoch + 1),
-            leader_broker_epoch=broker.epoch,
-            isr=tuple(each.broker_id for each in self.others),
-        )
-        path = layout.state_path(SHARD.topic, SHARD.partition)
-        self.cluster.tree.session().commit([Set(path, layout.state_value(newer, 1), image.version)])
-        self.cluster.settle()
-        self.cluster.advance(1_000)
+        elected = self.others[0]
+        replace_unheard(self.cluster, self.coordinator, elected, (each.broker_id for each in self.others), SHARD)
         self.commit(elected, 7)
         return elected
 
@@ -106,7 +93,10 @@ def test_where_members_do_not_answer_the_tree_says_who_leads() -> None:
     bench.replace_coordinator()
     bench.cut_off(*bench.others)
     peer = bench.ask(bench.coordinator)
-    bench.cluster.advance(ANSWER_MS)
+    bench.cluster.advance(2 * ANSWER_MS)
+    assert not peer.responses  # the tree has changed since, and the coordinator has yet to hear how
+    bench.coordinator.hold_changes = False
+    bench.cluster.advance(2 * AGAIN_MS)
     assert answer(peer) is ErrorCode.NOT_COORDINATOR
 
 

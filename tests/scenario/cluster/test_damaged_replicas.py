@@ -64,6 +64,8 @@ def test_where_nobody_else_may_lead_what_is_sound_is_served() -> None:
     cluster.advance(40_000)
     assert (state(cluster[1]).leader, state(cluster[1]).isr) == (1, (1,))
     assert replica(cluster[3]).log_end_offset == 0, "nothing damaged is copied"
+    tries = [report for report in cluster[3].reports if "cannot append what the leader of t-0 sent" in report]
+    assert 40 <= len(tries) <= 50, "one a second, as replica.fetch.backoff.ms says, after the first few"
     assert write(cluster, 1, b"d") == (0, 3)
     cluster.start(2)  # not in sync, but it has the records
     cluster.advance(5_000)

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TRANSACTION_STATE, TopicPartition, TransactionalId
+from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.findings import Finding
+from oncelog.core.transactions.model import Identity
+from oncelog.node.events import DeadlineReached
 from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -21,7 +25,7 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 from tests.scenario.cluster.client import ClusterClient
 from tests.scenario.cluster.cluster import Cluster, ClusterDriver
-from tests.scenario.cluster.replicated import PARTITION, create_replicated, replica, state
+from tests.scenario.cluster.replicated import PARTITION, create_replicated, replace_unheard, replica, state
 from tests.scenario.node.requests import batch, produce, produced
 
 TIMEOUT_MS = 12_000
@@ -153,6 +157,12 @@ def outcome(asked: Iterator[None]) -> ErrorCode:
         return stop.value
 
 
+def described(driver: ClusterDriver, *names: str) -> list[int]:
+    """The error codes that a broker has for transactional ids."""
+    response = driver.connect().ask(DescribeTransactionsRequest(transactional_ids=list(names)), 0)
+    return [each.error_code for each in response.transaction_states]
+
+
 def warned(driver: ClusterDriver) -> list[str]:
     return [text for text in driver.reports if text.startswith("hanging transaction")]
 
@@ -168,6 +178,16 @@ class TestTheWatch:
         assert "its coordinator has nothing open: CompleteCommit" in line
         assert bench.opened(bench.leader).verdict == "orphaned"
         assert warned(bench.cluster[bench.follower]) == []
+
+    def test_a_leader_that_was_replaced_and_has_not_heard_of_it_finds_nothing(self) -> None:
+        bench = Bench(**ABORTS)
+        start, old = bench.hang(), bench.driver
+        replace_unheard(bench.cluster, old, bench.cluster[bench.follower], [bench.follower])
+        bench.leader, bench.follower = bench.follower, bench.leader
+        assert bench.aborted(start) == ErrorCode.NONE
+        bench.cluster.advance(SOON_MS + AGAIN_MS)
+        assert old.node.logs.transactions.get(PARTITION, bench.producer_id) is not None
+        assert (warned(old), old.node.hanging_watch.found, old.node.hanging_watch.aborted) == ([], 0, 0)
 
     def test_a_live_one_is_live_though_it_is_old(self) -> None:
         bench = Bench(**ABORTS)
@@ -242,6 +262,36 @@ class TestTheWatch:
         bench.cluster.wire.heal(bench.coordinator, bench.leader)
         bench.cluster.settle()
         assert bench.is_open()
+
+    def test_a_coordinator_that_was_replaced_and_has_not_heard_of_it_is_not_believed(self) -> None:
+        bench = Bench(**ABORTS, **{"transaction.state.log.replication.factor": "3"})
+        bench.add()
+        bench.write()
+        bench.cluster.advance(1_000)
+        old = bench.cluster[bench.coordinator]
+        others = [each.broker_id for each in bench.cluster.running if each is not old]
+        replace_unheard(bench.cluster, old, bench.driver, others, COORDINATOR)
+        assert described(old, NAME, "unknown") == [ErrorCode.NOT_COORDINATOR] * 2
+        assert described(bench.driver, NAME, "unknown") == [ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
+        found: list[Finding | None] = []
+        identity = Identity(ProducerId(bench.producer_id), ProducerEpoch(bench.epoch))
+        old.node._questions.ask(TransactionalId(NAME), identity, PARTITION, found.append)
+        old.dispatch(DeadlineReached())
+        bench.cluster.settle()
+        assert found == [None]
+
+    def test_a_coordinator_that_cannot_tell_whether_it_was_replaced_says_nothing(self) -> None:
+        bench = Bench(**{"transaction.state.log.replication.factor": "3"})
+        bench.cluster.advance(1_000)
+        old = bench.cluster[bench.coordinator]
+        old.reads_fail = True
+        for other in (bench.leader, bench.follower):
+            bench.cluster.cut(bench.coordinator, other)
+        peer = old.connect()
+        peer.send(DescribeTransactionsRequest(transactional_ids=[NAME]), 0)
+        bench.cluster.advance(6_000)
+        (response,) = peer.responses
+        assert [each.error_code for each in response.transaction_states] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 class TestAnAdministratorsMarker:

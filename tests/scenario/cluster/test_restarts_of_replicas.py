@@ -6,9 +6,10 @@ from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
 from oncelog.storage.file_names import PARTITION_METADATA
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.scenario.cluster.cluster import Cluster
-from tests.scenario.cluster.replicated import PARTITION, create_replicated, replica, state, write
+from tests.scenario.cluster.replicated import PARTITION, assert_same, create_replicated, replica, state, write
 from tests.scenario.node.requests import PRODUCE_VERSION, batch, produce, produced
 from tests.unit.storage.replication import log_bytes
 
@@ -66,3 +67,56 @@ def test_followers_know_their_topics_where_a_power_cut_took_the_files_that_say_t
         first, second = (replica(cluster[broker], partition) for broker in (1, 2))
         assert log_bytes(first) == log_bytes(second)
         assert second.topic_id == first.topic_id
+
+
+def forget_topic_id(cluster: Cluster, broker_id: int) -> None:
+    """Leave the file that says a log's topic as a power cut may leave it that came before it was on the disk."""
+    file = cluster[broker_id].files.open(f"{PARTITION}/{PARTITION_METADATA}")
+    file.truncate(0)
+    file.close()
+
+
+def test_a_log_of_a_deleted_topic_is_not_taken_for_that_of_the_next_one_of_its_name() -> None:
+    cluster = Cluster(3)
+    create_replicated(cluster.connect(1), [1, 2, 3])
+    assert write(cluster, 1, b"old", b"older") == (0, 0)
+    cluster.kill(3)
+    forget_topic_id(cluster, 3)
+    cluster.connect(1).ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    create_replicated(cluster.connect(1), [1, 2, 3])
+    cluster.advance(1_000)
+    assert [write(cluster, 1, value) for value in (b"a", b"b", b"c")] == [(0, 0), (0, 1), (0, 2)]
+    cluster.start(3)
+    cluster.advance(2_000)
+    assert_same(cluster, 1, 2, 3)
+    (told,) = [report for report in cluster[3].reports if "set aside" in report]
+    assert told == "t-0 does not say which topic it is of, and other replicas have the records, it is set aside"
+
+
+def test_a_log_that_is_counted_on_is_kept_though_it_does_not_say_its_topic() -> None:
+    cluster = Cluster(2)
+    create_replicated(cluster.connect(1), [1])
+    assert write(cluster, 1, b"a", b"b") == (0, 0)
+    cluster.kill(1)
+    forget_topic_id(cluster, 1)
+    cluster.start(1)
+    cluster.advance(2_000)
+    assert latest(cluster, 1) == 2
+    assert replica(cluster[1]).topic_id == cluster[2].node.cluster.image.topics[PARTITION.topic].topic_id
+
+
+def test_a_log_that_does_not_say_its_topic_leaves_the_set_if_others_have_it() -> None:
+    cluster = Cluster(2)
+    create_replicated(cluster.connect(1), [1, 2])
+    assert write(cluster, 1, b"a") == (0, 0)
+    cluster.advance(1_000)
+    for broker_id in (1, 2):
+        cluster.kill(broker_id)
+    forget_topic_id(cluster, 1)
+    cluster.start(1)
+    assert state(cluster[1]).isr == (2,)
+    assert replica(cluster[1]).log_end_offset == 0
+    cluster.start(2)
+    cluster.advance(2_000)
+    assert set(state(cluster[1]).isr) == {1, 2}
+    assert_same(cluster, 1, 2)

@@ -180,7 +180,7 @@ class Driver:
             CLUSTER_ID,
             directory_id=self.directory_id,
             was_clean=logs.was_clean,
-            lost=tuple(logs.lost_from),
+            lost=logs.lost(),
             sync_policy=self.config.get("log.sync.policy"),
             last_epoch=logs.broker_epoch,
         )

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -56,11 +57,11 @@ def main() -> int:
     if arguments.types:
         codes = {version: _check_types(version, python) for version, python in pythons.items()}
     else:
-        path = installed_wheel() if arguments.wheel else ROOT / "src"
-        if not of_pytest:
-            for python in pythons.values():  # JVMs by the dozen: an archive of their classes is worth its making
-                _started([str(python), "-m", "tests.spark.jvms"], python, path).wait()
-        codes = _run_tests(pythons, path, of_pytest or SELECTION, at_once=arguments.at_once)
+        with installed_wheel(_say) if arguments.wheel else contextlib.nullcontext(ROOT / "src") as path:
+            if not of_pytest:
+                for python in pythons.values():  # JVMs by the dozen: an archive of their classes is worth its making
+                    _started([str(python), "-m", "tests.spark.jvms"], python, path).wait()
+            codes = _run_tests(pythons, path, of_pytest or SELECTION, at_once=arguments.at_once)
     for version, code in codes.items():
         _say(f"{release(version)}: {'FAILED' if code else 'passed'}")
     return 1 if any(codes.values()) else 0

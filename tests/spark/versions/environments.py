@@ -28,7 +28,6 @@ from tests.peers.supply import ROOT, WORK
 HOME: Final = WORK / "spark-versions"
 LOCKS: Final = ROOT / "requirements"
 REPORT_EVERY_S: Final = 10.0
-_WHEEL: Final = HOME / "wheel"
 _UNPACKED: Final = "--config-settings=--build-option=--compression=stored"
 """PySpark is published as sources with jars in them: its wheel is unpacked at once, so nothing is gained by deflating
 400 MB of jars."""
@@ -66,12 +65,16 @@ def environment(version: str, say: Say) -> Path:
     return _python(home)
 
 
-def installed_wheel() -> Path:
-    """A directory that has the wheel of this checkout unpacked, built anew, and nothing else."""
-    shutil.rmtree(_WHEEL, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", str(_WHEEL), str(ROOT)], check=True)
-    return _WHEEL
+@contextlib.contextmanager
+def installed_wheel(say: Say) -> Iterator[Path]:
+    """A directory that has the wheel of this checkout unpacked, built anew, and nothing else; it is the caller's alone,
+    so that another run beside it does not take its modules away."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="wheel-", dir=HOME, ignore_cleanup_errors=True) as name:
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        with _alone(say):  # what is built is left in the checkout
+            subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", name, str(ROOT)], check=True)
+        yield Path(name)
 
 
 def variables(python: Path, path: Path) -> dict[str, str]:
@@ -189,6 +192,6 @@ def _alone(say: Say) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another process makes environments: waiting for it")
+            say("another process makes environments or a wheel: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

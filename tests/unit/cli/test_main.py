@@ -74,6 +74,18 @@ def test_a_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "oncelog: no command 'topics'; did you mean 'topic'? (see oncelog --help)\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [(["consume", "--from"], "consume"), (["topic", "create", "t", "--partitions"], "topic create")],
+)
+def test_an_option_without_its_argument_leads_to_the_help_of_its_command(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(arguments) == 2
+    told = f"oncelog {command}: Option '{arguments[-1]}' requires an argument (see oncelog {command} --help)\n"
+    assert capsys.readouterr().err == told
+
+
 def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert complain("a\n  b") == 1
     assert capsys.readouterr().err == "oncelog: a b\n"

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TransactionalId
+from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.core.transactions.model import AddReply, VerifyReply
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.produce import handler as produce
@@ -26,12 +26,22 @@ from tests.unit.handlers.transaction_broker import TransactionBroker, partition
 
 PRODUCER = 9
 HERE = partition("t")
+BESIDE = partition("t", 1)
 YES = {11: VerifyReply(ErrorCode.NONE, {HERE: ErrorCode.NONE}), 12: AddReply(ErrorCode.NONE)}
 """The coordinator's answers, by the version of Produce."""
 
 
 class Leader(TransactionBroker):
-    """Leads the partition; the coordinator is another broker."""
+    """Leads the partitions but those that are said to be led elsewhere; the coordinator is another broker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.led_elsewhere: set[TopicPartition] = set()
+
+    def leader_log(self, partition: TopicPartition, current_leader_epoch: int = -1) -> LeaderLog | ErrorCode:
+        if partition in self.led_elsewhere:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return super().leader_log(partition, current_leader_epoch)
 
     def shard_of(self, transactional_id: TransactionalId) -> TransactionShard | None:
         return None
@@ -40,7 +50,7 @@ class Leader(TransactionBroker):
 @pytest.fixture
 def leader() -> Leader:
     made = Leader()
-    made.add_topic("t", 1)
+    made.add_topic("t", 2)
     return made
 
 
@@ -60,8 +70,11 @@ def batch(sequence: int) -> bytes:
 class Producing:
     """A Produce request on its way, waiting for the coordinator."""
 
-    def __init__(self, leader: Leader, version: int, sequence: int = 0) -> None:
+    def __init__(self, leader: Leader, version: int, sequence: int = 0, beside: TopicPartition | None = None) -> None:
+        """``beside``: another partition, to which the request has a first batch."""
         data = [PartitionProduceData(index=0, records=memoryview(bytearray(batch(sequence))))]
+        if beside is not None:
+            data.append(PartitionProduceData(index=beside.partition, records=memoryview(bytearray(batch(0)))))
         topics = [TopicProduceData(name=TopicName("t"), partition_data=data)]
         request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=topics)
         self.steps = cast("Generator[Any, Any, Any]", produce.handle(request, context_of(leader, 0, version)))
@@ -69,10 +82,14 @@ class Producing:
 
     def told(self, reply: object) -> ErrorCode:
         """The coordinator has answered; the outcome."""
+        return self.told_each(reply)[0]
+
+    def told_each(self, reply: object) -> list[ErrorCode]:
+        """The same, of all partitions."""
         try:
             self.steps.send(reply)
         except StopIteration as answered:
-            return ErrorCode(answered.value.responses[0].partition_responses[0].error_code)
+            return [ErrorCode(each.error_code) for each in answered.value.responses[0].partition_responses]
         raise AssertionError("acks=1 waits for nothing more")
 
 
@@ -134,6 +151,26 @@ def test_requests_that_verify_together_are_both_appended(leader: Leader) -> None
     first, second = Producing(leader, 11), Producing(leader, 11, sequence=1)
     assert [first.told(YES[11]), second.told(YES[11])] == [ErrorCode.NONE] * 2
     assert len(leader.logs.logs[HERE].producers.verifications) == 0
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_partition_that_is_led_only_since_the_question_is_refused(leader: Leader, version: int) -> None:
+    """Nobody was asked about it: its records would be in a transaction that nobody ends there."""
+    leader.led_elsewhere.add(BESIDE)
+    producing = Producing(leader, version, beside=BESIDE)
+    leader.led_elsewhere.clear()
+    assert producing.told_each(YES[version]) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert leader.logs.logs[BESIDE].log_end_offset == 0
+
+
+def test_a_transaction_that_has_ended_since_the_question_is_not_begun_again(leader: Leader) -> None:
+    """It was open, so the coordinator was asked about the other partition only; its marker came in between."""
+    assert Producing(leader, 11).told(YES[11]) is ErrorCode.NONE
+    producing = Producing(leader, 11, sequence=1, beside=BESIDE)
+    write_marker(leader)
+    both = VerifyReply(ErrorCode.NONE, {BESIDE: ErrorCode.NONE})
+    assert producing.told_each(both) == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
+    assert leader.logs.logs[HERE].producers.ongoing == {}
 
 
 def test_nothing_is_kept_of_who_is_refused_or_has_gone(leader: Leader) -> None:

@@ -37,6 +37,7 @@ from oncelog.handlers.support.waits import (
     FindTransactionalId,
     Transact,
     TransactEach,
+    UntilConfirmed,
     UntilDurable,
     UntilProducerId,
 )
@@ -75,6 +76,9 @@ class TransactionBroker(LogBroker):
 
     def refusal(self, transactional_id: TransactionalId) -> ErrorCode:
         return self.refused
+
+    def partition_of(self, transactional_id: TransactionalId) -> TopicPartition | None:
+        return TopicPartition(TRANSACTION_STATE, coordinator_partition(transactional_id, SHARDS))
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         return {}
@@ -134,6 +138,8 @@ class TransactionBroker(LogBroker):
                 outcome = self._take_producer_id()
             elif isinstance(wait, UntilDurable):
                 outcome = self.late & set(wait.offsets)
+            elif isinstance(wait, UntilConfirmed):
+                outcome = {}
             elif isinstance(wait, FindTransactionalId):
                 outcome = ids_of(self, (wait.producer_id,)).get(wait.producer_id)
             elif isinstance(wait, AskCoordinator):

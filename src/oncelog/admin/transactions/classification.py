@@ -8,7 +8,8 @@ Rules:
 1. What excuses a transaction wins: of several transactional ids with one producer id, the one that is not hanging.
 2. "hanging" needs three things: the reason code, that it was still so when the leader was asked *again after* the
    coordinator had spoken (a transaction that completes in between looks like one that hangs; one that a broker has open
-   which has been replaced as the leader does, too), and the age asked for.
+   which has been replaced as the leader does, too, and a live one beside the word of a coordinator that has been
+   replaced), and the age asked for.
 3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only where the first
    record cannot be read. A time in the future is none.
 4. No answer is no evidence: with a coordinator that did not answer, nothing is forgotten.
@@ -161,7 +162,7 @@ def needs_second_look(finding: Finding) -> bool:
 
 def classify(finding: Finding, ages: Ages, *, doubt: str | None = None) -> Classification:
     """The verdict. ``doubt``: why it is not certain that the partition's leader, asked again after the coordinators,
-    had the transaction as before; None if it is."""
+    had the transaction as before, or that those were its coordinators; None if it is."""
     verdict = RULES[finding.code].verdict
     if verdict is not Verdict.HANGING:
         return Classification(verdict, _sentence(finding.reason + _overdue(finding, ages)))

@@ -1,55 +1,44 @@
 """Scans a cluster, or a part of it, for open transactions, each with its verdict (KIP-664's rule, and more than it).
 
 Steps, each to all brokers at once: (1) partition leaders name their open transactions; (2) the start of each is read;
-(3) all coordinators are asked for the ids behind the producer ids, (4) and what those ids are doing; (5) leaders are
-asked again about what the coordinators contradict, (6) and all brokers who leads those partitions. The order of 1, 4,
-5 and 6 makes the verdict safe (``classification``, ``leadership``). An id that the leader itself knows (oncelog's do)
-is asked about even if its producer id changed.
+(3) all coordinators are asked for the ids behind the producer ids, (4) and what those ids are doing
+(``coordinator_answers``); (5) leaders are asked again about what the coordinators contradict, (6) and all brokers who
+leads those partitions, and those of the coordinators (``second_look``). The order of 1, 3, 4, 5 and 6 makes the verdict
+safe (``classification``, ``leadership``, ``coordinators``). An id that the leader itself knows (oncelog's do) is asked
+about even if its producer id changed.
 
-The rule: nothing is concluded from a question that was not answered. Ids that one may not describe are not in a list,
-without a word; so where a producer id is known to nobody it is tried out whether we may see such ids at all.
+The rule: nothing is concluded from a question that was not answered, or from the answer of who was not to be asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Progress, Question, Unanswered, ask, no_progress
 from oncelog.admin.transactions.classification import (
-    CHANGING,
-    Evidence,
     Finding,
     ages_of,
     classify,
-    finding_of,
     needs_second_look,
     required_age_ms,
 )
-from oncelog.admin.transactions.leadership import Claim, claims_of, doubts_about
+from oncelog.admin.transactions.coordinator_answers import ask_coordinators
+from oncelog.admin.transactions.leadership import claims_of
 from oncelog.admin.transactions.partition_offsets import Start, read_starts
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-from oncelog.admin.transactions.transactional_ids import (
-    Described,
-    ListFilter,
-    TransactionRow,
-    describe_transactions,
-    list_transactions,
-)
-from oncelog.base.errors import ErrorCode
+from oncelog.admin.transactions.second_look import look_again
+from oncelog.admin.transactions.transactional_ids import TransactionRow
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 from oncelog.client.blocking.client import Client
-from oncelog.client.errors import ClientError, UnknownTopic
-from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.client.errors import UnknownTopic
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 15 * MINUTE_MS
 """transaction.max.timeout.ms where the brokers do not tell."""
-PRODUCER_IDS_A_REQUEST: Final = 20_000
 _BROKER_RESOURCE: Final = 4
-PROBE_ID: Final = "oncelog-may-i-see-this"
 _SAME_LOOK_MS: Final = 500
 """The time for which an answer about all topics, as a cluster's status asks for, is used again."""
 
@@ -186,32 +175,22 @@ def examine(
     starts = read_starts(client, [(row.where, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []
     claims = claims_of(client, {row.where: None for row, _ in opened})
-    findings = _findings(client, [row for row, _ in opened], unanswered)
-    doubted = [row for (row, _), finding in zip(opened, findings, strict=True) if needs_second_look(finding)]
-    second = describe_producers(client, {row.where: None for row in doubted}, open_only=True)
-    again = {(row.where, row.producer_id, row.start_offset): row for row in second.rows}
-    open_still = {row.where: claims[row.where] for row in second.rows if row.where in claims}
-    moved = doubts_about(client, open_still, unanswered)
+    rows = [row for row, _ in opened]
+    answers = ask_coordinators(client, rows, unanswered)
+    second = look_again(client, rows, answers, claims, unanswered)
+    doubted = any(needs_second_look(heard.finding) for heard in answers.heard)
     max_timeout_ms = _max_timeout_ms(client) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
     transactions = []
-    for (row, offset), finding in zip(opened, findings, strict=True):
-        doubt = None
+    for (row, offset), heard in zip(opened, answers.heard, strict=True):
+        finding, doubt = heard.finding, None
         if needs_second_look(finding):
-            same = again.get((row.where, row.producer_id, offset))
-            if same is None and row.where not in second.failed:
+            if second.has_ended(row):
                 continue
-            doubt = _changed(row, same, claims.get(row.where)) or moved.get(row.where)
+            doubt = second.doubt_about(row, heard)
         required_ms = required_age_ms(finding.row, min_age_ms, max_timeout_ms)
         transactions.append(_classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, doubt))
     transactions.sort(key=lambda one: (one.where, one.start_offset, one.producer.producer_id))
     return Scan(transactions, [*unanswered, *second.unanswered], now_ms=now_ms)
-
-
-def _changed(row: ProducerRow, again: ProducerRow | None, claim: Claim | None) -> str | None:
-    """The doubt about a transaction that its partition's leader has told twice, by what was told."""
-    leader = None if claim is None else claim.leader
-    same = again is not None and again.producer_epoch == row.producer_epoch and row.leader == again.leader == leader
-    return None if same else CHANGING
 
 
 def _classified(
@@ -262,53 +241,6 @@ def _absent(client: Client, scope: Scope | None) -> list[Unanswered]:
         return []
     there = ", ".join(map(str, sorted(client.view.brokers)))
     return [Unanswered(scope.broker, "what it leads", f"it is not in the cluster at the moment (brokers: {there})")]
-
-
-def _findings(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unanswered]) -> list[Finding]:
-    """Steps 3 and 4: what the coordinators say of each."""
-    if not rows:
-        return []
-    by_producer: dict[int, list[str]] = {}
-    missing: list[Unanswered] = []
-    coordinators: dict[str, int] = {}
-    producer_ids = sorted({row.producer_id for row in rows})
-    for start in range(0, len(producer_ids), PRODUCER_IDS_A_REQUEST):
-        wanted = ListFilter(producer_ids=tuple(producer_ids[start : start + PRODUCER_IDS_A_REQUEST]))
-        listing = list_transactions(client, wanted)
-        missing = [*missing, *listing.unanswered]
-        for one in listing.rows:
-            by_producer.setdefault(one.producer_id, []).append(one.transactional_id)
-            coordinators[one.transactional_id] = one.coordinator
-    named = {row.transactional_id for row in rows if row.transactional_id}
-    described = describe_transactions(
-        client, [*coordinators, *sorted(named - set(coordinators))], coordinators=coordinators
-    )
-    unanswered += [*missing, *dict.fromkeys(described.unanswered.values())]
-    if any(row.producer_id not in by_producer and not row.transactional_id for row in rows):
-        missing = [*missing, *_unseen_ids(client)]
-    reasons = tuple(map(str, missing))
-    return [finding_of(row, _evidence(row, by_producer.get(row.producer_id, []), described, reasons)) for row in rows]
-
-
-def _evidence(row: ProducerRow, ids: Iterable[str], described: Described, unanswered: tuple[str, ...]) -> Evidence:
-    named = row.transactional_id or None
-    asked = [*ids, *([named] if named is not None else [])]
-    rows = tuple(described.rows[one] for one in dict.fromkeys(asked) if one in described.rows)
-    refused = tuple(str(described.unanswered[one]) for one in dict.fromkeys(asked) if one in described.unanswered)
-    unknown = named if named is not None and named in described.unknown else None
-    return Evidence(rows, unknown, (*unanswered, *refused))
-
-
-def _unseen_ids(client: Client) -> list[Unanswered]:
-    """One entry if there may be ids that we are not shown: nothing tells but to ask about one that does not exist."""
-    question = DescribeTransactionsRequest(transactional_ids=[PROBE_ID])
-    try:
-        answer = client.request(question)
-    except ClientError as error:
-        return [Unanswered(None, "whether all transactional ids may be seen", str(error))]
-    if any(one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in answer.transaction_states):
-        return [Unanswered(None, "transactional ids", "not allowed to see all of them (Describe on transactional ids)")]
-    return []
 
 
 def _max_timeout_ms(client: Client) -> int:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.coordinators import unled_coordinators
 from oncelog.admin.transactions.id_answers import IdAnswers, read_states
-from oncelog.admin.transactions.transactional_ids import ListedTransaction, ListFilter, unled_coordinators
+from oncelog.admin.transactions.transactional_ids import ListedTransaction, ListFilter
 from oncelog.base.errors import PeerError
 from oncelog.client.blocking.client import Client
 from oncelog.wire.messages.list_transactions import TransactionState

@@ -1,4 +1,7 @@
-"""Confirms, by the word of all brokers, that the broker that has named an open transaction leads its partition.
+"""Confirms, by the word of all brokers, that a broker that was believed leads the partition that it spoke about.
+
+That is the broker that has named an open transaction, on its data partition, and the one that has spoken for a
+transactional id, on its partition of ``__transaction_state`` (``coordinators``).
 
 Any replica answers DescribeProducers by what it has, and does not say what it is. A follower that is behind, and a
 leader that was replaced while it was cut off from the controller, have transactions open that have ended long ago; and
@@ -21,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.admin.transactions.broker_requests import LEADERLESS, Question, Unanswered, ask
+from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import explain
 from oncelog.client.machine.metadata import NO_LEADER
@@ -93,7 +96,7 @@ def doubts_about(
             missed.update(missing)
             if missing:
                 unheard = " and ".join(f"broker {broker}" for broker in missing)
-                doubt = f"{unheard} may lead the partition by now and did not answer; look again"
+                doubt = f"{unheard} may lead {_named(where)} by now and did not answer; look again"
         if doubt is not None:
             doubts[where] = doubt
     unanswered += [answers.silent[broker] for broker in sorted(missed)]
@@ -142,12 +145,13 @@ def _words(
 
 def _contradiction(client: Client, where: TopicPartition, claim: Claim, told: list[_Told]) -> str | None:
     """The reason why the claim is not so, by what was told of one partition."""
+    named = _named(where)
     if not told:
-        return "no broker says who leads the partition"
+        return f"no broker says who leads {named}"
     newest: MetadataResponsePartition | None = None
     for word in told:
         if word.entry is None:
-            return f"broker {word.broker} says of the partition: {explain(word.error_code)}"
+            return f"broker {word.broker} says of {named}: {explain(word.error_code)}"
         if word.topic_id != claim.topic_id and NO_TOPIC_ID not in (word.topic_id, claim.topic_id):
             return "the topic is another one by now; look again"
         later = word.entry.leader_epoch > claim.leader_epoch
@@ -157,14 +161,18 @@ def _contradiction(client: Client, where: TopicPartition, claim: Claim, told: li
     if newest is None:
         return None
     if newest.leader_id == NO_LEADER:
-        return f"{LEADERLESS}; look again"
+        return f"no broker leads {named} at the moment; look again"
     client.view.leader_moved(where, newest.leader_id, newest.leader_epoch)
     if newest.leader_id == claim.leader:
-        return f"broker {claim.leader} has become the leader of the partition just now; look again"
-    return (
-        f"broker {claim.leader}, which has it open, does not lead the partition any more: broker {newest.leader_id} "
-        "does; look again"
-    )
+        return f"broker {claim.leader} has become the leader of {named} just now; look again"
+    who = "has answered as a coordinator" if where.topic == TRANSACTION_STATE else "has it open"
+    was = f"broker {claim.leader}, which {who},"
+    return f"{was} does not lead {named} any more: broker {newest.leader_id} does; look again"
+
+
+def _named(where: TopicPartition) -> str:
+    """The partition in a reason: that of the transaction is *the* partition, that of a coordinator has a name."""
+    return str(where) if where.topic == TRANSACTION_STATE else "the partition"
 
 
 def _replicas(told: list[_Told]) -> set[int]:

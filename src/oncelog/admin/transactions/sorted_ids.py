@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.coordinators import unled_coordinators
 from oncelog.admin.transactions.id_answers import IdAnswers, read_state, read_states
-from oncelog.admin.transactions.transactional_ids import ListedTransaction, ListFilter, unled_coordinators
+from oncelog.admin.transactions.transactional_ids import ListedTransaction, ListFilter
 from oncelog.base.errors import PeerError
 from oncelog.client.blocking.client import Client
 from oncelog.wire.message import RESPONSE_MAX_ELEMENTS

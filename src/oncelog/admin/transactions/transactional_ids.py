@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
+from oncelog.admin.transactions.coordinators import claims_on_coordinators, coordinator_of, unled_coordinators
+from oncelog.admin.transactions.leadership import Claim
 from oncelog.base.errors import ErrorCode
-from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, NEVER_TIMES_OUT, ONGOING_STATE
 from oncelog.client.blocking.client import Client
@@ -57,6 +58,8 @@ class Listing:
     unanswered: list[Unanswered] = field(default_factory=list)
     answered: int = 0
     """Number of coordinators that did answer."""
+    claims: dict[TopicPartition, Claim] = field(default_factory=dict)
+    """The leaders of the transaction log before all were asked; empty where they are not known, or only some were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,10 @@ def list_transactions(
         client.retrying(client.refresh_brokers)
     wanted = wanted or ListFilter()
     if coordinators is None:
-        asked = sorted(client.view.brokers)
         unanswered = unled_coordinators(client)
+        asked, claims = sorted(client.view.brokers), claims_on_coordinators(client)
     else:
-        asked, unanswered = sorted(set(coordinators)), []
+        asked, unanswered, claims = sorted(set(coordinators)), [], {}
     rows: list[ListedTransaction] = []
     answered = 0
     for broker, response in _ask_all(client, asked, wanted):
@@ -93,7 +96,7 @@ def list_transactions(
                 ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
                 for one in response.transaction_states
             ]
-    return Listing(sorted(rows, key=lambda row: row.transactional_id), unanswered, answered)
+    return Listing(sorted(rows, key=lambda row: row.transactional_id), unanswered, answered, claims)
 
 
 def _ask_all(
@@ -154,25 +157,6 @@ def refused_filter(answer: ListTransactionsResponse, wanted: ListFilter) -> Brok
         unknown = ", ".join(answer.unknown_state_filters)
         return BrokerRefused(ErrorCode.INVALID_REQUEST, f"state {unknown}", "there is no such state of a transaction")
     return None
-
-
-def unled_coordinators(client: Client) -> list[Unanswered]:
-    """Partitions of the transaction log that nobody leads: their ids are missing though every broker answers.
-
-    Looks the transaction log up; nothing is missing where there is none yet.
-    """
-    info = client.metadata([TRANSACTION_STATE]).get(TRANSACTION_STATE)
-    if info is None or info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return []
-    if info.error_code:
-        return [Unanswered(None, f"partitions of {TRANSACTION_STATE}", explain(info.error_code))]
-    unled = [one.partition for one in info.partitions.values() if one.leader < 0]
-    if not unled:
-        return []
-    indexes = ", ".join(map(str, unled[:5])) + (", …" if len(unled) > 5 else "")
-    return [
-        Unanswered(None, f"{TRANSACTION_STATE} partition {indexes}", "nobody leads it, so its ids are known to nobody")
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +236,6 @@ def describe_transaction(client: Client, transactional_id: str) -> TransactionRo
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, what, "its coordinator does not know it; `oncelog txn list` shows all"
         )
     raise ClientError(f"{what}: {described.unanswered[transactional_id]}")
-
-
-def coordinator_of(client: Client, transactional_id: str) -> int | None:
-    """The broker that leads the id's partition of the transaction log, by the client's view; None if unseen."""
-    info = client.view.topics.get(TRANSACTION_STATE)
-    if info is None or not info.partitions:
-        return None
-    partition = info.partitions.get(coordinator_partition(transactional_id, len(info.partitions)))
-    return None if partition is None or partition.leader < 0 else partition.leader
 
 
 def _questions(

@@ -15,6 +15,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.list_offsets import CLIENT, EARLIEST, LATEST
+from oncelog.handlers.support.confirmed_ends import until_confirmed
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.waits import NextSlice, Steps
 from oncelog.handlers.support.yielding import SliceBudget
@@ -38,7 +39,9 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
     """Answer every partition once."""
     response = ListOffsetsResponse()
     budget = SliceBudget(context.partitions)
-    answered: set[TopicPartition] = set()
+    answered: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    from_end: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    asked_ms = context.now_ms
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answer)
@@ -47,11 +50,12 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
             partition = TopicPartition(TopicName(topic.name), asked.partition_index)
             if partition in answered:
                 continue
-            answered.add(partition)
             found: Sequence[int] | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
                 found = _offsets(partition, asked, request, context)
-            result = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            result = answered[partition] = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            if asked.timestamp != EARLIEST:
+                from_end[partition] = result
             if isinstance(found, ErrorCode):
                 result.error_code = found
             else:
@@ -59,6 +63,8 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
             answer.partitions.append(result)
             if budget.spent(1 + len(result.old_style_offsets)):
                 yield NextSlice()
+    if request.replica_id == CLIENT:
+        yield from until_confirmed(from_end, asked_ms, context)
     return response
 
 

@@ -7,7 +7,7 @@ with ``log.sync.policy=commit`` means that they are on disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode, PeerError
@@ -17,7 +17,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.produce.append import append
 from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
 from oncelog.handlers.produce.record_validation import may_have_many_records, validate_in_worker
-from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened
+from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened, verifies
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
 from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
@@ -115,9 +115,9 @@ def _append_all(request: ProduceRequest, appends: Sequence[PartitionAppend], con
     name = request.transactional_id if transactional else None
     to_verify = unopened(appends) if transactional else {}
     if name is None or not to_verify:
-        yield from _append_resolved(request, appends, name, context, verified=False)
+        yield from _append_resolved(request, appends, name, context)
     elif not many and is_verified_here(name, to_verify, context):
-        yield from _append_resolved(request, appends, name, context, verified=True)
+        yield from _append_resolved(request, appends, name, context, verified=to_verify)
     else:
         yield from _verify_and_append(request, appends, name, to_verify, context)
 
@@ -144,8 +144,10 @@ def _verify_and_append(
         for each in appends:
             if each.partition in to_verify:
                 each.unverified = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        yield from _append_resolved(request, appends, name, context, verified=True)
+        yield from _append_resolved(request, appends, name, context, verified=to_verify)
         return
+    # What was open when the coordinator was asked, and is not any more, was not asked about.
+    verified = to_verify if verifies(context) else {each.partition for each in appends}
     for may_ask_anew in (context.version >= ADDS_PARTITIONS, False):
         verification = Verification(name, identity, [each for each in appends if each.partition in to_verify])
         verification.begin()
@@ -153,7 +155,7 @@ def _verify_and_append(
             yield from verification.ask(context)
             if may_ask_anew and verification.is_overtaken():
                 continue
-            yield from _append_resolved(request, appends, name, context, verified=True, waited=True)
+            yield from _append_resolved(request, appends, name, context, verified=verified, waited=True)
         finally:  # also when the client is gone
             verification.end()
         break
@@ -165,17 +167,18 @@ def _append_resolved(
     name: str | None,
     context: Context,
     *,
-    verified: bool,
+    verified: Container[TopicPartition] = (),
     waited: bool = False,
 ) -> Steps[None]:
-    """Append to the logs that were resolved in this step of the loop; after a wait they are resolved anew."""
+    """Append to the logs that were resolved in this step of the loop; after a wait they are resolved anew. A partition
+    of a transaction that was not led before is refused all the same: nobody has asked whether it takes part."""
     many = len(appends) > ITEMS_WHILE_CREATING
     waited |= many or any(each.validated is not None for each in appends)
     budget = SliceBudget(context.partitions)
     for each in appends:
-        if waited:
+        if waited and not (each.is_transactional and each.leader is None):
             each.resolve(context.partitions)
-        append(each, request.acks, name, context, verified=verified)
+        append(each, request.acks, name, context, verified=each.partition in verified)
         if many and budget.spent():
             yield NextSlice()
 

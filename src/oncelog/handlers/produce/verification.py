@@ -72,6 +72,14 @@ def is_verified_here(transactional_id: str, to_verify: Mapping[TopicPartition, I
     return context.transactions.take_part(AddRequest(TransactionalId(transactional_id), first, list(to_verify), 0))
 
 
+def verifies(context: Context) -> bool:
+    """True unless partitions may begin transactions of V1 without the coordinator's word."""
+    is_on = context.version >= ADDS_PARTITIONS or context.cluster.config.get(
+        "transaction.partition.verification.enable"
+    )
+    return bool(is_on)
+
+
 class Verification:
     """One question to the coordinator about partitions, and the guards under which its answer counts."""
 
@@ -109,9 +117,9 @@ class Verification:
 
     def ask(self, context: Context) -> Steps[None]:
         """Ask the coordinator; what it does not take as part of the transaction is noted at its append."""
-        adds = context.version >= ADDS_PARTITIONS
-        if not adds and not context.cluster.config.get("transaction.partition.verification.enable"):
+        if not verifies(context):
             return
+        adds = context.version >= ADDS_PARTITIONS
         partitions = list(dict.fromkeys(each.partition for each in self._appends))
         version = TRANSACTIONS_V2 if adds else 0
         request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)

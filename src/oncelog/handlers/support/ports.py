@@ -128,6 +128,9 @@ class Transactions(Protocol):
     def refusal(self, transactional_id: TransactionalId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the transactional id now."""
 
+    def partition_of(self, transactional_id: TransactionalId) -> TopicPartition | None:
+        """The partition of ``__transaction_state`` that an id belongs to; None while the topic does not exist."""
+
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         """The high watermarks at which what coordinators here say of the ids is durable, without those reached."""
 

@@ -112,11 +112,11 @@ class UntilMarked:
 
 @dataclass(slots=True, eq=False)
 class UntilConfirmed:
-    """A wait until it is certain that no other broker has begun to lead ``partition`` before the wait began. Resumed
-    with NONE; with NOT_COORDINATOR when one has, or COORDINATOR_LOAD_IN_PROGRESS when nobody could tell by
-    ``deadline_ms``."""
+    """A wait until it is certain of which of ``partitions`` no other broker has begun to lead them before the wait
+    began. Resumed with the errors of those where it is not: NOT_LEADER_OR_FOLLOWER when one has, REQUEST_TIMED_OUT when
+    nobody could tell by ``deadline_ms``."""
 
-    partition: TopicPartition
+    partitions: Sequence[TopicPartition]
     deadline_ms: int
     holds_connection: ClassVar[bool] = True
 

@@ -1,8 +1,9 @@
 """Questions about an open transaction to its coordinator, on whichever broker that is.
 
-A coordinator on this broker answers in the same step. Another one is asked by DescribeTransactions: its answer is as
-old as the way back, so whoever acts on it looks at the partition again. No answer, and one of a broker that has ceased
-to coordinate the id by the time it comes, is no evidence of anything.
+A coordinator on this broker answers as soon as it is certain that nobody coordinates in its place: in the same step
+where nobody could. Another one is asked by DescribeTransactions, and makes certain of the same; its answer is as old as
+the way back, so whoever acts on it looks at the partition again. No answer, and one of a broker that has ceased to
+coordinate the id by the time it comes, is no evidence of anything.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.ports import ClusterView
     from oncelog.handlers.support.waits import AskCoordinator
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+    from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.node.requests.tasks import Runnable, Task
 
 Found = Callable[[Finding | None], object]
@@ -37,20 +39,25 @@ class CoordinatorQuestions:
         messages: BrokerMessages,
         coordinators: TransactionCoordinators,
         cluster: ClusterView,
+        confirmation: LeadershipConfirmation,
         runnable: Runnable,
     ) -> None:
         self._messages = messages
         self._coordinators = coordinators
         self._cluster = cluster
+        self._confirmation = confirmation
         self._runnable = runnable
 
     def ask(self, name: TransactionalId, identity: Identity, partition: TopicPartition, found: Found) -> Forget:
         """Find out about what ``identity`` has open on a partition under a transactional id. ``found`` is called once,
         perhaps before this returns; with None where the coordinator cannot be asked."""
         coordinator = self._coordinators.coordinator_of(name)
-        if isinstance(coordinator, ErrorCode) or coordinator == self._cluster.broker_id:
+        kept_in = self._coordinators.partition_of(name)
+        if isinstance(coordinator, ErrorCode) or kept_in is None:
             found(finding_of(self._coordinators, self._cluster, name, identity, partition))
             return nothing_to_forget
+        if coordinator == self._cluster.broker_id:
+            return self._confirmation.leads(kept_in, partial(self._confirmed, name, identity, partition, found))
         answered = partial(self._described, name, identity, partition, self._leader(name), found)
         return self._messages.send(coordinator, DescribeTransaction(name), answered)
 
@@ -58,6 +65,11 @@ class CoordinatorQuestions:
         """Keep a request until the coordinator has answered."""
         found = partial(self._runnable.wake, task)
         task.forget = self.ask(wait.transactional_id, wait.identity, wait.partition, found)
+
+    def _confirmed(
+        self, name: TransactionalId, identity: Identity, partition: TopicPartition, found: Found, leads: bool
+    ) -> None:
+        found(finding_of(self._coordinators, self._cluster, name, identity, partition) if leads else None)
 
     def _described(
         self,

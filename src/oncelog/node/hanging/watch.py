@@ -5,8 +5,8 @@ coordinator knows whether anybody is going to end it. What has been open for a w
 asked, and asked again when the transaction is older than its own time-out, and then from time to time. What is found is
 a verdict (``base.transaction_verdicts``) that DescribeProducers tells; a hanging one is a metric and a line of the log.
 With ``transaction.orphan.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
-commit: the marker is written in the step in which the coordinator's word comes, if nothing has changed on the
-partition since it was asked for.
+commit: the marker is written when the coordinator has spoken and it is certain that this broker leads the partition,
+if nothing has changed on it since.
 
 A follower watches too, for the day on which it leads: it writes the ids down that its leader tells it.
 
@@ -38,6 +38,7 @@ from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.producers.entry import ProducerEntry
+    from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.transactions.open_transactions import OpenTransaction
@@ -61,6 +62,7 @@ class HangingTransactionWatch:
         coordinators: Transactions,
         questions: CoordinatorQuestions,
         id_search: TransactionalIdSearch,
+        confirmation: LeadershipConfirmation,
         cluster: ClusterView,
         logs: LogDirectory,
         deadlines: Deadlines,
@@ -69,6 +71,7 @@ class HangingTransactionWatch:
         self._coordinators = coordinators
         self._questions = questions
         self._id_search = id_search
+        self._confirmation = confirmation
         self._cluster = cluster
         self._logs = logs
         self._transactions = logs.transactions
@@ -207,14 +210,23 @@ class HangingTransactionWatch:
             self._wake_at(watched.at_ms)
 
     def _answered(self, watched: Watched, asked: Asked, found: Finding | None) -> None:
-        """Draw the conclusions from the coordinator's answer. "Hanging" counts only if nothing has come since."""
+        """Draw the conclusions from the coordinator's answer. "Hanging" counts only if this broker leads the partition
+        for certain: a later leader may have written the marker."""
+        finding = COORDINATOR_NOT_AVAILABLE if found is None else found
+        conclude = partial(self._conclude, watched, asked, finding)
+        if finding.verdict is Verdict.HANGING:
+            self._confirmation.leads(watched.transaction.partition, conclude)
+        else:
+            conclude(leads=True)
+
+    def _conclude(self, watched: Watched, asked: Asked, finding: Finding, leads: bool) -> None:
+        """The same, when it is known who leads. "Hanging" counts only if nothing has come since the question."""
         now_ms = self._deadlines.now_ms
         if watched.transaction.ended:
             return
         again_ms: int | None = now_ms + PASS_MS
         leader = self._partitions.leader_log(watched.transaction.partition)
-        finding = COORDINATOR_NOT_AVAILABLE if found is None else found
-        if finding.verdict is not Verdict.HANGING or asked.is_still_so(leader):
+        if finding.verdict is not Verdict.HANGING or (leads and asked.is_still_so(leader)):
             again_ms = self._judge(watched, finding, asked.leader.log, asked.entry, now_ms)
         if again_ms is not None:
             self._look_again(watched, again_ms, now_ms)
@@ -264,7 +276,7 @@ class HangingTransactionWatch:
         abort_ms = watched.found_ms + int(config.get("transaction.orphan.grace.ms"))
         if now_ms < abort_ms:
             return min(abort_ms, now_ms + AGAIN_MS)
-        # What was found came in this very step, and the producer has not written since the question: it is not live.
+        # The producer has not written since the coordinator was asked: it is not live.
         outcome = self._abort(watched.transaction, entry)
         record = reports.self_abort(watched.transaction, finding, entry.epoch, watched.found_ms, now_ms, outcome.name)
         self._coordinators.audit(record)

@@ -267,7 +267,7 @@ class LeaderFetcher:
         elif data.diverging_epoch is not None:
             self._truncate(copy, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
         else:
-            copy.wait_ms, copy.leader_end = FIRST_WAIT_MS, data.high_watermark
+            copy.leader_end = data.high_watermark
             appended, start, was_inside = None, log.log_start_offset, log.starts_inside_segment
             if data.records:
                 records = _contiguous(data.records)
@@ -275,6 +275,7 @@ class LeaderFetcher:
                     records, now_ms=services.deadlines.now_ms, leader_epoch=copy.leader_epoch
                 )
                 services.metadata.follower_throttle.record(copy.partition, len(records), services.deadlines.now_ms)
+            copy.wait_ms = FIRST_WAIT_MS
             if data.transactional_ids:
                 log.transactions.told(copy.partition, bytes(data.transactional_ids))
             if log.follow(data.high_watermark, data.log_start_offset):

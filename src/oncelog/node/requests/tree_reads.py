@@ -1,9 +1,8 @@
-"""Reads of the coordination tree for requests: of nodes that the cluster's image lacks, or may have too late."""
+"""Reads of the coordination tree for requests: of nodes that the cluster's image lacks, or of how far it has come."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from itertools import count
 
 from oncelog.handlers.support.waits import ReadNodes
@@ -21,22 +20,31 @@ class TreeReads:
     def __init__(self, runnable: Runnable, outbox: Outbox) -> None:
         self._runnable = runnable
         self._outbox = outbox
-        self._waiting: dict[int, Callable[[Values | None], object]] = {}
+        self._waiting: dict[int, Callable[[NodesRead], object]] = {}
         self._tokens = count(1)
 
     def park(self, task: Task, wait: ReadNodes) -> None:
         """Have the nodes read."""
-        self.ask(wait.paths, partial(self._runnable.wake, task))
 
-    def ask(self, paths: Sequence[str], answered: Callable[[Values | None], object]) -> None:
-        """Have nodes read; ``answered`` is called later, with None where the tree cannot be read."""
-        token = next(self._tokens)
-        self._waiting[token] = answered
-        self._outbox.effects.append(ReadTree(token, paths))
+        def answered(event: NodesRead) -> None:
+            nodes = event.nodes
+            values = None if nodes is None else {node.path: node.value for node in nodes}
+            self._runnable.wake(task, values)
+
+        self._ask(ReadTree(next(self._tokens), wait.paths), answered)
+
+    def ask_position(self, answered: Callable[[int | None], object]) -> None:
+        """Ask for the position of the tree's last change; ``answered`` is called later, with None where it cannot be
+        read."""
+        asked = ReadTree(next(self._tokens), ())
+        self._ask(asked, lambda event: answered(None if event.nodes is None else event.position))
+
+    def _ask(self, effect: ReadTree, answered: Callable[[NodesRead], object]) -> None:
+        self._waiting[effect.token] = answered
+        self._outbox.effects.append(effect)
 
     def read(self, event: NodesRead) -> None:
-        """Hand the values to whoever waits for them."""
+        """Hand what was read to whoever waits for it."""
         answered = self._waiting.pop(event.token, None)
         if answered is not None:
-            nodes = event.nodes
-            answered(None if nodes is None else {node.path: node.value for node in nodes})
+            answered(event)

@@ -136,10 +136,7 @@ def _has_directory(files: MemoryFiles, partition: TopicPartition) -> bool:
 def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iterator[_Place]:
     """The sound batches of a log with records, from those in the segment of ``offset`` on."""
     directory = str(partition)
-    if not _has_directory(files, partition):
-        return
-    parsed = [(parse_segment_file(name), name) for name in files.list(directory)]
-    segments = sorted((item[0], name) for item, name in parsed if item is not None and item[1:] == (LOG, ""))
+    segments = _segments(files, partition)
     first = max((base for base, _ in segments if base <= offset), default=0)
     for base, name in segments:
         if base >= first:
@@ -150,16 +147,29 @@ def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iter
                     yield _Place(partition, path, position, header)
 
 
+def _segments(files: MemoryFiles, partition: TopicPartition) -> list[tuple[int, str]]:
+    """The base offsets and names of a log's segments, in order."""
+    if not _has_directory(files, partition):
+        return []
+    parsed = [(parse_segment_file(name), name) for name in files.list(str(partition))]
+    return sorted((item[0], name) for item, name in parsed if item is not None and item[1:] == (LOG, ""))
+
+
 def _end(files: MemoryFiles, partition: TopicPartition) -> int:
-    return max((place.header.next_offset for place in _batches(files, partition, 1 << 62)), default=0)
+    """The end of a log; its last segment may be empty."""
+    base = max((base for base, _ in _segments(files, partition)), default=0)
+    return max((place.header.next_offset for place in _batches(files, partition, base)), default=base)
 
 
 def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, place: _Place) -> bool:
-    """True if another replica that may lead has the batch as it was written."""
+    """True if another replica that may lead has the batch as it was written, and nothing before it is damaged there: it
+    would cut its log at that."""
     state = image.partition(place.partition)
     members: tuple[BrokerId, ...] = () if state is None else (*state.isr, *state.elr)
     for other in world.brokers:
         if other is broker or other.broker_id not in members:
+            continue
+        if any(flip.partition == place.partition for flip in other.machine.standing_flips()):
             continue
         for found in _batches(other.files, place.partition, place.header.base_offset):
             if found.header == place.header:

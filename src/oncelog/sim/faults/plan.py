@@ -103,14 +103,18 @@ def draw_plan(
 
 
 async def carry_out(world: World, plan: Sequence[Fault]) -> None:
-    """Let each fault happen at its time; faults overlap."""
+    """Let each fault happen at its time; faults overlap. All end when this is cancelled."""
     running = []
-    for fault in sorted(plan):
-        await asyncio.sleep(max(0, fault.at_ms * 1000 - world.kernel.now_us) / 1_000_000)
-        world.kernel.trace(f"fault {fault}")
-        running.append(asyncio.create_task(_run(ALL_KINDS[fault.kind], world, fault)))
-    for task in running:
-        await task
+    try:
+        for fault in sorted(plan):
+            await asyncio.sleep(max(0, fault.at_ms * 1000 - world.kernel.now_us) / 1_000_000)
+            world.kernel.trace(f"fault {fault}")
+            running.append(asyncio.create_task(_run(ALL_KINDS[fault.kind], world, fault)))
+        for task in running:
+            await task
+    finally:
+        for task in running:
+            task.cancel()
 
 
 async def _run(kind: Kind, world: World, fault: Fault) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.admin.transactions import cluster_scan as tool
+from oncelog.admin.transactions import coordinator_answers
 from oncelog.base.errors import ErrorCode
 from oncelog.base.transaction_verdicts import ReasonCode
 from oncelog.handlers import write_txn_markers
@@ -116,10 +117,10 @@ def _last_write(right: Any) -> Any:
 
 
 def _silence_is_evidence(right: Any) -> Any:
-    def evidence(row: Any, ids: Any, described: Any, unanswered: Any) -> Any:
-        return replace(right(row, ids, described, unanswered), unanswered=())
+    def finding_of(row: Any, evidence: Any) -> Any:
+        return right(row, replace(evidence, unanswered=()))
 
-    return evidence
+    return finding_of
 
 
 ADMINISTRATORS: Final = (
@@ -213,8 +214,8 @@ ADMINISTRATORS: Final = (
     Mutant(
         "silence-is-evidence",
         "the tool takes an id for forgotten when its coordinator has not answered",
-        tool,
-        "_evidence",
+        coordinator_answers,
+        "finding_of",
         _silence_is_evidence,
     ),
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from oncelog.admin.transactions import second_look
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.replicas.leader import LeaderReplicas
+from oncelog.handlers import list_offsets
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
@@ -139,7 +141,7 @@ def _epochs_kept(right: Any) -> Any:
 
 def _losses_not_told(right: Any) -> Any:
     def registration(*known: Any) -> Any:
-        return replace(right(*known), lost=())
+        return right(*known)._replace(lost=())
 
     return registration
 
@@ -173,6 +175,20 @@ def _half_resignation(right: Any) -> Any:
         self._in_sync_sets.resign(partition)
 
     return resign
+
+
+def _unconfirmed(right: Any) -> Any:
+    def until_confirmed(answers: Any, asked_ms: int, context: Any) -> Any:
+        yield from ()
+
+    return until_confirmed
+
+
+def _believed(right: Any) -> Any:
+    def doubts_about(client: Any, claims: Any, unanswered: Any) -> Any:
+        return {}
+
+    return doubts_about
 
 
 # Markers
@@ -330,6 +346,22 @@ CLUSTERS: Final = (
         ReplicaRoles,
         "_resign",
         _half_resignation,
+    ),
+    Mutant(
+        "ends-unconfirmed",
+        "a leader tells where a log ends without asking whether another leads by now",
+        list_offsets,
+        "until_confirmed",
+        _unconfirmed,
+        ("tree-isolated",),
+    ),
+    Mutant(
+        "leaders-believed",
+        "the tool does not ask all brokers who leads",
+        second_look,
+        "doubts_about",
+        _believed,
+        ("tree-isolated",),
     ),
     Mutant(
         "unanswered-marker-counts",

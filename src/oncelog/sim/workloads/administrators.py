@@ -84,7 +84,7 @@ class _Administrator:
         while not host.stopping:
             async with host.client() as client:
                 for _ in range(self.entropy.randint(5, 50)):
-                    await host.sleep(self.entropy.randint(1, 600))
+                    await host.pause(self.entropy, 600)
                     if host.world.stopping:
                         return
                     try:

@@ -81,7 +81,7 @@ class _Member:
         while not host.stopping:
             lives += 1
             await self.one_membership(host, f"{host.name}/{lives}")
-            await host.sleep(self.entropy.randint(1, 2_000))
+            await host.pause(self.entropy, 2_000)
 
     async def one_membership(self, host: ClientHost, name: str) -> None:
         """Read as a member, from a join to a leave, a death, or a long silence."""
@@ -97,7 +97,7 @@ class _Member:
                         member.processed(fetched.partition, fetched.next_offset)
                     if work.by_hand:
                         await member.commit()
-                    await host.sleep(entropy.randint(1, 100))
+                    await host.pause(entropy, 100)
                 if entropy.random() < 0.2:
                     await host.sleep(2 * MEMBER.rebalance_timeout_ms)  # who does not poll is expelled, and comes late
                 if entropy.random() < 0.3 and not host.stopping:
@@ -132,4 +132,4 @@ class _Loner:
                     end = consumer.positions.of(partition) or 0
                     note_seek(self.context, host.name, partition, read_committed=read_committed)
                     consumer.seek({partition: entropy.randint(0, end)})
-                await host.sleep(entropy.randint(1, 200))
+                await host.pause(entropy, 200)

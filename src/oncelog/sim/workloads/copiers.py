@@ -160,7 +160,7 @@ class _MemberCopies(_Copies):
                 async with Member(self.context, client, name, topic, [topic], fetch=FETCH) as member:
                     while not host.stopping and host.now_ms < until_ms:
                         await self.one_round(host, producer, member)
-                        await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+                        await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def one_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: Member) -> None:
         """Poll, copy, and go back if that came to nothing."""
@@ -202,7 +202,7 @@ class _AssignedCopies(_Copies):
                     polled.append((fetched, records))
                 if polled and not await self.copy(host, producer, GroupMetadata(work.name), polled):
                     self._go_back(host, consumer, {fetched.partition: fetched.position for fetched, _ in polled})
-                await host.sleep(self.entropy.randint(1, 2 * work.pause_ms))
+                await host.pause(self.entropy, 2 * work.pause_ms)
 
     async def _begin_where_committed(
         self, client: AsyncClient, consumer: AsyncConsumer, host: ClientHost, owned: list[TopicPartition]

@@ -107,7 +107,7 @@ class _Attacker:
                         if has_several(client):
                             link = await client.link(await transaction_coordinator_of(client, victim.transactional_id))
                         await self.entropy.choice(self.attacks)(client, link, victim)
-                    await host.sleep(self.entropy.randint(1, 800))
+                    await host.pause(self.entropy, 800)
 
     async def a_victim(self, client: AsyncClient) -> TransactionState | None:
         """A producer as its coordinator describes it."""
@@ -238,7 +238,7 @@ class _Late:
                     epoch = await self.one_round(host, client, (old, link), held, partition, answer.producer_id, epoch)
                 finally:
                     await old.close()
-                await host.sleep(self.entropy.randint(1, 600))
+                await host.pause(self.entropy, 600)
 
     async def one_round(
         self,

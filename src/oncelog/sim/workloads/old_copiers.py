@@ -114,7 +114,7 @@ class _OldCopier:
                     await self.one_transaction(host, producer, records, fetched.next_offset)
                 if host.now_ms >= until_ms:
                     raise ClientError("the copier is restarted")
-                await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+                await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def one_transaction(
         self, host: ClientHost, producer: ScriptedProducer, records: list[Seen], next_offset: int
@@ -165,9 +165,9 @@ class _Monitor:
                 try:
                     await read_offsets(self.context, client, self.workload.name, self.partitions, version=version)
                 except ClientError:  # the broker is down, or its coordinator is being loaded: ask as soon as it is not
-                    await host.sleep(self.entropy.randint(1, 20))
+                    await host.pause(self.entropy, 20)
                 else:
-                    await host.sleep(self.entropy.randint(1, 100))
+                    await host.pause(self.entropy, 100)
 
 
 async def read_offsets(

@@ -44,7 +44,7 @@ class ReadingProgram:
                     self.context.recorder.polled(host.name, fetched, read_committed=read_committed)
                 elif self.is_over(fetched):
                     return
-            await host.sleep(self.entropy.randint(1, self.pause_ms))
+            await host.pause(self.entropy, self.pause_ms)
 
     # What a workload may say otherwise.
 

@@ -74,7 +74,7 @@ class _Moving:
         async with host.client() as client:
             while not host.stopping:
                 await self.one_step(client)
-                await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+                await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def one_step(self, client: AsyncClient) -> None:
         """Move, give up a move, or elect."""

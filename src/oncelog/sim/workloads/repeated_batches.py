@@ -51,7 +51,7 @@ class RepeatingProducer:
                 while not host.stopping:
                     await self.one_round(client, link, given.producer_id, following, writes)
                     following += BATCHES_KNOWN
-                    await host.sleep(self.entropy.randint(1, 2_000))
+                    await host.pause(self.entropy, 2_000)
         finally:
             self.context.recorder.streams.append(Stream(host.name, writes))
 

@@ -105,4 +105,4 @@ class SendingProgram:
                 await self._pause(host)
 
     async def _pause(self, host: ClientHost) -> None:
-        await host.sleep(self.entropy.randint(1, 2 * self._pause_ms))
+        await host.pause(self.entropy, 2 * self._pause_ms)

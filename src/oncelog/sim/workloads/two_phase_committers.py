@@ -123,7 +123,7 @@ class Committer:
                 await self.recover(client, producer, prepared)
                 while not host.stopping:
                     await self.one_transaction(host, client, producer)
-                    await host.sleep(self.entropy.randint(1, 2 * self.workload.pause_ms))
+                    await host.pause(self.entropy, 2 * self.workload.pause_ms)
             finally:
                 await producer.close()
 
@@ -226,7 +226,7 @@ class _Outsider:
         while not host.stopping:
             async with host.client() as client:
                 for _ in range(self.entropy.randint(1, 5)):
-                    await host.sleep(self.entropy.randint(1, 8_000))
+                    await host.pause(self.entropy, 8_000)
                     if host.world.stopping:
                         return
                     await self.interfere(client)

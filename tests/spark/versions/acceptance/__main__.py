@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.peers.supply import ROOT
@@ -42,7 +43,15 @@ def main() -> int:
     except NotToBeHad as reason:
         _report(str(reason))
         return 1
-    wheel = installed_wheel()
+    with installed_wheel(_report) as wheel:
+        failed = _failed(pythons, wheel, asked)
+    for one in failed:
+        _report(f"failed: {one}")
+    return 1 if failed else 0
+
+
+def _failed(pythons: Mapping[str, Path], wheel: Path, asked: argparse.Namespace) -> list[str]:
+    """Take the steps on each version; those of which one failed, and where to look."""
     failed = []
     for version, python in pythons.items():
         # JVMs by the dozen: an archive of their classes is worth its making
@@ -51,9 +60,7 @@ def main() -> int:
             log = HOME / f"acceptance-{version}-{kind}.log"
             if _take(kind, python, wheel, log, asked):
                 failed.append(f"{release(version)}, {kind}: see {log.relative_to(ROOT)}")
-    for one in failed:
-        _report(f"failed: {one}")
-    return 1 if failed else 0
+    return failed
 
 
 def _take(kind: str, python: Path, wheel: Path, log: Path, asked: argparse.Namespace) -> int:

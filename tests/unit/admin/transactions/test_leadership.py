@@ -93,7 +93,7 @@ def test_a_leader_that_was_elected_again_may_have_missed_nothing_but_is_asked_ag
 
 def test_a_partition_without_a_leader_is_no_certainty(cluster: FakeCluster) -> None:
     cluster.tell(2, T0, NO_LEADER, leader_epoch=1)
-    assert "no broker leads it at the moment; look again" in look(cluster).reason
+    assert "no broker leads the partition at the moment; look again" in look(cluster).reason
 
 
 def test_a_leader_elected_while_coordinators_were_asked_is_no_certainty(cluster: FakeCluster) -> None:
@@ -119,8 +119,9 @@ def test_a_silent_broker_matters_if_it_has_a_replica(cluster: FakeCluster) -> No
     assert "but broker 2 may lead the partition by now and did not answer; look again" in found.transactions[0].reason
     assert [str(one) for one in found.unanswered] == ["broker 2: who leads the partitions: broker 2 cannot be reached"]
     cluster.down.clear()
-    alone = replace(cluster.view.topics["t"].partitions[0], replicas=(1,))
-    cluster.view.topics["t"] = replace(cluster.view.topics["t"], partitions={0: alone})
+    for topic, info in cluster.view.topics.items():
+        alone = {index: replace(one, replicas=(one.leader,)) for index, one in info.partitions.items()}
+        cluster.view.topics[topic] = replace(info, partitions=alone)
     assert look(cluster).verdict is Verdict.HANGING
 
 
@@ -167,7 +168,8 @@ def test_another_topic_of_the_name_is_no_certainty(cluster: FakeCluster) -> None
     def answer(broker: int, message: object) -> MetadataResponse:
         told: MetadataResponse = metadata(broker, message)
         if broker == 2:
-            told.topics[0].topic_id = b"2" * 16
+            (t,) = (one for one in told.topics if one.name == "t")
+            t.topic_id = b"2" * 16
         return told
 
     cluster.rules[MetadataRequest] = answer

@@ -319,3 +319,9 @@ def test_who_is_not_let_in_leaves_a_line(tmp_path: Path) -> None:
     ]
     assert "wrong" in lines[0]["error"]
     assert "evil.example" in lines[2]["error"]
+
+
+@pytest.mark.parametrize("name", ["logs.example:8080", "https://logs.example", "", "logs example"])
+def test_a_name_that_no_browser_would_send_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(ConfigError, match="is not a host name"):
+        Settings(NOWHERE, names=frozenset({name}))

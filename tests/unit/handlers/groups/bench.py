@@ -150,7 +150,7 @@ class Bench:
             wait = next(steps)
             while True:
                 if isinstance(wait, UntilConfirmed):
-                    wait = steps.send(E.NONE)
+                    wait = steps.send({})
                     continue
                 assert isinstance(wait, Coordinate)
                 if self.refusal is not E.NONE:
