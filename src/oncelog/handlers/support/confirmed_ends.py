@@ -22,7 +22,7 @@ def end_not_known(version: int) -> ErrorCode:
 def until_confirmed(
     answers: Mapping[TopicPartition, ListOffsetsPartitionResponse], asked_ms: int, context: Context
 ) -> Steps[None]:
-    """Wait until it is certain that this broker led the partitions when their ends were looked up, at most
+    """Wait until it is certain that this broker led the partitions when their ends were read, at most
     ``oncelog.transaction.wait.ms`` from ``asked_ms`` on, and turn the answers of which it is not into errors."""
     asked = [each for each, answer in answers.items() if not answer.error_code and _has_followers(each, context)]
     if not asked:

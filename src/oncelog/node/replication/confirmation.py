@@ -51,7 +51,7 @@ _NOT_LEADING: Final = frozenset(
 """Answers of a member that knows of no later leader epoch, and of one that does not even know of this one."""
 
 Epochs = dict[TopicPartition, LeaderEpoch]
-Told = Callable[[Mapping[TopicPartition, ErrorCode]], object]
+OnSettled = Callable[[Mapping[TopicPartition, ErrorCode]], object]
 
 
 class LeadershipConfirmation:
@@ -80,20 +80,20 @@ class LeadershipConfirmation:
         """Ask those that may lead in this broker's place, and let ``task`` go on when it is certain."""
         task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
 
-    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, told: Told) -> Forget:
-        """Find out of which partitions nobody has begun to lead them in this broker's place. ``told`` is called once,
-        perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
-        question = Question(self, partitions, told)
+    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Forget:
+        """Find out of which partitions nobody has begun to lead them in this broker's place. ``on_settled`` is called
+        once, perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
+        question = Question(self, partitions, on_settled)
         question.ask()
         if not question.is_over:
             question.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: question.give_up())
         return question.forget
 
-    def leads(self, partition: TopicPartition, told: Callable[[bool], object]) -> Forget:
-        """Find out whether it is certain of one partition, within ``oncelog.transaction.wait.ms``. ``told`` is called
-        once, perhaps before this returns."""
+    def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Forget:
+        """Find out whether it is certain of one partition, within ``oncelog.transaction.wait.ms``. ``on_settled`` is
+        called once, perhaps before this returns."""
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
-        return self.confirm((partition,), deadline_ms, lambda refused: told(not refused))
+        return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
 
     def may_lead_instead(self, leader: LeaderLog) -> set[BrokerId]:
         """The other brokers of which one may have been elected, by what this one knows."""
@@ -112,11 +112,13 @@ class _Open(NamedTuple):
 class Question:
     """A question about several partitions, until it is answered or nobody waits for it."""
 
-    def __init__(self, services: LeadershipConfirmation, partitions: Sequence[TopicPartition], told: Told) -> None:
+    def __init__(
+        self, services: LeadershipConfirmation, partitions: Sequence[TopicPartition], on_settled: OnSettled
+    ) -> None:
         self.is_over = False
         self.deadline: Alarm | None = None
         self._services = services
-        self._told = told
+        self._on_settled = on_settled
         self._open = {each: _Open(LeaderEpoch(-1), set()) for each in partitions}
         """The partitions of which nothing is certain yet."""
         self._refused: dict[TopicPartition, ErrorCode] = {}
@@ -167,7 +169,7 @@ class Question:
     def _end_if_settled(self) -> None:
         if not self._open and not self.is_over:
             self.forget()
-            self._told(self._refused)
+            self._on_settled(self._refused)
 
     def _answered(self, member: BrokerId, asked: Epochs, response: OffsetForLeaderEpochResponse | None) -> None:
         if response is None:
