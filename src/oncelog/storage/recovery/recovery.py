@@ -208,19 +208,26 @@ class Recovery:
             replace_snapshot(self._producers, self._snapshots, start, segments[0].base_offset)
         end = start
         for index in range(first, len(segments)):
-            segment = segments[index]
+            segment, later = segments[index], segments[index + 1 :]
             size = segment.size_bytes
-            end = self._recover_segment(segment, max(end, segment.base_offset), log_start)
-            if index + 1 == len(segments):
-                break
-            following = segments[index + 1].base_offset
-            if segment.size_bytes < size or following < end or self._is_hole(end, following, recovery_point):
-                self._remove(segments[index + 1 :])
+            end, sound_bytes = self._replay_segment(segment, max(end, segment.base_offset), log_start)
+            if later and (sound_bytes < size or self._parts(end, later[0].base_offset, recovery_point)):
+                # Before the cut: a death between the two would leave a log that is sound but for a gap.
+                self._remove(later)
+                later = []
+            if sound_bytes < size:
+                self._cut(segment, sound_bytes)
+            segment.rewrite_aborted()
+            if not later:
                 return segments[: index + 1], end
-            self._producers.end_offset = following
+            self._producers.end_offset = later[0].base_offset
             segment.seal()
             self._snapshots.take(self._producers, log_start)
         return segments, end
+
+    def _parts(self, end: int, following: int, recovery_point: int) -> bool:
+        """True if the next segment, which begins at ``following``, does not go on with a log that ends at ``end``."""
+        return following < end or self._is_hole(end, following, recovery_point)
 
     def _is_hole(self, end: int, following: int, recovery_point: int) -> bool:
         """True if records are missing that a power cut took while later ones reached the disk.
@@ -237,30 +244,29 @@ class Recovery:
             segment.remove()
         self._files.sync_directory(self._directory)
 
-    def _recover_segment(self, segment: Segment, expected: int, log_start: int) -> int:
-        """Rebuild one segment's indexes from its batches; return the offset after the last sound one."""
+    def _replay_segment(self, segment: Segment, expected: int, log_start: int) -> tuple[int, int]:
+        """Rebuild one segment's indexes from its sound batches, the first of which is at ``expected`` or later; the
+        offset after the last of them, and their bytes."""
         segment.start_growing(
             OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset), (NO_TIMESTAMP, segment.base_offset), []
         )
-        size = segment.size_bytes
-        if size:
-            interval = self._config.index_interval_bytes
-            limit = self._config.largest_batch_bytes
-            valid = 0
-            for position, header, buffer, at in iter_checked(segment.file, 0, size, limit):
-                if header.base_offset < expected or header.last_offset - segment.base_offset > INT32_MAX:
-                    break
-                if not self._replay(segment, header, buffer, at, log_start):
-                    break
-                expected = header.next_offset
-                valid = position + header.size_bytes
-                segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
-            if valid < size:
-                segment.file.truncate(valid)
-                segment.file.sync()
-                segment.size_bytes = valid
-        segment.rewrite_aborted()
-        return expected
+        size, sound_bytes = segment.size_bytes, 0
+        interval = self._config.index_interval_bytes
+        limit = self._config.largest_batch_bytes
+        for position, header, buffer, at in iter_checked(segment.file, 0, size, limit) if size else ():
+            if header.base_offset < expected or header.last_offset - segment.base_offset > INT32_MAX:
+                break
+            if not self._replay(segment, header, buffer, at, log_start):
+                break
+            expected = header.next_offset
+            sound_bytes = position + header.size_bytes
+            segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+        return expected, sound_bytes
+
+    def _cut(self, segment: Segment, size: int) -> None:
+        segment.file.truncate(size)
+        segment.file.sync()
+        segment.size_bytes = size
 
     def _note_epoch(self, header: BatchHeader) -> None:
         """Believe the batch where the file of leader epochs says otherwise: a power cut can keep records that were

@@ -9,6 +9,7 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
+from oncelog.sim.files import PowerLost
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory
@@ -137,6 +138,46 @@ def test_segments_after_a_bad_one_are_removed() -> None:
     assert [segment.base_offset for segment in log.segments] == bases[:2]
     assert world.names(".log") == [f"{base:020d}.log" for base in bases[:2]]
     assert log.producers.entries[1].last_sequence == bases[1] - 1
+
+
+@pytest.mark.parametrize("only_process", [True, False])
+def test_a_recovery_that_dies_half_way_leaves_no_gap(only_process: bool) -> None:
+    """Durable records are damaged, and segments follow: whatever a recovery has done by its death, the next one finds
+    the end of the log where the damage was, and says that the rest is lost."""
+    deaths = 0
+    while True:
+        world, damaged = _damaged_before_the_last_segments()
+        world.memory.lose_power_after(deaths, only_process=only_process)
+        try:
+            world.reopen()
+            break
+        except PowerLost:
+            if only_process:
+                world.memory.let_process_die()
+            else:
+                world.memory.crash(deaths)
+        log = world.reopen()
+        assert (log.log_end_offset, world.directory.lost_from) == (damaged, {PARTITION: damaged}), deaths
+        assert [segment.base_offset for segment in log.segments] == [0, damaged], deaths
+        deaths += 1
+    assert deaths > 5
+
+
+def _damaged_before_the_last_segments() -> tuple[World, int]:
+    """A log on the disk, two segments of it after the one that holds the recovery point, whose first batch is damaged;
+    and where that is."""
+    world = filled(12)
+    world.sync()
+    world.directory.checkpoints()
+    damaged = world.log.segments.active.base_offset
+    assert 0 < damaged < world.log.log_end_offset
+    while world.log.segments[-2].base_offset <= damaged:
+        world.append(batch([b"later"] * 3))
+    for file in world.log.files_to_sync()[0]:
+        file.sync()
+    world.files.sync_directory(str(PARTITION))
+    world.memory.flip_bit(LAST.format(damaged), 8 * 70)
+    return world, damaged
 
 
 def test_what_lies_before_the_recovery_point_is_not_read_again() -> None:
