@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.core.controller.image.cluster_image import load_image
+from oncelog.core.controller.replicas.leadership import is_settled
 from oncelog.sim.faults.brokers import POWER
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
 from oncelog.sim.world import World
@@ -26,7 +27,8 @@ async def _failing_disk(world: World, fault: Fault) -> None:
 
 async def _power_cut_in_full_sets(world: World, fault: Fault) -> None:
     """A machine loses power while every replica is in sync: what it has not synced, others have in memory. Where sets
-    are not full for long there is no such moment, and nothing happens."""
+    are not full for long there is no such moment, and nothing happens; nor is it one while the tree has yet to take
+    those out of their sets that have come back from a death."""
     for _ in range(LONGEST_WAIT_MS // _STEP_MS):
         if _all_in_sync(world):
             await POWER["power-cut"](world, fault)
@@ -39,7 +41,10 @@ def _all_in_sync(world: World) -> bool:
     image = load_image(session.snapshot()[1])
     session.close()
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
-    full = all(len(partition.isr) == len(partition.replicas) for partition in partitions)
+    full = all(
+        len(partition.isr) == len(partition.replicas) and is_settled(partition, image.brokers)
+        for partition in partitions
+    )
     return full and all(broker.is_up for broker in world.brokers)
 
 
