@@ -1,23 +1,13 @@
-"""Bugs of clusters: replicas, in-sync sets, leadership, the right to write to the tree; they need several brokers."""
+"""Bugs of replication: the high watermark, what followers fetch, truncate and copy, damaged disks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.admin.transactions import second_look
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
-from oncelog.base.tree import CommitOutcome
 from oncelog.core.replicas.leader import LeaderReplicas
-from oncelog.handlers import list_offsets
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
-from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
-from oncelog.node.broker_requests.marker_requests import MarkerRequests
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.partitions.roles import ReplicaRoles
-from oncelog.node.replication import in_sync_sets
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
@@ -55,33 +45,6 @@ def _last_standing(right: Any) -> Any:
             self.min_insync_replicas = least
 
     return settle
-
-
-# The in-sync set
-
-
-def _below_epoch_start(right: Any) -> Any:
-    def may_join(self: LeaderReplicas, replica: Any) -> bool:
-        follower = self._followers.get(replica)
-        return follower is not None and replica not in self._maximal() and follower.end >= 0
-
-    return may_join
-
-
-def _whatever_registration(right: Any) -> Any:
-    def may_be_in_sync(image: Any, replica: Any, broker_epoch: int) -> bool:
-        return replica in image.brokers
-
-    return may_be_in_sync
-
-
-def _unknown_is_refused(right: Any) -> Any:
-    def written(self: MetadataLog, event: Any) -> None:
-        if event.outcome is CommitOutcome.UNKNOWN:
-            event = replace(event, outcome=CommitOutcome.CONFLICT)
-        right(self, event)
-
-    return written
 
 
 # Followers
@@ -160,61 +123,7 @@ def _damage_passed_over(right: Any) -> Any:
     return look
 
 
-# Leadership
-
-
-def _same_epoch_again(right: Any) -> Any:
-    def leads(self: ReplicaRoles, image: Any) -> bool:
-        return bool(image.leader == self._metadata.broker_id)
-
-    return leads
-
-
-def _half_resignation(right: Any) -> Any:
-    def resign(self: ReplicaRoles, partition: TopicPartition) -> None:
-        self._in_sync_sets.resign(partition)
-
-    return resign
-
-
-def _unconfirmed(right: Any) -> Any:
-    def until_confirmed(answers: Any, asked_ms: int, context: Any) -> Any:
-        yield from ()
-
-    return until_confirmed
-
-
-def _believed(right: Any) -> Any:
-    def doubts_about(client: Any, claims: Any, unanswered: Any) -> Any:
-        return {}
-
-    return doubts_about
-
-
-# Markers
-
-
-def _unanswered_is_written(right: Any) -> Any:
-    def answered(self: MarkerRequests, broker_id: Any, sent: Any, response: Any) -> None:
-        if response is not None:
-            right(self, broker_id, sent, response)
-            return
-        self._under_way.discard(broker_id)
-        for queued in sent:
-            queued.answer(ErrorCode.NONE)
-
-    return answered
-
-
-def _remote_decisions_passed_over(right: Any) -> Any:
-    def send(self: AwaitedMarkers, broker_id: Any, message: Any, answered: Any) -> Any:
-        answered(None)
-        return lambda: None
-
-    return send
-
-
-CLUSTERS: Final = (
+REPLICATION: Final = (
     Mutant(
         "watermark-of-committed-set",
         "the high watermark counts the committed in-sync set alone, not the one on its way to the tree (KIP-497)",
@@ -237,30 +146,6 @@ CLUSTERS: Final = (
         "settle",
         _last_standing,
         ("broker-isolated", "kill"),
-    ),
-    Mutant(
-        "joins-below-epoch-start",
-        "a follower joins the in-sync set wherever it is (KAFKA-7128)",
-        LeaderReplicas,
-        "may_join",
-        _below_epoch_start,
-        ("killed-ahead", "joiner-frozen"),
-    ),
-    Mutant(
-        "stale-broker-epoch-joins",
-        "a follower joins by a fetch of an earlier registration (KAFKA-14139)",
-        in_sync_sets,
-        "may_be_in_sync",
-        _whatever_registration,
-        ("lose-disk-unheard",),
-    ),
-    Mutant(
-        "unknown-is-refused",
-        "a commit to the tree whose outcome is not known counts as refused",
-        MetadataLog,
-        "written",
-        _unknown_is_refused,
-        ("join-unheard",),
     ),
     Mutant(
         "follower-asks-unsynced",
@@ -332,52 +217,4 @@ CLUSTERS: Final = (
         _damage_passed_over,
         ("flipped-bit-in-leader",),
     ),
-    Mutant(
-        "leads-again-in-its-epoch",
-        "a leader that was restarted leads on in the epoch of its last life",
-        ReplicaRoles,
-        "leads",
-        _same_epoch_again,
-        ("power-cut", "power-cut-at-sync"),
-    ),
-    Mutant(
-        "half-resignation",
-        "a broker that does not lead a partition any more goes on answering for it (KAFKA-9307)",
-        ReplicaRoles,
-        "_resign",
-        _half_resignation,
-    ),
-    Mutant(
-        "ends-unconfirmed",
-        "a leader tells where a log ends without asking whether another leads by now",
-        list_offsets,
-        "until_confirmed",
-        _unconfirmed,
-        ("tree-isolated",),
-    ),
-    Mutant(
-        "leaders-believed",
-        "the tool does not ask all brokers who leads",
-        second_look,
-        "doubts_about",
-        _believed,
-        ("tree-isolated",),
-    ),
-    Mutant(
-        "unanswered-marker-counts",
-        "a marker to another broker counts as written when no answer comes",
-        MarkerRequests,
-        "_answered",
-        _unanswered_is_written,
-        ("killed-before-marker",),
-    ),
-    Mutant(
-        "remote-decisions-passed-over",
-        "a group coordinator does not ask other brokers which transactions are decided and lack their markers",
-        AwaitedMarkers,
-        "send",
-        _remote_decisions_passed_over,
-        ("broker-cut", "broker-isolated"),
-    ),
 )
-"""Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""
