@@ -8,11 +8,13 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
+from oncelog.node.replication import fetcher
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
 from oncelog.storage.log import append_replicated, truncate
-from oncelog.storage.log.leader_epochs import LeaderEpochs
+from oncelog.storage.log.leader_epochs import UNDEFINED, LeaderEpochs
+from oncelog.storage.log.state import LogState
 
 # The high watermark
 
@@ -45,6 +47,59 @@ def _last_standing(right: Any) -> Any:
             self.min_insync_replicas = least
 
     return settle
+
+
+def _of_quorum(right: Any) -> Any:
+    def settle(self: LeaderReplicas) -> Any:
+        if self.has_enough_in_sync():
+            members = [follower.end for replica, follower in self._followers.items() if replica in self._maximal()]
+            ends = sorted([self._end, *members], reverse=True)
+            self.high_watermark = max(self.high_watermark, min(self._end, ends[self.least_in_sync() - 1]))
+        return self.high_watermark
+
+    return settle
+
+
+# Leader epochs
+
+
+def _of_foreign_epoch(right: Any) -> Any:
+    def end_offset(self: LeaderEpochs, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
+        found, end = right(self, epoch, log_end_offset, leader_epoch)
+        return (found, end) if found == UNDEFINED else (epoch, end)
+
+    return end_offset
+
+
+def _leader_believed(right: Any) -> Any:
+    def truncation_offset(leader_end: Any, own_end: Any, log_end_offset: int) -> Any:
+        return min(leader_end.end_offset, log_end_offset)
+
+    return truncation_offset
+
+
+def _not_on_disk(right: Any) -> Any:
+    def write_leader_epochs(self: LogState, sync: Any = None) -> None:
+        self.leader_epochs.changed = False
+
+    return write_leader_epochs
+
+
+# Log starts
+
+
+def _of_leader_alone(right: Any) -> Any:
+    def low_watermark(self: LeaderReplicas, own_start: Any, live: Any) -> Any:
+        return own_start
+
+    return low_watermark
+
+
+def _told_before_kept(right: Any) -> Any:
+    def keep_log_starts(self: LeaderFetcher) -> None:
+        self._log_starts_rose = False
+
+    return keep_log_starts
 
 
 # Followers
@@ -146,6 +201,52 @@ REPLICATION: Final = (
         "settle",
         _last_standing,
         ("broker-isolated", "kill"),
+    ),
+    Mutant(
+        "watermark-of-quorum",
+        "the high watermark moves when min.insync.replicas of the in-sync set have synced, not all of it",
+        LeaderReplicas,
+        "settle",
+        _of_quorum,
+    ),
+    Mutant(
+        "foreign-epoch-answered",
+        "a leader answers for an epoch that it never had as if it had had it (KAFKA-6361, KIP-279)",
+        LeaderEpochs,
+        "end_offset",
+        _of_foreign_epoch,
+        ("killed-in-turn",),
+    ),
+    Mutant(
+        "leaders-epoch-believed",
+        "a follower truncates to where the leader says without a look at its own epochs (KAFKA-6361, KIP-279)",
+        fetcher,
+        "truncation_offset",
+        _leader_believed,
+        ("killed-in-turn",),
+    ),
+    Mutant(
+        "epochs-not-on-disk",
+        "leader epochs are not written down when a segment is full (KAFKA-7415)",
+        LogState,
+        "write_leader_epochs",
+        _not_on_disk,
+        ("kill",),
+    ),
+    Mutant(
+        "log-start-of-leader",
+        "DeleteRecords is answered before the followers' logs begin where the leader's does (KAFKA-7104)",
+        LeaderReplicas,
+        "low_watermark",
+        _of_leader_alone,
+    ),
+    Mutant(
+        "log-start-not-kept",
+        "a follower tells where its log begins before that is on its disk (KAFKA-7104)",
+        LeaderFetcher,
+        "_keep_log_starts",
+        _told_before_kept,
+        ("power-cut-of-all",),
     ),
     Mutant(
         "follower-asks-unsynced",
