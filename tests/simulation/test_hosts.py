@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import ALL_KINDS, OF_CLUSTERS, carry_out, heal, parse_plan
+from oncelog.sim.faults.replicas import DIRECTED
 from oncelog.sim.tree_session import TREE
 from oncelog.sim.world import ClientHost, World
 
@@ -173,7 +174,7 @@ def test_a_broker_that_is_cut_off_from_the_tree_loses_its_session_and_the_others
     assert [len(reports) for reports in sessions] == [2, 0], "the first has lost its session and has another"
 
 
-@pytest.mark.parametrize("kind", sorted(OF_CLUSTERS))
+@pytest.mark.parametrize("kind", sorted({**OF_CLUSTERS, **DIRECTED}))
 def test_plans_name_the_faults_of_clusters(kind: str) -> None:
     assert parse_plan(f"1 {kind} 2 3\n") == [Fault(1, kind, 2, 3)]
     world = world_of(2, TIMEOUT_MS)

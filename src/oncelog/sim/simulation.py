@@ -124,6 +124,7 @@ class Simulation:
         self.cluster = self._observe_cluster() if is_cluster else None
         if self.cluster is not None and isinstance(self.observer.watermarks, ClusterWatermarks):
             self.observer.watermarks.on_high = self.cluster.told
+            self.observer.on_deleted = self.cluster.deleted
         self.taps: list[DecodingTap] = []
         for broker in self.world.brokers:
             tap = DecodingTap(self.observer, self.world.kernel.now_ms, _violated, broker.broker_id)

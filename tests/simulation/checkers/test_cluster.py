@@ -12,17 +12,27 @@ from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import Assignment, BrokerImage, BrokerRecord, PartitionImage
 from oncelog.ports import Create, Delete, Operation, Set
 from oncelog.sim.checkers.cluster.in_sync import MISSING, InSyncReplicas
+from oncelog.sim.checkers.cluster.log_starts import STILL_THERE, LogStarts
 from oncelog.sim.checkers.cluster.producers import producers_agree
 from oncelog.sim.checkers.cluster.replicas import members_agree, replicas_agree
 from oncelog.sim.checkers.cluster.rest import MOVING, NOT_FULL, STRAY, UNEQUAL, unlike
 from oncelog.sim.checkers.cluster.tree_journal import EPOCH_FELL, TWO_LEADERS, UNCLEAN, WRONG_STATE, TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.exchange import Exchange, Topics
+from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.checkers.wire.watermarks import FELL, ClusterWatermarks
 from oncelog.sim.files import MemoryFiles
 from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.file_names import segment_file
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -287,6 +297,33 @@ def test_at_rest_sets_are_full_replicas_equally_long_and_no_log_is_stray() -> No
     assert [rule for rule, _ in unlike(Journal(full, adding=(THREE,)).journal, ends)] == [MOVING]
 
 
+# Log starts
+
+
+def test_deleted_records_are_on_no_live_member() -> None:
+    found: list[str] = []
+    starts = LogStarts(lambda rule, instance: found.append(rule))
+    starts.deleted(PARTITION, TopicId(OLD), 5, {ONE: 5, TWO: 7})
+    assert found == []
+    starts.deleted(PARTITION, TopicId(OLD), 6, {ONE: 6, TWO: 5})
+    assert found == [STILL_THERE]
+
+
+def test_deleted_records_are_not_there_again_after_a_start() -> None:
+    found: list[str] = []
+    starts, key = LogStarts(lambda rule, instance: found.append(rule)), (PARTITION, TopicId(OLD))
+    starts.deleted(*key, 5, {ONE: 5, TWO: 5})
+    starts.deleted(*key, 3, {ONE: 5, TWO: 5})
+    starts.started(ONE, {key: 5})
+    starts.started(TWO, {(PARTITION, TopicId(bytes(15) + b"2")): 0})
+    starts.started(THREE, {key: 0})
+    starts.lost_disk(TWO)
+    starts.started(TWO, {key: 0})
+    assert found == [], "as it was, of another topic, by a broker that did not live, on an empty disk"
+    starts.started(ONE, {key: 4})
+    assert found == [STILL_THERE]
+
+
 # The wire
 
 
@@ -345,3 +382,16 @@ def test_everybody_is_told_of_high_watermarks() -> None:
     wire.fetched(10)
     wire.listed(11)
     assert heard == [(PARTITION, OLD, 10), (PARTITION, OLD, 11)]
+
+
+def test_answers_to_delete_records_are_told_by_topic_id() -> None:
+    heard: list[tuple[TopicPartition, bytes, int]] = []
+    observer = WireObserver(is_cluster=True)
+    observer.on_deleted = lambda partition, topic_id, before: heard.append((partition, topic_id, before))
+    wanted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=5)])
+    for number, error in enumerate((0, 7)):
+        observer.received("client", number, 2, DeleteRecordsRequest(topics=[wanted]), 0)
+        answer = DeleteRecordsPartitionResult(partition_index=0, low_watermark=5, error_code=error)
+        topic = DeleteRecordsTopicResult(name="t", partitions=[answer])
+        observer.answered("client", number, DeleteRecordsResponse(topics=[topic]), 0)
+    assert heard == [(PARTITION, bytes(16), 5)]

@@ -18,7 +18,7 @@ from oncelog.sim.faults.damage import DAMAGE, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
 from oncelog.sim.faults.replica_disks import REPLICA_DISKS
-from oncelog.sim.faults.replicas import REPLICAS
+from oncelog.sim.faults.replicas import DIRECTED, REPLICAS
 from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.world import World
 
@@ -36,7 +36,7 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **DAMAGE,
 }
 """Kinds that only worlds of several brokers draw."""
-ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS}
+ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **DIRECTED}
 Families = Sequence[tuple[Sequence[str], int, float]]
 """Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
 FAMILIES: Final[Families] = (

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.ports import CommittedChange
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
@@ -20,7 +21,8 @@ from oncelog.sim.tree_session import HEARTBEATS, TREE
 from oncelog.sim.world import World
 
 LONGEST_WAIT_S: Final = 15.0
-"""The longest wait for a member to join."""
+"""The longest wait for a member to join, or for another leader."""
+_STEP_MS: Final = 20
 
 
 class _Join(NamedTuple):
@@ -114,6 +116,58 @@ async def _cut_and_ended(world: World, fault: Fault, end: Callable[[BrokerHost],
     return broker if is_mine else None
 
 
+async def _killed_in_turn(world: World, fault: Fault) -> None:
+    """A leader dies while one follower has less of its records than the others, and so does that one when it has led
+    for a moment, before the others have copied anything: of the epoch in which the next one leads they know nothing of
+    its records, and it has more than it of the epoch before (KIP-279)."""
+    first = broker_of(world, fault)
+    others = [broker for broker in world.brokers if broker is not first]
+    second = others[fault.choice % len(others)]
+    rest = [broker for broker in others if broker is not second]
+    if not rest or any(broker.stays_down or not broker.is_up for broker in world.brokers):
+        return
+    pairs = [(first.name, second.name), *((second.name, broker.name) for broker in rest)]
+    for pair in pairs:
+        world.network.cut(*pair)
+    await asyncio.sleep((100 + fault.choice % 900) / 1_000)
+    struck = []
+    led = _led_by(world, first)
+    for broker in (first, second):
+        if broker.stays_down:
+            break  # another fault has it
+        broker.stays_down = True
+        broker.kill()
+        struck.append(broker)
+        if broker is first:
+            await _until_led(world, second, led)
+            await asyncio.sleep((100 + fault.choice % 700) / 1_000)
+    for pair in pairs:
+        world.network.heal(*pair)
+    await span(fault)
+    for broker in struck:
+        _come_back(broker)
+
+
+async def _until_led(world: World, broker: BrokerHost, partitions: frozenset[TopicPartition]) -> None:
+    """Wait until a broker leads one of the partitions."""
+    for _ in range(int(LONGEST_WAIT_S * 1_000) // _STEP_MS):
+        if broker.is_up and partitions & _led_by(world, broker):
+            return
+        await asyncio.sleep(_STEP_MS / 1_000)
+
+
+def _led_by(world: World, broker: BrokerHost) -> frozenset[TopicPartition]:
+    session = world.tree.tree.session()
+    image = load_image(session.snapshot()[1])
+    session.close()
+    return frozenset(
+        TopicPartition(topic.name, index)
+        for topic in image.topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader == broker.broker_id
+    )
+
+
 async def _joiner_frozen(world: World, fault: Fault) -> None:
     """A broker is killed and comes back, and stands still in the instant in which it is in sync again."""
     broker = await _killed(world, fault)
@@ -190,3 +244,5 @@ REPLICAS: Final[Mapping[str, Kind]] = {
     "killed-ahead": _killed_ahead,
     "returns-ahead": _returns_ahead,
 }
+DIRECTED: Final[Mapping[str, Kind]] = {"killed-in-turn": _killed_in_turn}
+"""Kinds that no seed draws: they are asked for by name."""

@@ -14,6 +14,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.checkers.cluster.in_sync import InSyncReplicas
+from oncelog.sim.checkers.cluster.log_starts import LogStarts
 from oncelog.sim.checkers.cluster.producers import PRODUCERS_DIFFER, producers_agree
 from oncelog.sim.checkers.cluster.replicas import DIFFERS, members_agree, replicas_agree
 from oncelog.sim.checkers.cluster.rest import unlike
@@ -55,6 +56,7 @@ class ClusterObserver:
             self._report,
             synced=synced,
         )
+        self._log_starts = LogStarts(self._report)
         self._told = 0
         self._looks = 0
         self._watched: dict[TopicPartition, int] = {}
@@ -71,6 +73,22 @@ class ClusterObserver:
         self._told += 1
         if self._told % TOLD_BETWEEN_CHECKS == 0 or self._watched.get(partition, 0) > self._kernel.now_us:
             self.in_sync.check(partition)
+
+    def deleted(self, partition: TopicPartition, topic_id: TopicId, before: int) -> None:
+        """A client was told that a partition has nothing before an offset any more."""
+        image = self.journal.image
+        state, topic = image.partition(partition), image.topics.get(partition.topic)
+        if state is None or topic is None or topic.topic_id != topic_id:
+            return
+        leader = next((one for one in self.brokers if one.broker_id == state.leader and one.is_up), None)
+        if leader is None:
+            return
+        live, logs, starts = leader.node.cluster.image.brokers, self._live_logs(), {}
+        for member in self.in_sync.members(partition):
+            registered, log = image.brokers.get(member), logs.get(member, {}).get(partition)
+            if registered is not None and not registered.fenced and live.get(member) == registered and log is not None:
+                starts[member] = int(log.log_start_offset)
+        self._log_starts.deleted(partition, topic_id, before, starts)
 
     def look(self) -> None:
         """Compare the logs of live members with what was told; now and then nodes with the tree, too, and disks with
@@ -130,6 +148,13 @@ class ClusterObserver:
     def _started(self, broker: BrokerHost) -> None:
         if broker.is_up:
             self._check_leaderships(broker)
+            broker_id = BrokerId(broker.broker_id)
+            starts = {
+                (partition, log.topic_id): int(log.log_start_offset)
+                for partition, log in broker.node.logs.logs.items()
+                if broker_id in self.in_sync.members(partition)
+            }
+            self._log_starts.started(broker_id, starts)
 
     def _check_leaderships(self, broker: BrokerHost) -> None:
         """R3: whoever leads was elected in its present registration; records of an earlier life may be lost."""
@@ -192,6 +217,7 @@ class ClusterObserver:
 
     def _lost_disk(self, broker: BrokerHost) -> None:
         self.in_sync.lost_disk(BrokerId(broker.broker_id), broker.files)
+        self._log_starts.lost_disk(BrokerId(broker.broker_id))
 
     def _report_soon(self, rule: str, instance: str) -> None:
         """Report a violation found in the middle of a commit later: its writer must not take it for a failure."""

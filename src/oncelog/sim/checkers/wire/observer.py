@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from oncelog.base.ids import TopicId, TopicPartition
 from oncelog.sim.checkers.liveness import Waiting
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch, Appends
 from oncelog.sim.checkers.wire.commits import Commits
@@ -22,7 +23,7 @@ from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks, Watermarks
 from oncelog.wire.message import Request
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
-from oncelog.wire.messages.delete_records import DeleteRecordsRequest
+from oncelog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.end_txn import EndTxnResponse
 from oncelog.wire.messages.fetch import FetchResponse
@@ -45,6 +46,8 @@ class WireObserver:
     def __init__(self, *, is_cluster: bool = False) -> None:
         self.violations: dict[str, list[str]] = {}
         self.is_cluster = is_cluster
+        self.on_deleted: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, before: None
+        """Called with every offset up to which a client was told that records are deleted."""
         self.restarted_at_ms: list[int] = []
         """When :meth:`restarted` was called."""
         self._now_ms = 0
@@ -71,6 +74,7 @@ class WireObserver:
             FetchResponse: self._fetched,
             ListOffsetsResponse: self._watermarks.listed,
             MetadataResponse: self._metadata,
+            DeleteRecordsResponse: self._deleted_records,
             CreateTopicsResponse: self._created_topics,
             InitProducerIdResponse: self._outcomes.initialised,
             EndTxnResponse: self._ended,
@@ -198,6 +202,14 @@ class WireObserver:
                 key = self._topics.key(topic.name, bytes(16), each.partition_index)
                 if key is not None:
                     self._appends.trimming(key, each.offset)
+
+    def _deleted_records(self, _asked: Exchange, response: DeleteRecordsResponse, _index: int) -> None:
+        for topic in response.topics:
+            for each in topic.partitions:
+                key = self._topics.key(topic.name, bytes(16), each.partition_index)
+                if key is not None and not each.error_code:
+                    name, topic_id = self._topics.place(key, topic.name)
+                    self.on_deleted(TopicPartition(name, key[1]), topic_id, each.low_watermark)
 
     def _deleting_groups(self, asked: Exchange) -> None:
         for group in asked.request.groups_names:

@@ -1,28 +1,20 @@
-"""Bugs of clusters: replicas, in-sync sets, leadership, the right to write to the tree; they need several brokers."""
+"""Bugs of replication: the high watermark, what followers fetch, truncate and copy, damaged disks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.admin.transactions import second_look
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
-from oncelog.base.tree import CommitOutcome
 from oncelog.core.replicas.leader import LeaderReplicas
-from oncelog.handlers import list_offsets
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
-from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
-from oncelog.node.broker_requests.marker_requests import MarkerRequests
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.partitions.roles import ReplicaRoles
-from oncelog.node.replication import in_sync_sets
+from oncelog.node.replication import fetcher
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
 from oncelog.storage.log import append_replicated, truncate
-from oncelog.storage.log.leader_epochs import LeaderEpochs
+from oncelog.storage.log.leader_epochs import UNDEFINED, LeaderEpochs
+from oncelog.storage.log.state import LogState
 
 # The high watermark
 
@@ -57,31 +49,57 @@ def _last_standing(right: Any) -> Any:
     return settle
 
 
-# The in-sync set
+def _of_quorum(right: Any) -> Any:
+    def settle(self: LeaderReplicas) -> Any:
+        if self.has_enough_in_sync():
+            members = [follower.end for replica, follower in self._followers.items() if replica in self._maximal()]
+            ends = sorted([self._end, *members], reverse=True)
+            self.high_watermark = max(self.high_watermark, min(self._end, ends[self.least_in_sync() - 1]))
+        return self.high_watermark
+
+    return settle
 
 
-def _below_epoch_start(right: Any) -> Any:
-    def may_join(self: LeaderReplicas, replica: Any) -> bool:
-        follower = self._followers.get(replica)
-        return follower is not None and replica not in self._maximal() and follower.end >= 0
-
-    return may_join
+# Leader epochs
 
 
-def _whatever_registration(right: Any) -> Any:
-    def may_be_in_sync(image: Any, replica: Any, broker_epoch: int) -> bool:
-        return replica in image.brokers
+def _of_foreign_epoch(right: Any) -> Any:
+    def end_offset(self: LeaderEpochs, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
+        found, end = right(self, epoch, log_end_offset, leader_epoch)
+        return (found, end) if found == UNDEFINED else (epoch, end)
 
-    return may_be_in_sync
+    return end_offset
 
 
-def _unknown_is_refused(right: Any) -> Any:
-    def written(self: MetadataLog, event: Any) -> None:
-        if event.outcome is CommitOutcome.UNKNOWN:
-            event = replace(event, outcome=CommitOutcome.CONFLICT)
-        right(self, event)
+def _leader_believed(right: Any) -> Any:
+    def truncation_offset(leader_end: Any, own_end: Any, log_end_offset: int) -> Any:
+        return min(leader_end.end_offset, log_end_offset)
 
-    return written
+    return truncation_offset
+
+
+def _not_on_disk(right: Any) -> Any:
+    def write_leader_epochs(self: LogState, sync: Any = None) -> None:
+        self.leader_epochs.changed = False
+
+    return write_leader_epochs
+
+
+# Log starts
+
+
+def _of_leader_alone(right: Any) -> Any:
+    def low_watermark(self: LeaderReplicas, own_start: Any, live: Any) -> Any:
+        return own_start
+
+    return low_watermark
+
+
+def _told_before_kept(right: Any) -> Any:
+    def keep_log_starts(self: LeaderFetcher) -> None:
+        self._log_starts_rose = False
+
+    return keep_log_starts
 
 
 # Followers
@@ -160,61 +178,7 @@ def _damage_passed_over(right: Any) -> Any:
     return look
 
 
-# Leadership
-
-
-def _same_epoch_again(right: Any) -> Any:
-    def leads(self: ReplicaRoles, image: Any) -> bool:
-        return bool(image.leader == self._metadata.broker_id)
-
-    return leads
-
-
-def _half_resignation(right: Any) -> Any:
-    def resign(self: ReplicaRoles, partition: TopicPartition) -> None:
-        self._in_sync_sets.resign(partition)
-
-    return resign
-
-
-def _unconfirmed(right: Any) -> Any:
-    def until_confirmed(answers: Any, asked_ms: int, context: Any) -> Any:
-        yield from ()
-
-    return until_confirmed
-
-
-def _believed(right: Any) -> Any:
-    def doubts_about(client: Any, claims: Any, unanswered: Any) -> Any:
-        return {}
-
-    return doubts_about
-
-
-# Markers
-
-
-def _unanswered_is_written(right: Any) -> Any:
-    def answered(self: MarkerRequests, broker_id: Any, sent: Any, response: Any) -> None:
-        if response is not None:
-            right(self, broker_id, sent, response)
-            return
-        self._under_way.discard(broker_id)
-        for queued in sent:
-            queued.answer(ErrorCode.NONE)
-
-    return answered
-
-
-def _remote_decisions_passed_over(right: Any) -> Any:
-    def send(self: AwaitedMarkers, broker_id: Any, message: Any, answered: Any) -> Any:
-        answered(None)
-        return lambda: None
-
-    return send
-
-
-CLUSTERS: Final = (
+REPLICATION: Final = (
     Mutant(
         "watermark-of-committed-set",
         "the high watermark counts the committed in-sync set alone, not the one on its way to the tree (KIP-497)",
@@ -239,28 +203,50 @@ CLUSTERS: Final = (
         ("broker-isolated", "kill"),
     ),
     Mutant(
-        "joins-below-epoch-start",
-        "a follower joins the in-sync set wherever it is (KAFKA-7128)",
+        "watermark-of-quorum",
+        "the high watermark moves when min.insync.replicas of the in-sync set have synced, not all of it",
         LeaderReplicas,
-        "may_join",
-        _below_epoch_start,
-        ("killed-ahead", "joiner-frozen"),
+        "settle",
+        _of_quorum,
     ),
     Mutant(
-        "stale-broker-epoch-joins",
-        "a follower joins by a fetch of an earlier registration (KAFKA-14139)",
-        in_sync_sets,
-        "may_be_in_sync",
-        _whatever_registration,
-        ("lose-disk-unheard",),
+        "foreign-epoch-answered",
+        "a leader answers for an epoch that it never had as if it had had it (KAFKA-6361, KIP-279)",
+        LeaderEpochs,
+        "end_offset",
+        _of_foreign_epoch,
+        ("killed-in-turn",),
     ),
     Mutant(
-        "unknown-is-refused",
-        "a commit to the tree whose outcome is not known counts as refused",
-        MetadataLog,
-        "written",
-        _unknown_is_refused,
-        ("join-unheard",),
+        "leaders-epoch-believed",
+        "a follower truncates to where the leader says without a look at its own epochs (KAFKA-6361, KIP-279)",
+        fetcher,
+        "truncation_offset",
+        _leader_believed,
+        ("killed-in-turn",),
+    ),
+    Mutant(
+        "epochs-not-on-disk",
+        "leader epochs are not written down when a segment is full (KAFKA-7415)",
+        LogState,
+        "write_leader_epochs",
+        _not_on_disk,
+        ("kill",),
+    ),
+    Mutant(
+        "log-start-of-leader",
+        "DeleteRecords is answered before the followers' logs begin where the leader's does (KAFKA-7104)",
+        LeaderReplicas,
+        "low_watermark",
+        _of_leader_alone,
+    ),
+    Mutant(
+        "log-start-not-kept",
+        "a follower tells where its log begins before that is on its disk (KAFKA-7104)",
+        LeaderFetcher,
+        "_keep_log_starts",
+        _told_before_kept,
+        ("power-cut-of-all",),
     ),
     Mutant(
         "follower-asks-unsynced",
@@ -332,52 +318,4 @@ CLUSTERS: Final = (
         _damage_passed_over,
         ("flipped-bit-in-leader",),
     ),
-    Mutant(
-        "leads-again-in-its-epoch",
-        "a leader that was restarted leads on in the epoch of its last life",
-        ReplicaRoles,
-        "leads",
-        _same_epoch_again,
-        ("power-cut", "power-cut-at-sync"),
-    ),
-    Mutant(
-        "half-resignation",
-        "a broker that does not lead a partition any more goes on answering for it (KAFKA-9307)",
-        ReplicaRoles,
-        "_resign",
-        _half_resignation,
-    ),
-    Mutant(
-        "ends-unconfirmed",
-        "a leader tells where a log ends without asking whether another leads by now",
-        list_offsets,
-        "until_confirmed",
-        _unconfirmed,
-        ("tree-isolated",),
-    ),
-    Mutant(
-        "leaders-believed",
-        "the tool does not ask all brokers who leads",
-        second_look,
-        "doubts_about",
-        _believed,
-        ("tree-isolated",),
-    ),
-    Mutant(
-        "unanswered-marker-counts",
-        "a marker to another broker counts as written when no answer comes",
-        MarkerRequests,
-        "_answered",
-        _unanswered_is_written,
-        ("killed-before-marker",),
-    ),
-    Mutant(
-        "remote-decisions-passed-over",
-        "a group coordinator does not ask other brokers which transactions are decided and lack their markers",
-        AwaitedMarkers,
-        "send",
-        _remote_decisions_passed_over,
-        ("broker-cut", "broker-isolated"),
-    ),
 )
-"""Looked for in clusters (``oncelog sim --cluster --plant NAME``)."""
