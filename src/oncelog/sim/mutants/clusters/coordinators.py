@@ -1,4 +1,4 @@
-"""Bugs of coordinators in clusters: markers to other brokers, loading and unloading, what a replaced one does."""
+"""Bugs of coordinators in clusters: markers to other brokers, loading, what a replaced one sends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import state
 from oncelog.core.producers.refusal import ProducerRefusal
-from oncelog.handlers import offset_fetch
-from oncelog.handlers.support.waits import UntilConfirmed
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.coordinators.runner import Coordinators
@@ -54,16 +52,7 @@ def _zombie_marker_written(right: Any) -> Any:
     return check_marker
 
 
-# Loading and unloading
-
-
-def _loads_on(right: Any) -> Any:
-    def resign(self: Any, index: int) -> None:
-        hosted = self._hosted[index]
-        right(self, index)
-        hosted.is_led = not hosted.shard.is_loaded
-
-    return resign
+# Loading
 
 
 def _loaded_again(right: Any) -> Any:
@@ -76,23 +65,6 @@ def _loaded_again(right: Any) -> Any:
         right(self, topic)
 
     return follow
-
-
-# Coordinators that were replaced
-
-
-def _unconfirmed(right: Any) -> Any:
-    def found(asked: Any, wanted: Any, context: Any) -> Any:
-        steps = right(asked, wanted, context)
-        answer = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                return end.value
-            answer = {} if isinstance(step, UntilConfirmed) else (yield step)
-
-    return found
 
 
 COORDINATORS: Final = (
@@ -129,25 +101,10 @@ COORDINATORS: Final = (
         ("frozen-at-end-txn",),
     ),
     Mutant(
-        "loads-on-when-resigned",
-        "a coordinator that resigns while it is being loaded goes on, and drives on what it reads (KAFKA-10614)",
-        Coordinators,
-        "_resign",
-        _loads_on,
-    ),
-    Mutant(
         "loaded-again",
         "a coordinator that is loaded is loaded again at each change in the cluster, in the same epoch (KAFKA-15468)",
         Coordinators,
         "follow",
         _loaded_again,
-    ),
-    Mutant(
-        "offsets-unconfirmed",
-        "a group coordinator tells offsets without asking whether another has been elected",
-        offset_fetch,
-        "_found",
-        _unconfirmed,
-        ("tree-isolated",),
     ),
 )
