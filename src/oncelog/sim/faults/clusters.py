@@ -9,10 +9,13 @@ from typing import Final
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
 from oncelog.sim.network.conditions import NetworkConditions
+from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.tree_session import TREE
 from oncelog.sim.world import World
 
 LONGEST_START_MS: Final = 10_000
+LONGEST_WAIT_S: Final = 15.0
+"""The longest wait for an answer to EndTxn."""
 _STEP_MS: Final = 100
 
 
@@ -67,6 +70,31 @@ async def _frozen_past_session(world: World, fault: Fault) -> None:
     """A process stands still until the tree has ended its session, and goes on as if nothing had been."""
     broker = broker_of(world, fault)
     broker.freeze()
+    await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
+    await span(fault)
+    broker.thaw()
+
+
+async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
+    """The same in the instant in which an answer to EndTxn leaves: the markers are sent when it goes on, by a
+    coordinator that was replaced."""
+    broker = broker_of(world, fault)
+    if not broker.is_up or broker.records.answer_kill is not None:
+        return  # another fault waits for an answer
+    answered = asyncio.Event()
+
+    def stand_still() -> None:
+        broker.freeze()
+        answered.set()
+
+    broker.tell_of_answer(END_TXN, stand_still)
+    try:
+        async with asyncio.timeout(LONGEST_WAIT_S):
+            await answered.wait()
+    except TimeoutError:
+        return
+    finally:
+        broker.records.answer_kill = None
     await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
     await span(fault)
     broker.thaw()
@@ -154,6 +182,7 @@ ALL_BROKERS: Final[Mapping[str, Kind]] = {
 }
 PATHS: Final[Mapping[str, Kind]] = {"broker-isolated": _broker_isolated, "slow-follower": _slow_follower}
 SESSIONS: Final[Mapping[str, Kind]] = {
+    "frozen-at-end-txn": _frozen_at_end_txn,
     "frozen-past-session": _frozen_past_session,
     "late-changes": _late_changes,
     "tree-isolated": _tree_isolated,

@@ -1,13 +1,18 @@
-"""Bugs of coordinators in clusters: markers to other brokers, loading and unloading."""
+"""Bugs of coordinators in clusters: markers to other brokers, loading, what a replaced one sends."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.core.producers import state
+from oncelog.core.producers.refusal import ProducerRefusal
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
+from oncelog.node.coordinators.runner import Coordinators
 from oncelog.sim.mutants.mutant import Mutant
+
+# Markers
 
 
 def _unanswered_is_written(right: Any) -> Any:
@@ -30,6 +35,38 @@ def _remote_decisions_passed_over(right: Any) -> Any:
     return send
 
 
+def _retry_refused(right: Any) -> Any:
+    def check_marker(entry: Any, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int) -> None:
+        right(entry, epoch, coordinator_epoch, transaction_version, offset)
+        is_written = entry.transaction_first_offset is None and epoch == entry.epoch
+        if is_written and coordinator_epoch == entry.coordinator_epoch:
+            raise ProducerRefusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, "the marker is there")
+
+    return check_marker
+
+
+def _zombie_marker_written(right: Any) -> Any:
+    def check_marker(entry: Any, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int) -> None:
+        right(entry, epoch, max(coordinator_epoch, entry.coordinator_epoch), transaction_version, offset)
+
+    return check_marker
+
+
+# Loading
+
+
+def _loaded_again(right: Any) -> Any:
+    def follow(self: Any, topic: Any) -> None:
+        for index, partition in enumerate(() if topic is None else topic.partitions):
+            hosted = self._hosted.get(index)
+            if hosted is None or not hosted.shard.is_loaded or not self._partitions.roles.leads(partition):
+                continue
+            self._lead(index, partition.leader_epoch)
+        right(self, topic)
+
+    return follow
+
+
 COORDINATORS: Final = (
     Mutant(
         "unanswered-marker-counts",
@@ -45,6 +82,29 @@ COORDINATORS: Final = (
         AwaitedMarkers,
         "send",
         _remote_decisions_passed_over,
+        ("frozen-at-end-txn",),
+    ),
+    Mutant(
+        "marker-retry-refused",
+        "a leader refuses a marker that it has, when the same coordinator sends it again (KAFKA-19999)",
+        state,
+        "check_marker",
+        _retry_refused,
         ("broker-cut", "broker-isolated"),
+    ),
+    Mutant(
+        "zombie-marker-written",
+        "a leader writes a marker of a coordinator that was replaced by one that has written there (KIP-98)",
+        state,
+        "check_marker",
+        _zombie_marker_written,
+        ("frozen-at-end-txn",),
+    ),
+    Mutant(
+        "loaded-again",
+        "a coordinator that is loaded is loaded again at each change in the cluster, in the same epoch (KAFKA-15468)",
+        Coordinators,
+        "follow",
+        _loaded_again,
     ),
 )
