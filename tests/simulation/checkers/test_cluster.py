@@ -135,6 +135,15 @@ def test_nobody_joins_who_is_not_registered() -> None:
     assert journal.change(BEGIN._replace(isr=(ONE, TWO, THREE))) == [WRONG_STATE]
 
 
+@pytest.mark.parametrize("flag", ["in_controlled_shutdown", "has_full_disk"])
+def test_nobody_joins_who_is_about_to_stop_or_has_no_room(flag: str) -> None:
+    for is_so, broken in ((True, [WRONG_STATE]), (False, [])):
+        journal = Journal(BEGIN._replace(isr=(ONE,)))
+        broker = BrokerImage(TWO, "h", 9092, None, epoch=2)._replace(**{flag: is_so})
+        journal.commit(Set(layout.broker_path(TWO), layout.broker_value(broker, 0), -1))
+        assert journal.change(BEGIN) == broken
+
+
 def layout_delete(broker: BrokerId) -> Operation:
     return Delete(layout.broker_path(broker), -1)
 

@@ -18,6 +18,7 @@ from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
 from oncelog.sim.mutants.mutant import Mutant
+from oncelog.sim.workloads.hangs import HangingTransactions
 
 # The in-sync set
 
@@ -167,7 +168,7 @@ LEADERSHIP: Final = (
         in_sync_sets,
         "change_in_sync",
         _unnamed_registrations,
-        ("tree-slow", "kill"),
+        ("tree-slow", "rolling-restart"),
     ),
     Mutant(
         "state-read-once",
@@ -222,7 +223,7 @@ LEADERSHIP: Final = (
         list_offsets,
         "until_confirmed",
         _unconfirmed,
-        ("tree-isolated",),
+        ("replaced-unheard",),
     ),
     Mutant(
         "leaders-believed",
@@ -230,6 +231,7 @@ LEADERSHIP: Final = (
         second_look,
         "doubts_about",
         _believed,
-        ("tree-isolated",),
+        ("replaced-unheard",),
+        HangingTransactions,
     ),
 )
