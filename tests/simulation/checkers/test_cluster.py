@@ -135,11 +135,14 @@ def test_nobody_joins_who_is_not_registered() -> None:
     assert journal.change(BEGIN._replace(isr=(ONE, TWO, THREE))) == [WRONG_STATE]
 
 
-@pytest.mark.parametrize("flag", ["in_controlled_shutdown", "has_full_disk"])
-def test_nobody_joins_who_is_about_to_stop_or_has_no_room(flag: str) -> None:
-    for is_so, broken in ((True, [WRONG_STATE]), (False, [])):
+def test_nobody_joins_who_is_about_to_stop_or_has_no_room() -> None:
+    usual = BrokerImage(TWO, "h", 9092, None, epoch=2)
+    for broker, broken in (
+        (usual._replace(in_controlled_shutdown=True), [WRONG_STATE]),
+        (usual._replace(has_full_disk=True), [WRONG_STATE]),
+        (usual, []),
+    ):
         journal = Journal(BEGIN._replace(isr=(ONE,)))
-        broker = BrokerImage(TWO, "h", 9092, None, epoch=2)._replace(**{flag: is_so})
         journal.commit(Set(layout.broker_path(TWO), layout.broker_value(broker, 0), -1))
         assert journal.change(BEGIN) == broken
 
