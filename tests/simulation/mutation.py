@@ -1,9 +1,9 @@
 """The mutation score: each planted bug over seeds 0, 1, 2 … until one falls that is clean without it.
 
 ``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2] [--length 100]`` prints the rows of the table
-in docs/internals/simulation.md; bugs of clusters are looked for in clusters, among faults of their kinds. It takes
-minutes. A seed that breaks a rule with a plant is run without it, too, and said when it breaks one there. ``--length``:
-seconds of faults in a seed; a shorter one draws other faults.
+in docs/internals/simulation.md. Bugs of clusters are looked for in clusters, among faults of their kinds, and some of
+them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a plant is run without
+it, too, and said when it breaks one there. ``--length``: seconds of faults in a seed; a shorter one draws other faults.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 from collections.abc import Iterator
+from itertools import count as counted
+from itertools import islice
 from typing import NamedTuple
 
+from oncelog.sim.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.mutants import MUTANTS, OF_CLUSTERS
 from oncelog.sim.simulation import SAFETY_S, simulate
+from oncelog.sim.workloads.workload import Workload
 
 
 class World(NamedTuple):
@@ -23,11 +27,23 @@ class World(NamedTuple):
     is_cluster: bool
     kinds: tuple[str, ...]
     """Of faults; none: as seeds draw them."""
+    workload: type[Workload] | None
+    """Only the seeds that draw it are run; None: all."""
 
     @classmethod
     def of(cls, name: str) -> World:
         """The world of a plant."""
-        return cls(name in OF_CLUSTERS, MUTANTS[name].faults)
+        return cls(name in OF_CLUSTERS, MUTANTS[name].faults, MUTANTS[name].workload)
+
+    def seeds(self, count: int, length_s: int) -> Iterator[int]:
+        """The first seeds that are of this world."""
+        if self.workload is None:
+            return iter(range(count))
+        return islice((seed for seed in counted() if self._draws_workload(seed, length_s)), count)
+
+    def _draws_workload(self, seed: int, length_s: int) -> bool:
+        scenario = draw_cluster_scenario(seed, length_s * 1_000, None, kinds=self.kinds)
+        return any(type(workload) is self.workload for workload in scenario.workloads)
 
 
 class Score(NamedTuple):
@@ -66,13 +82,13 @@ def _score(task: tuple[str, int, int]) -> Score:
     name, seeds, length_s = task
     world = World.of(name)
     unclean: list[str] = []
-    for seed in range(seeds):
+    for number, seed in enumerate(world.seeds(seeds, length_s), 1):
         violation = next(_violations(seed, name, length_s, world), None)
         if violation is None:
             continue
         without = next(_violations(seed, None, length_s, world), None)
         if without is None:
-            return Score(name, violation.split(" ", 1)[0].rstrip(":"), seed + 1, tuple(unclean))
+            return Score(name, violation.split(" ", 1)[0].rstrip(":"), number, tuple(unclean))
         where = " ".join(("in a cluster", *world.kinds)) if world.is_cluster else "alone"
         unclean.append(f"seed {seed} is not clean {where} without a plant: {without}")
     return Score(name, None, seeds, tuple(unclean))

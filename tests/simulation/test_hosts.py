@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.faults.plan import ALL_KINDS, OF_CLUSTERS, carry_out, heal, parse_plan
-from oncelog.sim.faults.replicas import DIRECTED
+from oncelog.sim.faults.plan import ALL_KINDS, BY_NAME, OF_CLUSTERS, carry_out, heal, parse_plan
+from oncelog.sim.simulation import is_excused
 from oncelog.sim.tree_session import TREE
 from oncelog.sim.world import ClientHost, World
 
@@ -37,6 +37,28 @@ def test_brokers_have_ids_from_one_and_all_register_with_one_tree() -> None:
     assert up(world) == [True] * 3
     assert world.bootstrap == "broker-1:9092,broker-2:9092,broker-3:9092"
     assert world.tree.tree.session().children("/brokers/ids") == ["1", "2", "3"]
+
+
+def test_a_registration_that_is_left_over_keeps_out_another_disk_only() -> None:
+    world = World(7, {}, brokers=2, session_timeout_ms=TIMEOUT_MS)
+    world.tree.outlives_processes = True
+    first, second = world.brokers
+    for broker in (first, second):
+        broker.stays_down = True
+        assert broker.start()
+
+    async def main() -> None:
+        for broker in (first, second):
+            broker.kill()
+        second.lose_disk()
+        assert first.start()
+        assert not second.start()
+
+    world.run(main())
+    [refusal] = second.deaths
+    assert "is already running in this cluster" in refusal
+    assert is_excused(second, refusal)
+    assert not is_excused(first, refusal)
 
 
 def test_disk_clock_and_chance_of_a_machine_are_its_own() -> None:
@@ -174,7 +196,7 @@ def test_a_broker_that_is_cut_off_from_the_tree_loses_its_session_and_the_others
     assert [len(reports) for reports in sessions] == [2, 0], "the first has lost its session and has another"
 
 
-@pytest.mark.parametrize("kind", sorted({**OF_CLUSTERS, **DIRECTED}))
+@pytest.mark.parametrize("kind", sorted({**OF_CLUSTERS, **BY_NAME}))
 def test_plans_name_the_faults_of_clusters(kind: str) -> None:
     assert parse_plan(f"1 {kind} 2 3\n") == [Fault(1, kind, 2, 3)]
     world = world_of(2, TIMEOUT_MS)

@@ -67,6 +67,8 @@ class BrokerHost:
         """Somebody else will start it again; otherwise it comes up by itself after it died."""
         tokens = "tokens" if broker_id == FIRST_BROKER else f"tokens {broker_id}"
         self._tokens = SeededEntropy(kernel.entropy(tokens))
+        self.has_lost_disk = False
+        """The machine has another disk than the one it had first."""
         self._is_coming_back = False
         self._cluster_id = ""
         self._frozen_ms = 0
@@ -251,6 +253,7 @@ class BrokerHost:
         self.kernel.trace(f"broker {self.broker_id} lost its disk")
         self.machine.files = MemoryFiles(now_ms=self.machine.now_ms)
         self.machine.flips.clear()
+        self.has_lost_disk = True
         self.format(self._cluster_id)
         for told in self._on_disk_lost:
             told()

@@ -53,11 +53,12 @@ _DOWNGRADE: Final = 2
 _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
     *("TreeUnavailable", "TreeUnreachable"),
-    "is already running in this cluster",
     *("is damaged at offset", "are damaged on this broker's disk", "Record is corrupt", "checksum of the batch at"),
 )
-"""Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree; or the
-session of a process that is dead, while its machine has another disk; or a bit that has flipped."""
+"""Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree; or a
+bit that has flipped."""
+_ID_IN_USE: Final = "is already running in this cluster"
+"""The same, where a machine has another disk: the session of its dead process is still there."""
 
 
 @dataclass(slots=True)
@@ -363,16 +364,21 @@ class Simulation:
             _violated(f"S1 a client failed: {self.world.loop.failures[0]!r}")
         for index, broker in enumerate(self.world.brokers):
             for report in broker.reports[self._reported[index] :]:
-                if report.startswith("error: ") and not any(word in report for word in _EXCUSES):
+                if report.startswith("error: ") and not is_excused(broker, report):
                     _violated(f"S2 a request failed: {report}")
             self._reported[index] = len(broker.reports)
             for death in broker.deaths:
-                if not any(word in death for word in _EXCUSES):
+                if not is_excused(broker, death):
                     _violated(f"S3 the broker stopped: {death}")
 
     def _raise(self, found: dict[str, list[str]]) -> None:
         for rule, instances in found.items():
             _violated(f"{rule}: {instances[0]}" + (f" (and {len(instances) - 1} more)" if instances[1:] else ""))
+
+
+def is_excused(broker: BrokerHost, said: str) -> bool:
+    """True if a report of a broker, or a cause of its death, names a fault."""
+    return any(word in said for word in _EXCUSES) or (broker.has_lost_disk and _ID_IN_USE in said)
 
 
 @contextmanager

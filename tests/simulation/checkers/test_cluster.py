@@ -145,6 +145,18 @@ def test_nobody_joins_who_is_not_registered() -> None:
     assert journal.change(BEGIN._replace(isr=(ONE, TWO, THREE))) == [WRONG_STATE]
 
 
+def test_nobody_joins_who_is_about_to_stop_or_has_no_room() -> None:
+    usual = BrokerImage(TWO, "h", 9092, None, epoch=2)
+    for broker, broken in (
+        (usual._replace(in_controlled_shutdown=True), [WRONG_STATE]),
+        (usual._replace(has_full_disk=True), [WRONG_STATE]),
+        (usual, []),
+    ):
+        journal = Journal(BEGIN._replace(isr=(ONE,)))
+        journal.commit(Set(layout.broker_path(TWO), layout.broker_value(broker, 0), -1))
+        assert journal.change(BEGIN) == broken
+
+
 def layout_delete(broker: BrokerId) -> Operation:
     return Delete(layout.broker_path(broker), -1)
 

@@ -17,8 +17,9 @@ from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.damage import DAMAGE, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
+from oncelog.sim.faults.replaced import REPLACED
 from oncelog.sim.faults.replica_disks import REPLICA_DISKS
-from oncelog.sim.faults.replicas import DIRECTED, REPLICAS
+from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.world import World
 
@@ -36,7 +37,9 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **DAMAGE,
 }
 """Kinds that only worlds of several brokers draw."""
-ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **DIRECTED}
+BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN}
+"""Kinds of clusters that no seed draws by itself: somebody has to name them."""
+ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **BY_NAME}
 Families = Sequence[tuple[Sequence[str], int, float]]
 """Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
 FAMILIES: Final[Families] = (

@@ -244,5 +244,5 @@ REPLICAS: Final[Mapping[str, Kind]] = {
     "killed-ahead": _killed_ahead,
     "returns-ahead": _returns_ahead,
 }
-DIRECTED: Final[Mapping[str, Kind]] = {"killed-in-turn": _killed_in_turn}
-"""Kinds that no seed draws: they are asked for by name."""
+KILLED_IN_TURN: Final[Mapping[str, Kind]] = {"killed-in-turn": _killed_in_turn}
+"""No seed draws it: it is asked for by name."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any
 
+from oncelog.sim.workloads.workload import Workload
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -25,6 +27,8 @@ class Mutant:
     """Takes the function that is right, returns the one that is wrong."""
     faults: tuple[str, ...] = ()
     """Kinds of faults, in clusters, among which it is looked for."""
+    workload: type[Workload] | None = None
+    """The workload, in clusters, with which it is looked for: seeds that do not draw it are passed over."""
 
     def applied(self) -> AbstractContextManager[None]:
         """Break it while the context is open."""

@@ -107,8 +107,8 @@ def _wrong_step(
         for member in sorted(added):
             broker = before.brokers.get(member)
             is_last_standing = not old.isr and member in old.elr  # from whom the partition goes on, fenced as it is
-            if broker is None or (broker.fenced and not is_last_standing):
-                yield WRONG_STATE, f"{member} joins and is not registered, or fenced"
+            if broker is None or not (broker.may_lead or is_last_standing):
+                yield WRONG_STATE, f"{member} joins and is not registered, fenced, about to stop or without room"
 
 
 def _wrong_election(old: PartitionImage, new: PartitionImage, after: ClusterImage) -> Iterator[tuple[str, str]]:

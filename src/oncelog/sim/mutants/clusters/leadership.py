@@ -7,13 +7,18 @@ from typing import Any, Final
 
 from oncelog.admin.transactions import second_look
 from oncelog.base.ids import TopicPartition
-from oncelog.base.tree import CommitOutcome
+from oncelog.base.tree import Check, CommitOutcome
+from oncelog.core.controller.brokers import registration
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers import list_offsets
+from oncelog.node.controller.duties import ControllerDuties
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
 from oncelog.sim.mutants.mutant import Mutant
+from oncelog.sim.workloads.hangs import HangingTransactions
 
 # The in-sync set
 
@@ -33,6 +38,43 @@ def _whatever_registration(right: Any) -> Any:
     return may_be_in_sync
 
 
+def _while_it_stops(right: Any) -> Any:
+    def may_be_in_sync(image: Any, replica: Any, broker_epoch: int) -> bool:
+        broker = image.brokers.get(replica)
+        return broker is not None and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+    return may_be_in_sync
+
+
+def _unnamed_registrations(right: Any) -> Any:
+    def change_in_sync(image: Any, partition: TopicPartition, in_sync: Any, leader_epoch: int) -> Any:
+        operations = right(image, partition, in_sync, leader_epoch)
+        if operations is None:
+            return None
+        followers = [member for member in in_sync if member != image.partition(partition).leader]
+        named = {path(member) for member in followers for path in (layout.broker_path, layout.broker_record_path)}
+        return [each for each in operations if not (isinstance(each, Check) and each.path in named)]
+
+    return change_in_sync
+
+
+def _read_once(right: Any) -> Any:
+    known: dict[Any, tuple[int, frozenset[Any]]] = {}
+
+    def change_in_sync(image: Any, partition: TopicPartition, in_sync: Any, leader_epoch: int) -> Any:
+        operations = right(image, partition, in_sync, leader_epoch)
+        if operations is None:
+            return None
+        found, key = image.partition(partition), (image.topics[partition.topic].topic_id, partition, leader_epoch)
+        version, proposed = known.get(key, (found.version, frozenset()))
+        if frozenset(found.isr) == proposed:
+            version = found.version
+        known[key] = version, frozenset(in_sync)
+        return [*operations[:-1], replace(operations[-1], expected_version=version)]
+
+    return change_in_sync
+
+
 def _unknown_is_refused(right: Any) -> Any:
     def written(self: MetadataLog, event: Any) -> None:
         if event.outcome is CommitOutcome.UNKNOWN:
@@ -40,6 +82,28 @@ def _unknown_is_refused(right: Any) -> Any:
         right(self, event)
 
     return written
+
+
+# Registrations
+
+
+def _by_ids(right: Any) -> Any:
+    def follow(self: ControllerDuties, delta: Any, before: Any) -> None:
+        known, brokers = before.brokers, delta.image.brokers
+        if known.keys() == brokers.keys():
+            changed = [broker_id for broker_id, broker in brokers.items() if broker != known[broker_id]]
+            if all(brokers[broker_id].epoch != known[broker_id].epoch for broker_id in changed):
+                delta = delta._replace(brokers=False)
+        right(self, delta, before)
+
+    return follow
+
+
+def _own_node_refused(right: Any) -> Any:
+    def replaced(image: Any, broker: Any) -> Any:
+        return right(image, broker._replace(directory_id=""))
+
+    return replaced
 
 
 # Leadership
@@ -91,6 +155,46 @@ LEADERSHIP: Final = (
         ("lose-disk-unheard",),
     ),
     Mutant(
+        "joins-while-it-stops",
+        "a follower that is about to stop, or fenced, joins the in-sync set again (KAFKA-14140)",
+        in_sync_sets,
+        "may_be_in_sync",
+        _while_it_stops,
+        ("restart", "rolling-restart"),
+    ),
+    Mutant(
+        "joins-unregistered",
+        "a change of the in-sync set does not name the registrations of those who join (KAFKA-14617, KIP-903)",
+        in_sync_sets,
+        "change_in_sync",
+        _unnamed_registrations,
+        ("tree-slow", "rolling-restart"),
+    ),
+    Mutant(
+        "state-read-once",
+        "a leader whose change of the in-sync set met another goes on from the version it knew (KAFKA-2729)",
+        in_sync_sets,
+        "change_in_sync",
+        _read_once,
+        ("kill",),
+    ),
+    Mutant(
+        "bounce-unnoticed",
+        "the controller does not notice that a broker has registered anew between two looks (KAFKA-7235)",
+        ControllerDuties,
+        "follow",
+        _by_ids,
+        ("power-cut",),
+    ),
+    Mutant(
+        "own-node-refused",
+        "a broker does not start while the registration of its last life is there (KAFKA-7165)",
+        registration,
+        "_replaced",
+        _own_node_refused,
+        ("kill",),
+    ),
+    Mutant(
         "unknown-is-refused",
         "a commit to the tree whose outcome is not known counts as refused",
         MetadataLog,
@@ -119,7 +223,7 @@ LEADERSHIP: Final = (
         list_offsets,
         "until_confirmed",
         _unconfirmed,
-        ("tree-isolated",),
+        ("replaced-unheard",),
     ),
     Mutant(
         "leaders-believed",
@@ -127,6 +231,7 @@ LEADERSHIP: Final = (
         second_look,
         "doubts_about",
         _believed,
-        ("tree-isolated",),
+        ("replaced-unheard",),
+        HangingTransactions,
     ),
 )

@@ -1,0 +1,73 @@
+"""A fault in which a broker is replaced and does not hear of it, and is asked all the time.
+
+Seeds do not draw it by themselves: it is there for those who ask for it by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from oncelog.base.ids import BrokerId
+from oncelog.client.errors import ClientError
+from oncelog.core.controller.image.cluster_image import load_image
+from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.faults.fault import Fault, Kind, broker_of
+from oncelog.sim.tree_session import TREE
+from oncelog.sim.world import ClientHost, World
+from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+REPLACED_S: Final = 8
+"""The time from the end of the broker's session until it hears of it."""
+_PAUSE_MS: Final = 200
+_LATEST: Final = -1
+
+
+async def _replaced_unheard(world: World, fault: Fault) -> None:
+    """A broker and the tree do not reach each other until long after its session has ended, while clients and the other
+    brokers reach all. A client asks it for the ends of what it led. It is the first broker in half of the cases: the
+    one that programs ask first who leads. One at a time is replaced."""
+    broker = world.brokers[0] if fault.choice & 1 else broker_of(world, fault)
+    if any(world.network.is_cut((other.name, TREE)) for other in world.brokers):
+        return
+    world.network.cut(broker.name, TREE)
+    world.network.cut(TREE, broker.name)
+    asking = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_ask_ends, broker)))
+    try:
+        await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000 + REPLACED_S)
+    finally:
+        asking.cancel()
+    world.network.heal(broker.name, TREE)
+    world.network.heal(TREE, broker.name)
+
+
+async def _ask_ends(broker: BrokerHost, host: ClientHost) -> None:
+    """Ask a broker again and again for the ends of the partitions that it leads when this begins."""
+    request = _ends_of(host.world, broker)
+    async with host.client() as client:
+        while request.topics:
+            try:
+                if not client.view.brokers:
+                    await client.refresh()
+                await client.request(request, broker=broker.broker_id)
+            except ClientError:
+                pass  # it is down, or has not been found yet
+            await host.sleep(_PAUSE_MS)
+
+
+def _ends_of(world: World, broker: BrokerHost) -> ListOffsetsRequest:
+    session = world.tree.tree.session()
+    image = load_image(session.snapshot()[1])
+    session.close()
+    request = ListOffsetsRequest(replica_id=-1, timeout_ms=_PAUSE_MS)
+    for name, topic in image.topics.items():
+        led = [index for index, each in enumerate(topic.partitions) if each.leader == BrokerId(broker.broker_id)]
+        if led:
+            partitions = [ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in led]
+            request.topics.append(ListOffsetsTopic(name=name, partitions=partitions))
+    return request
+
+
+REPLACED: Final[Mapping[str, Kind]] = {"replaced-unheard": _replaced_unheard}
