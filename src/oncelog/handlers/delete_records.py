@@ -4,8 +4,9 @@ The segments before it are deleted later, by retention; readers see the new star
 what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
 means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
 
-Followers raise their log start after their leader. The answer waits for all that live to have done so: only then no
-leader to come has the records (the low watermark). After ``timeout_ms`` it is REQUEST_TIMED_OUT; they will follow yet.
+Followers raise their log start after their leader. The answer waits for all that live to have done so, and for those in
+sync that may have died just now: only then no leader to come has the records (the low watermark). After ``timeout_ms`` it
+is REQUEST_TIMED_OUT; they will follow yet.
 
 Records that are appended and on their way to the disk are waited for where the offset says that they are to be deleted,
 for ``timeout_ms`` at most: who was told of them, with acks=1, may delete them.
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the log end offset, or negative and not -1",
     ErrorCode.REQUEST_TIMED_OUT: "records before the offset are appended and were not on disk in time, or (they are "
-    "deleted here, and will be there) a follower that lives has not deleted them in time",
+    "deleted here, and will be there) a follower that lives, or is in sync, has not deleted them in time",
     ErrorCode.POLICY_VIOLATION: "the topic's cleanup.policy does not contain delete",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is internal",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -50,19 +51,21 @@ NO_LOW_WATERMARK: Final = -1
 
 
 class _Deletion(NamedTuple):
-    """An answer that waits until the logs of all live replicas begin at ``start`` or later."""
+    """An answer that waits until the logs of all replicas that are live or in sync begin at ``start`` or later."""
 
     answer: DeleteRecordsPartitionResult
     partition: TopicPartition
     start: Offset
 
     def low_watermark(self, context: Context) -> Offset | ErrorCode:
-        """The first offset that some live replica has, or why this broker does not know."""
+        """The first offset that some replica that counts has, or why this broker does not know."""
         leader = context.partitions.leader_log(self.partition)
         if isinstance(leader, ErrorCode):
             return leader
         live = {broker_id for broker_id, broker in context.cluster.image.brokers.items() if not broker.fenced}
-        return leader.replicas.low_watermark(leader.log.log_start_offset, live)
+        # Whoever is in sync may be back, and lead, before the controller has taken it out of the set.
+        counted = live.union(leader.replicas.successors())
+        return leader.replicas.low_watermark(leader.log.log_start_offset, counted)
 
     def has_ended(self, context: Context) -> bool:
         """True if there is nothing to wait for."""

@@ -91,6 +91,23 @@ def test_a_follower_that_dies_is_waited_for_no_more(cluster: Cluster) -> None:
     assert outcome(peer) == (ErrorCode.NONE, 3)
 
 
+def test_a_follower_that_died_is_waited_for_while_it_is_in_sync() -> None:
+    """It may be back, and be elected, before a controller has taken it out of the set."""
+    cluster = Cluster(3)
+    create_replicated(cluster.connect(1), [2, 1, 3])
+    write(cluster, 2, b"a", b"b", b"c")
+    cluster.cut(2, 3)
+    delete(cluster, 3, broker_id=2)
+    cluster.kill(1, session_ends=False)  # the controller; its own log begins there already
+    cluster.kill(3)
+    peer = delete(cluster, 3, broker_id=2)
+    assert not peer.responses
+    cluster.heal(2, 3)
+    cluster.start(3)
+    cluster.advance(1_000)
+    assert outcome(peer) == (ErrorCode.NONE, 3)
+
+
 def test_a_leader_that_is_one_no_more_does_not_answer_for_others(cluster: Cluster) -> None:
     cluster.cut(1, 3)
     peer = delete(cluster, 3)
