@@ -4,9 +4,9 @@ The segments before it are deleted later, by retention; readers see the new star
 what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
 means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
 
-Followers raise their log start after their leader. The answer waits for all that live to have done so, and for those in
-sync that may have died just now: only then no leader to come has the records (the low watermark). After ``timeout_ms`` it
-is REQUEST_TIMED_OUT; they will follow yet.
+Followers raise their log start after their leader. The answer waits for all that live to have done so, and for those
+in sync that may have died just now: only then no leader to come has the records (the low watermark). After
+``timeout_ms`` it is REQUEST_TIMED_OUT; they will follow yet.
 
 Records that are appended and on their way to the disk are waited for where the offset says that they are to be deleted,
 for ``timeout_ms`` at most: who was told of them, with acks=1, may delete them.
