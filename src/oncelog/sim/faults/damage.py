@@ -3,6 +3,8 @@
 A bit flips in the records of one batch, which is in its checksum. Two moments at which a broker has to notice are made:
 a restart after a kill, which reads the segment of the recovery point; and a follower that has yet to copy the batch. A
 batch that nobody reads is not noticed, by Apache Kafka either: what is left of these is mended at the end of the plan.
+So is a flip above the recovery point of a broker that dies before it has noticed: its start takes the batch for one
+that was being written.
 """
 
 from __future__ import annotations
@@ -85,6 +87,7 @@ async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
             and _is_sound_elsewhere(world, image, leader, place)
         ]
         _flip_one(leader, places, fault)
+        leader.tell_of_death(lambda _power_lost: _mend_like_torn(leader))
     follower.stays_down = False
     follower.start_until_up()
 
@@ -95,6 +98,14 @@ def mend_unread(world: World) -> None:
         for flip in broker.machine.standing_flips():
             if not _is_to_be_copied(world, BrokerId(broker.broker_id), flip):
                 flip.undo()
+
+
+def _mend_like_torn(broker: BrokerHost) -> None:
+    """Mend the flipped bits of a broker that has died which its start cannot tell from a write that was torn."""
+    points = read_offsets(broker.files, RECOVERY_POINTS)
+    for flip in broker.machine.standing_flips():
+        if flip.offset >= points.get(flip.partition, 0):
+            flip.undo()
 
 
 def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
