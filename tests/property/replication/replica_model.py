@@ -5,20 +5,24 @@ cut is ``core.replicas.follower``'s and ``storage.log.leader_epochs``'s; electio
 Abstract are the disks (a log and how much of it is synced), the tree (a journal of states, each broker anywhere behind
 it), and the fetch, which is one step whose answer may be lost.
 
-Checked in every state, by the invariants of a cluster: R1 nothing that was acknowledged is missing from a leader of a
-later epoch · R2 (epoch, offset) names the same record everywhere · R6 all below any high watermark is on the disk of
-every member of the committed in-sync set.
+Checked, by the invariants of a cluster: R1 nothing that was acknowledged is missing from a leader of a later epoch · R2
+(epoch, offset) names the same record everywhere · R3 one broker appends in an epoch · R4 who may be elected and runs
+has all below any high watermark · R5 whoever is elected was in sync, or eligible, before · R6 all below any high
+watermark is on the disk of every member of the committed in-sync set.
+
+So that worlds which nothing can tell apart are one: a record is numbered among those of its epoch and offset that are
+there, a registration among those of its broker that the journal names, the journal begins at the first state that a
+running broker has not left behind, and a follower syncs when it asks for more (see ``synced``).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, count, product
 from typing import NamedTuple
 
-from oncelog.base.ids import BrokerId, LeaderEpoch, Offset
+from oncelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset
 from oncelog.core.controller.image.model import BrokerImage, PartitionImage
 from oncelog.core.controller.replicas.leadership import ElectionRules, settled
 from oncelog.core.controller.replicas.replica_sets import with_isr
@@ -26,8 +30,8 @@ from oncelog.core.replicas.follower import EpochEnd, diverges, truncation_offset
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.storage.log.leader_epochs import EpochStart, LeaderEpochs
 
-Record = tuple[int, int]
-"""Leader epoch and value."""
+Record = tuple[int, int, int]
+"""Leader epoch, index of the broker that appended it, and a number that tells it from others there at its offset."""
 Log = tuple[Record, ...]
 
 
@@ -58,7 +62,7 @@ class Leading(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """A broker's process and disk."""
+    """A broker's process and disk. A dead one keeps its registration's epoch for as long as the tree has it."""
 
     log: Log = ()
     synced: int = 0
@@ -70,8 +74,7 @@ class Broker(NamedTuple):
     leading: Leading | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(NamedTuple):
     """One state of everything."""
 
     brokers: tuple[Broker, ...]
@@ -81,7 +84,6 @@ class World:
     left: Bounds
     committed: Log = ()
     """Records below the highest high watermark ever: they were acknowledged, or read."""
-    next_value: int = 0
 
 
 class Violation(Exception):
@@ -89,6 +91,9 @@ class Violation(Exception):
 
 
 IDS = (BrokerId(1), BrokerId(2), BrokerId(3))
+NOT_REGISTERED = -1
+NO_IMAGE = 0
+"""The image of who is dead."""
 
 
 def begin(bounds: Bounds) -> World:
@@ -143,7 +148,16 @@ def _value(machine: LeaderReplicas, end: int, proposed: tuple[int, ...] | None) 
 
 def _put(world: World, index: int, broker: Broker) -> World:
     brokers = (*world.brokers[:index], broker, *world.brokers[index + 1 :])
-    return replace(world, brokers=brokers)
+    return world._replace(brokers=brokers)
+
+
+def _trimmed(world: World) -> World:
+    """The world without the states of the journal that every running broker has left behind."""
+    first = min((broker.image for broker in world.brokers if broker.up), default=len(world.journal) - 1)
+    if not first:
+        return world
+    brokers = tuple(broker._replace(image=broker.image - first if broker.up else NO_IMAGE) for broker in world.brokers)
+    return world._replace(brokers=brokers, journal=world.journal[first:])
 
 
 def _led(world: World, index: int, machine: LeaderReplicas, end: int, proposed: tuple[int, ...] | None) -> World:
@@ -156,13 +170,13 @@ def _led(world: World, index: int, machine: LeaderReplicas, end: int, proposed: 
     if shown != world.committed[:high_watermark]:
         if len(shown) <= len(world.committed) or shown[: len(world.committed)] != world.committed:
             raise Violation(f"R1 broker {index + 1} shows {shown}, {world.committed} was committed")
-        world = replace(world, committed=shown)
+        world = world._replace(committed=shown)
     return world
 
 
 def _epochs(log: Log) -> LeaderEpochs:
     epochs = LeaderEpochs()
-    for offset, (epoch, _) in enumerate(log):
+    for offset, (epoch, _, _) in enumerate(log):
         if epoch > epochs.latest:
             epochs.entries.append(EpochStart(epoch, offset))
     return epochs
@@ -212,9 +226,9 @@ def steps(world: World) -> Iterator[tuple[str, World]]:
         if not broker.up:
             yield from _restart(world, index)
             continue
-        yield from _sync(world, index)
         yield from _see_next_state(world, index)
         if broker.leading is not None:
+            yield from _sync(world, index)
             yield from _append(world, index)
             yield from _change_in_sync(world, index)
             for other in range(len(world.brokers)):
@@ -229,36 +243,45 @@ def _append(world: World, index: int) -> Iterator[tuple[str, World]]:
     broker, left = world.brokers[index], world.left
     if not left.records or not _machine(world, index).has_enough_in_sync():
         return
-    epoch = world.journal[broker.image].leader_epoch
-    world = replace(world, next_value=world.next_value + 1, left=left._replace(records=left.records - 1))
-    yield f"append {index + 1}", _put(world, index, broker._replace(log=(*broker.log, (epoch, world.next_value))))
+    epoch, offset = world.journal[broker.image].leader_epoch, len(broker.log)
+    for other in world.brokers:
+        for written in other.log:
+            if written[0] == epoch and written[1] != index:
+                raise Violation(f"R3 broker {index + 1} appends in epoch {epoch}, which has {written}")
+    logs = (world.committed, *(other.log for other in world.brokers))
+    there = {log[offset] for log in logs if len(log) > offset}
+    record = next(record for number in count() if (record := (epoch, index, number)) not in there)
+    world = world._replace(left=left._replace(records=left.records - 1))
+    yield f"append {index + 1}", _put(world, index, broker._replace(log=(*broker.log, record)))
 
 
 def _sync(world: World, index: int) -> Iterator[tuple[str, World]]:
+    """A leader syncs. A follower does when it asks for more."""
     broker = world.brokers[index]
     end = len(broker.log)
-    if broker.synced == end and (broker.leading is None or broker.leading.end == end):
+    assert broker.leading is not None
+    if broker.leading.end == end:
         return
     world = _put(world, index, broker._replace(synced=end))
-    if broker.leading is not None:
-        machine = _machine(world, index)
-        machine.advance(IDS[index], Offset(end))
-        world = _led(world, index, machine, end, broker.leading.proposed)
-    yield f"sync {index + 1}", world
+    machine = _machine(world, index)
+    machine.advance(IDS[index], Offset(end))
+    yield f"sync {index + 1}", _led(world, index, machine, end, broker.leading.proposed)
 
 
-def has_synced(broker: Broker) -> bool:
-    """True if all that a broker has is on its disk."""
-    return broker.synced == len(broker.log)
+def synced(follower: Broker) -> Broker:
+    """A follower that has synced all it has, as it does before it asks for more. Nobody could tell if it did so
+    earlier: a power cut may keep what was not synced, too."""
+    return follower._replace(synced=len(follower.log))
 
 
 def _fetch(world: World, index: int, leader: int) -> Iterator[tuple[str, World]]:
     """A follower fetches: only when its log is synced, and only in the leader's epoch."""
-    follower, led = world.brokers[index], world.brokers[leader]
+    if not world.brokers[index].up or world.brokers[index].leading is not None:
+        return
+    follower, led = synced(world.brokers[index]), world.brokers[leader]
     state = world.journal[follower.image]
     leader_state = world.journal[led.image]
-    current = follower.up and follower.leading is None and led.leading is not None
-    if not current or state.leader_epoch != leader_state.leader_epoch or not has_synced(follower):
+    if state.leader_epoch != leader_state.leader_epoch:
         return
     assert led.leading is not None
     offset = len(follower.log)
@@ -288,7 +311,8 @@ def _fetch(world: World, index: int, leader: int) -> Iterator[tuple[str, World]]
         yield f"fetch {index + 1} from {leader + 1}", _put(after, index, got)
     if after != world and world.left.lost_answers:
         left = world.left._replace(lost_answers=world.left.lost_answers - 1)
-        yield f"fetch {index + 1} from {leader + 1}, answer lost", replace(after, left=left)
+        lost = _put(after, index, follower)._replace(left=left)
+        yield f"fetch {index + 1} from {leader + 1}, answer lost", lost
 
 
 def _noted(world: World, index: int, leader: int, offset: int) -> World:
@@ -309,8 +333,8 @@ def _change_in_sync(world: World, index: int) -> Iterator[tuple[str, World]]:
     broker = world.brokers[index]
     leading = broker.leading
     assert leading is not None
-    machine = _machine(world, index)
     if leading.proposed is None and world.left.changes:
+        machine = _machine(world, index)
         left = world.left._replace(changes=world.left.changes - 1)
         for replica, _, joining in leading.followers:
             if replica in leading.in_sync:
@@ -320,7 +344,8 @@ def _change_in_sync(world: World, index: int) -> Iterator[tuple[str, World]]:
             else:
                 continue
             proposed = leading._replace(proposed=members)
-            yield f"propose {members}", replace(_put(world, index, broker._replace(leading=proposed)), left=left)
+            after = _put(world, index, broker._replace(leading=proposed))
+            yield f"propose {members}", after._replace(left=left)
     for replica, _, joining in leading.followers:
         if joining:
             machine = _machine(world, index)
@@ -346,7 +371,7 @@ def _commit(world: World, index: int, members: tuple[int, ...]) -> Iterator[tupl
         ordered = [replica for replica in state.replicas if replica in members]
         after = with_isr(state, ordered, world.left.min_isr)
         if after != state:
-            yield f"commit {members}", replace(world, journal=(*world.journal, after))
+            yield f"commit {members}", world._replace(journal=(*world.journal, after))
             return
     if broker.image == len(world.journal) - 1:
         assert broker.leading is not None
@@ -366,13 +391,13 @@ def _see_next_state(world: World, index: int) -> Iterator[tuple[str, World]]:
             machine = _machine(world, index)
             machine.settle()
             world = _led(world, index, machine, seen.leading.end, seen.leading.proposed)
-        yield f"image {index + 1}", world
+        yield f"image {index + 1}", _trimmed(world)
 
 
 def _crash(world: World, index: int) -> Iterator[tuple[str, World]]:
     if world.left.crashes:
         left = world.left._replace(crashes=world.left.crashes - 1)
-        yield f"kill {index + 1}", replace(_dead(world, index, len(world.brokers[index].log)), left=left)
+        yield f"kill {index + 1}", _trimmed(_dead(world, index, len(world.brokers[index].log)))._replace(left=left)
 
 
 def _power_cut(world: World) -> Iterator[tuple[str, World]]:
@@ -382,89 +407,99 @@ def _power_cut(world: World) -> Iterator[tuple[str, World]]:
     left = world.left._replace(power_cuts=world.left.power_cuts - 1)
     ends = [sorted({broker.synced, len(broker.log)}) for broker in world.brokers]
     for kept in product(*ends):
-        after = replace(world, left=left)
+        after = world._replace(left=left)
         for index, end in enumerate(kept):
             after = _dead(after, index, end)
-        yield f"power cut, kept {kept}", after
+        yield f"power cut, kept {kept}", _trimmed(after)
 
 
 def _dead(world: World, index: int, end: int) -> World:
     broker = world.brokers[index]
-    gone = Broker(broker.log[:end], min(broker.synced, end), False, broker.broker_epoch, broker.image, 0, None)
-    return _put(world, index, gone)
+    epoch = broker.broker_epoch if world.registered[index] == broker.broker_epoch else NOT_REGISTERED
+    return _put(world, index, Broker(broker.log[:end], min(broker.synced, end), False, epoch, NO_IMAGE))
 
 
 def _restart(world: World, index: int) -> Iterator[tuple[str, World]]:
     """Under a new registration, with the image of that moment; the old one ends if the tree has it still."""
-    broker_epoch = max(*world.registered, *(broker.broker_epoch for broker in world.brokers)) + 1
+    named = {state.leader_broker_epoch for state in world.journal if state.leader == IDS[index]}
+    broker_epoch = next(epoch for epoch in count() if epoch not in named)
     registered = (*world.registered[:index], broker_epoch, *world.registered[index + 1 :])
     broker = world.brokers[index]._replace(up=True, broker_epoch=broker_epoch, image=len(world.journal) - 1)
-    world = replace(world, registered=registered)
-    yield f"restart {index + 1}", _put(world, index, _with_role(world, index, broker, None))
+    world = world._replace(registered=registered)
+    yield f"restart {index + 1}", _trimmed(_put(world, index, _with_role(world, index, broker, None)))
 
 
 def _control(world: World) -> Iterator[tuple[str, World]]:
     """Registrations of dead brokers end; the controller settles the partition."""
     for index, broker in enumerate(world.brokers):
         if not broker.up and world.registered[index] >= 0:
-            registered = (*world.registered[:index], -1, *world.registered[index + 1 :])
-            yield f"session of {index + 1} ends", replace(world, registered=registered)
+            registered = (*world.registered[:index], NOT_REGISTERED, *world.registered[index + 1 :])
+            forgotten = _put(world, index, broker._replace(broker_epoch=NOT_REGISTERED))
+            yield f"session of {index + 1} ends", forgotten._replace(registered=registered)
     state = world.journal[-1]
     after = settled(state, _images(world), ElectionRules(world.left.min_isr))
     if after == state:
         return
+    if after.leader != NO_BROKER and after.leader not in (*state.isr, *state.elr):
+        raise Violation(f"R5 broker {after.leader} is elected, in sync were {state.isr}, eligible {state.elr}")
     elections = int(after.leader_epoch != state.leader_epoch)
     if elections <= world.left.elections:
         left = world.left._replace(elections=world.left.elections - elections)
-        yield f"settle {after.leader} {after.isr}", replace(world, journal=(*world.journal, after), left=left)
+        settled_world = world._replace(journal=(*world.journal, after), left=left)
+        yield f"settle {after.leader} {after.isr}", _trimmed(settled_world)
 
 
 # Invariants
 
 
 def check(world: World) -> None:
-    """R2 and R6; R1 is checked where it could break."""
-    logs = [broker.log for broker in world.brokers]
-    for one, other in product(logs, logs):
+    """R2, R4 and R6; R1, R3 and R5 are checked where they could break."""
+    logs = {broker.log for broker in world.brokers}
+    for one, other in combinations(logs, 2):
         for offset, (mine, theirs) in enumerate(zip(one, other, strict=False)):
             if mine[0] == theirs[0] and one[: offset + 1] != other[: offset + 1]:
                 raise Violation(f"R2 {one} and {other} part before offset {offset}")
-    for member in world.journal[-1].isr:
+    state, told = world.journal[-1], len(world.committed)
+    for member in (*state.isr, *state.elr):
         broker = world.brokers[member - 1]
-        if broker.log[: broker.synced][: len(world.committed)] != world.committed:
+        if member in state.isr and broker.log[: broker.synced][:told] != world.committed:
             raise Violation(f"R6 broker {member} is in sync and lacks some of {world.committed}: {broker}")
+        if broker.up and broker.log[:told] != world.committed:
+            raise Violation(f"R4 broker {member} may be elected and lacks some of {world.committed}: {broker}")
 
 
-def explore(bounds: Bounds, most: int | None = None) -> int:
-    """Explore every state that can be reached; their number. Raises Violation with the steps that lead there."""
+class Path(NamedTuple):
+    """The steps that lead to a world, the last one first."""
+
+    step: str
+    before: Path | None
+
+    def __str__(self) -> str:
+        return f"{self.before}, {self.step}" if self.before else self.step
+
+
+def explore(bounds: Bounds) -> int:
+    """Explore every world that can be reached; their number. Raises Violation with the steps that lead there.
+
+    Worlds that have been seen are remembered by their hashes of 64 bits.
+    """
     first = begin(bounds)
-    came_from: dict[World, tuple[World, str] | None] = {first: None}
-    frontier = [first]
+    seen = {hash(first)}
+    frontier: list[tuple[World, Path | None]] = [(first, None)]
     while frontier:
-        following = []
-        for world in frontier:
+        following: list[tuple[World, Path | None]] = []
+        for world, path in frontier:
             name = "?"
             try:
                 for name, after in steps(world):
-                    if after not in came_from:
-                        came_from[after] = (world, name)
+                    if (digest := hash(after)) not in seen:
+                        seen.add(digest)
                         check(after)
-                        following.append(after)
+                        following.append((after, Path(name, path)))
             except Violation as violation:
-                raise Violation(f"{violation}\n  after {_path(came_from, world)}, then after {name}") from None
-            if most is not None and len(came_from) > most:
-                return len(came_from)
+                raise Violation(f"{violation}\n  after {path}, then after {name}") from None
         frontier = following
-    return len(came_from)
-
-
-def _path(came_from: dict[World, tuple[World, str] | None], world: World) -> str:
-    names = []
-    step = came_from[world]
-    while step is not None:
-        names.append(step[1])
-        step = came_from[step[0]]
-    return ", ".join(reversed(names))
+    return len(seen)
 
 
 def walk(bounds: Bounds, entropy: random.Random, length: int = 60) -> None:
