@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from inspect import getattr_static
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from oncelog.sim.faults.plan import ALL_KINDS
 from oncelog.sim.mutants import MUTANTS
 from oncelog.sim.simulation import simulate
 
@@ -37,6 +39,12 @@ def test_a_plant_leaves_no_trace() -> None:
         with mutant.applied():
             assert getattr_static(mutant.owner, mutant.attribute) is not right
         assert getattr_static(mutant.owner, mutant.attribute) is right
+
+
+def test_plants_and_faults_are_on_the_simulators_page() -> None:
+    page = (Path(__file__).parents[2] / "docs/internals/simulation.md").read_text()
+    assert [name for name in MUTANTS if page.count(f"\n| `{name}` |") != 1] == []
+    assert [kind for kind in ALL_KINDS if f"`{kind}`" not in page] == []
 
 
 def test_there_are_enough_of_them() -> None:
