@@ -16,6 +16,7 @@ from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PR
 from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.damage import DAMAGE, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
+from oncelog.sim.faults.held_fetches import HELD_FETCHES
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
 from oncelog.sim.faults.replaced import REPLACED
 from oncelog.sim.faults.replica_disks import REPLICA_DISKS
@@ -37,7 +38,7 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **DAMAGE,
 }
 """Kinds that only worlds of several brokers draw."""
-BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN}
+BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN, **HELD_FETCHES}
 """Kinds of clusters that no seed draws by itself: somebody has to name them."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **BY_NAME}
 Families = Sequence[tuple[Sequence[str], int, float]]
