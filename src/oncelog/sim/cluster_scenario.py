@@ -15,7 +15,7 @@ from oncelog.sim.faults.clusters import LOST_DISK
 from oncelog.sim.faults.damage import DAMAGE
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.held_fetches import HELD_FETCHES
-from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
+from oncelog.sim.faults.plan import CLUSTER_FAMILIES, draw_plan_of
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
@@ -130,9 +130,7 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
     chosen = [kind for kind in kinds if kind not in LOST_DISK and kind not in DAMAGE]
     if not chosen and DAMAGE.keys() & kinds:
         return []
-    if not chosen:
-        return draw_plan(entropy, length_ms, CLUSTER_FAMILIES)
-    return draw_plan(entropy, length_ms, [(chosen, len(chosen), 1.0)], SHORT_PAUSES_MS)
+    return draw_plan_of(entropy, length_ms, chosen, CLUSTER_FAMILIES)
 
 
 def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
