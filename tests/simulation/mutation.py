@@ -1,9 +1,10 @@
 """The mutation score: each planted bug over seeds 0, 1, 2 … until one falls that is clean without it.
 
 ``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2] [--length 100]`` prints the rows of the table
-in docs/internals/simulation.md. Bugs are looked for among faults of their kinds, those of clusters in clusters, and some
-of them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a plant is run without
-it, too, and said when it breaks one there. ``--length``: seconds of faults in a seed; a shorter one draws other faults.
+in docs/internals/simulation.md. Bugs are looked for among faults of their kinds, those of clusters in clusters, and
+some of them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a plant is run
+without it, too, and said when it breaks one there. ``--length``: seconds of faults in a seed; a shorter one draws other
+faults.
 """
 
 from __future__ import annotations

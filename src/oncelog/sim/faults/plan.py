@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
-from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
+from oncelog.sim.faults.clusters import ALL_BROKERS, FROZEN_AT_END_TXN, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.damage import DAMAGE, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.held_fetches import HELD_FETCHES
@@ -38,7 +38,7 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **DAMAGE,
 }
 """Kinds that only worlds of several brokers draw."""
-BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN, **HELD_FETCHES}
+BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN, **FROZEN_AT_END_TXN, **HELD_FETCHES}
 """Kinds of clusters that no seed draws by itself: somebody has to name them."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **BY_NAME}
 ALONE: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **TREE_PATHS}
