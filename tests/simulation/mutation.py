@@ -1,9 +1,10 @@
 """The mutation score: each planted bug over seeds 0, 1, 2 … until one falls that is clean without it.
 
 ``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2] [--length 100]`` prints the rows of the table
-in docs/internals/simulation.md. Bugs of clusters are looked for in clusters, among faults of their kinds, and some of
-them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a plant is run without
-it, too, and said when it breaks one there. ``--length``: seconds of faults in a seed; a shorter one draws other faults.
+in docs/internals/simulation.md. Bugs are looked for among faults of their kinds, those of clusters in clusters, and
+some of them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a plant is run
+without it, too, and said when it breaks one there. ``--length``: seconds of faults in a seed; a shorter one draws other
+faults.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _score(task: tuple[str, int, int]) -> Score:
         without = next(_violations(seed, None, length_s, world), None)
         if without is None:
             return Score(name, violation.split(" ", 1)[0].rstrip(":"), number, tuple(unclean))
-        where = " ".join(("in a cluster", *world.kinds)) if world.is_cluster else "alone"
+        where = " ".join(("in a cluster" if world.is_cluster else "alone", *world.kinds))
         unclean.append(f"seed {seed} is not clean {where} without a plant: {without}")
     return Score(name, None, seeds, tuple(unclean))
 

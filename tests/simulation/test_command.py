@@ -45,13 +45,30 @@ def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> Non
         ["--seed", "1", "--seeds", "2"],
         ["--seed", "1", "--plant", "weeds"],
         ["--seed", "1", "--plan", "{bad}"],
+        ["--seed", "1", "--fault", "locusts"],
+        ["--seed", "1", "--fault", "kill-of-all"],
+        ["--seed", "1", "--plan", "{none}", "--fault", "kill"],
         ["--replay", "{bad}"],
         ["--replay", "{bad}", "--seed", "1"],
     ],
 )
 def test_what_cannot_be_run_is_refused(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("no such thing\n")
-    assert invoke(["sim", *(one.format(bad=tmp_path / "bad") for one in arguments)]) == 2
+    (tmp_path / "none").write_text("")
+    assert invoke(["sim", *(one.format(bad=tmp_path / "bad", none=tmp_path / "none") for one in arguments)]) == 2
+
+
+def test_a_kind_of_fault_that_needs_several_brokers_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["sim", "--seed", "1", "--fault", "kill", "--fault", "kill-of-all"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "kill-of-all needs several brokers (--cluster, --brokers N)" in said
+
+
+@pytest.mark.slow
+def test_kinds_of_faults_are_drawn_for_one_broker_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["sim", "--seed", "1", "--length", "5", "--fault", "kill", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {fault.split()[1] for fault in told["faults"]} == {"kill"}
 
 
 @pytest.mark.slow

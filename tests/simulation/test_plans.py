@@ -10,6 +10,7 @@ import pytest
 from oncelog.sim.delta_debugging import minimise
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import KINDS, draw_plan, format_plan, parse_plan
+from oncelog.sim.scenario import SESSION_TIMEOUT_MS, draw_scenario
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:
@@ -39,6 +40,17 @@ def test_faults_lie_within_the_safety_phase_in_order() -> None:
         plan = draw_plan(random.Random(seed), 60_000)
         assert plan == sorted(plan)
         assert all(0 < fault.at_ms < 60_000 and 0 < fault.span_ms <= 30_000 for fault in plan)
+
+
+def test_kinds_of_faults_can_be_chosen() -> None:
+    kinds = ["power-cut", "tree-cut"]
+    for seed in range(20):
+        scenario = draw_scenario(seed, 60_000, None, kinds=kinds)
+        drawn = {fault.kind for fault in scenario.plan}
+        assert drawn <= {*kinds}  # no workload adds to them
+        assert scenario.session_timeout_ms == (SESSION_TIMEOUT_MS if "tree-cut" in drawn else None)
+        assert draw_scenario(seed, 60_000, scenario.plan, kinds=kinds) == scenario
+        assert draw_scenario(seed, 60_000, None).session_timeout_ms is None
 
 
 def test_minimising_leaves_what_is_needed_and_halves_its_spans() -> None:

@@ -89,7 +89,7 @@ def sim(
     ] = None,
     fault: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="In clusters, draw faults of this kind only; more than once: of these."),
+        typer.Option(metavar="KIND", help="Draw faults of this kind only; more than once: of these."),
     ] = None,
     minimise: Annotated[bool, typer.Option("--minimise", help="Shorten the plan of a failing seed.")] = False,
     replay: Annotated[
@@ -165,17 +165,17 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
     """The kinds of faults to draw; none: as the seeds do. Raises BadParameter."""
-    from oncelog.sim.faults.plan import ALL_KINDS
+    from oncelog.sim.faults.plan import ALL_KINDS, ALONE
 
     if not fault:
         return ()
-    if count == 1 or plan is not None:
-        raise typer.BadParameter(
-            "it is for clusters (--cluster, --brokers N), and without --plan", param_hint="--fault"
-        )
+    if plan is not None:
+        raise typer.BadParameter("the faults are those of --plan; leave one of the two out", param_hint="--fault")
     for kind in fault:
         if kind not in ALL_KINDS:
             raise typer.BadParameter(f"no fault is called {kind}; the faults are {', '.join(sorted(ALL_KINDS))}")
+        if count == 1 and kind not in ALONE:
+            raise typer.BadParameter(f"{kind} needs several brokers (--cluster, --brokers N)", param_hint="--fault")
     return tuple(fault)
 
 

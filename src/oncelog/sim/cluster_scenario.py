@@ -14,7 +14,8 @@ from oncelog.sim.faults.brokers import AT_ANSWERS, DISK, POWER, PROCESS
 from oncelog.sim.faults.clusters import LOST_DISK
 from oncelog.sim.faults.damage import DAMAGE
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.faults.plan import CLUSTER_FAMILIES, SHORT_PAUSES_MS, draw_plan
+from oncelog.sim.faults.held_fetches import HELD_FETCHES
+from oncelog.sim.faults.plan import CLUSTER_FAMILIES, draw_plan_of
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
@@ -48,7 +49,7 @@ _HANGING_CLOCKS_MS: Final = (0, 0, -1_000, 1_000)
 _POWER_CUT: Final = "power-cut-in-full-sets"
 _LOSING: Final = frozenset({*POWER, *DISK, "failing-disk", "power-cut-of-all", "killed-ahead", "returns-ahead"})
 """Faults that may take what was not synced, or need syncs to be noticed."""
-_KILLING: Final = frozenset({*PROCESS, *REPLICAS, *KILLED_IN_TURN, *AT_ANSWERS, "kill-of-all"})
+_KILLING: Final = frozenset({*PROCESS, *REPLICAS, *KILLED_IN_TURN, *HELD_FETCHES, *AT_ANSWERS, "kill-of-all"})
 _RETURN_MS: Final = 30_000
 """The time from the plan's power cut on until the machine is back with all replicas. A process that is killed meanwhile
 may have been the last to have them, as who ends uncleanly is not trusted, with its memory or without."""
@@ -129,9 +130,7 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
     chosen = [kind for kind in kinds if kind not in LOST_DISK and kind not in DAMAGE]
     if not chosen and DAMAGE.keys() & kinds:
         return []
-    if not chosen:
-        return draw_plan(entropy, length_ms, CLUSTER_FAMILIES)
-    return draw_plan(entropy, length_ms, [(chosen, len(chosen), 1.0)], SHORT_PAUSES_MS)
+    return draw_plan_of(entropy, length_ms, chosen, CLUSTER_FAMILIES)
 
 
 def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.faults.plan import draw_plan
+from oncelog.sim.faults.plan import FAMILIES, draw_plan_of
 from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.machine import Latencies
 from oncelog.sim.network.conditions import NetworkConditions
@@ -51,12 +51,18 @@ class Scenario:
 
 
 def draw_scenario(
-    seed: int, length_ms: int, plan: Sequence[Fault] | None, *, old_clients: bool = OLD_CLIENTS
+    seed: int,
+    length_ms: int,
+    plan: Sequence[Fault] | None,
+    *,
+    kinds: Sequence[str] = (),
+    old_clients: bool = OLD_CLIENTS,
 ) -> Scenario:
-    """The scenario of a seed; ``plan`` replaces the faults it draws, ``old_clients`` adds clients of the old kind."""
+    """The scenario of a seed; ``plan`` replaces the faults it draws, ``kinds`` the kinds of faults it draws from,
+    ``old_clients`` adds clients of the old kind."""
     draws = random.Random(f"{seed}/scene")
     transaction_version = 1 if draws.random() < 0.15 else 2
-    drawn = draw_plan(random.Random(f"{seed}/faults"), length_ms)
+    drawn = draw_plan_of(random.Random(f"{seed}/faults"), length_ms, kinds, FAMILIES)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
     refusals = random.Random(f"{seed}/refusals")  # streams of their own: the other seeds stay what they are
     hangs = random.Random(f"{seed}/hangs")
@@ -68,20 +74,22 @@ def draw_scenario(
         workloads=with_refused_batches(draw_workloads(draws, transaction_version), refusals, transaction_version),
         plan=suitable(drawn if plan is None else plan, transaction_version),
         disk_checks=draws.choice((0.0, 0.2)),
-        session_timeout_ms=_session_timeout_ms(plan or ()),
+        session_timeout_ms=_session_timeout_ms(drawn if plan is None else plan),
     )
     if hangs.random() >= SHARE:
         if not old_clients:
             return scenario
         old = random.Random(f"{seed}/old clients")
         moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
-        return _with_old_clients(scenario, old, moments if plan is None else [])
+        return _with_old_clients(scenario, old, moments if plan is None and not kinds else [])
     workload, config = draw_hangs("hang", hangs)
-    return hanging(scenario, workload, config, [*drawn, *tight_moments(hangs, length_ms)] if plan is None else plan)
+    tight = tight_moments(hangs, length_ms)
+    return hanging(scenario, workload, config, [*drawn, *(() if kinds else tight)] if plan is None else plan)
 
 
 def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:
-    """A time-out, and heartbeats, where a plan breaks the path to the tree; the seeds' own plans do not."""
+    """A time-out, and heartbeats, where a plan breaks the path to the tree: the plans that seeds draw do so only where
+    somebody has chosen the kinds."""
     return SESSION_TIMEOUT_MS if any(fault.kind in TREE_PATHS for fault in plan) else None
 
 

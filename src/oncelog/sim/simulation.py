@@ -91,10 +91,10 @@ def simulate(
     kinds: Sequence[str] = (),
 ) -> Outcome:
     """Run one seed. ``plan`` replaces the faults that it draws, ``mutant`` breaks the code meanwhile on purpose.
-    ``brokers``: more than one is a cluster; None: the seed draws how many. ``kinds``: of faults, in clusters, drawn
-    instead of those that the seed would draw."""
+    ``brokers``: more than one is a cluster; None: the seed draws how many. ``kinds``: of faults, drawn instead of
+    those that the seed would draw."""
     if brokers == 1:
-        scenario = draw_scenario(seed, safety_s * 1000, plan)
+        scenario = draw_scenario(seed, safety_s * 1000, plan, kinds=kinds)
     else:
         scenario = draw_cluster_scenario(seed, safety_s * 1000, plan, brokers, kinds)
     with mutant or nullcontext(), _one_collection():

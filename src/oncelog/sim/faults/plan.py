@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
-from oncelog.sim.faults.clusters import ALL_BROKERS, LOST_DISK, PATHS, SESSIONS
+from oncelog.sim.faults.clusters import ALL_BROKERS, FROZEN_AT_END_TXN, LOST_DISK, PATHS, SESSIONS
 from oncelog.sim.faults.damage import DAMAGE, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
+from oncelog.sim.faults.held_fetches import HELD_FETCHES
 from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
 from oncelog.sim.faults.replaced import REPLACED
 from oncelog.sim.faults.replica_disks import REPLICA_DISKS
@@ -37,9 +38,11 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **DAMAGE,
 }
 """Kinds that only worlds of several brokers draw."""
-BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN}
+BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN, **FROZEN_AT_END_TXN, **HELD_FETCHES}
 """Kinds of clusters that no seed draws by itself: somebody has to name them."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **BY_NAME}
+ALONE: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **TREE_PATHS}
+"""Kinds that a world of one broker may be given."""
 Families = Sequence[tuple[Sequence[str], int, float]]
 """Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
 FAMILIES: Final[Families] = (
@@ -103,6 +106,13 @@ def draw_plan(
         span_ms = min(1 + int(entropy.expovariate(1 / entropy.choice((200, 2_000, 6_000)))), 30_000)
         plan.append(Fault(at_ms, entropy.choice(used), span_ms, entropy.getrandbits(32)))
     return plan
+
+
+def draw_plan_of(entropy: random.Random, length_ms: int, kinds: Sequence[str], families: Families) -> list[Fault]:
+    """Faults of the kinds that somebody has chosen, one every second or two; none chosen: of the families."""
+    if not kinds:
+        return draw_plan(entropy, length_ms, families)
+    return draw_plan(entropy, length_ms, [(kinds, len(kinds), 1.0)], SHORT_PAUSES_MS)
 
 
 async def carry_out(world: World, plan: Sequence[Fault]) -> None:

@@ -287,6 +287,7 @@ LOGS: Final = (
         GroupCommit,
         "synced",
         _past_sync,
+        ("power-cut-while-writing", "slow-disk"),
     ),
     Mutant("failed-sync-is-well", "a sync that failed counts as one", GroupCommit, "synced", _failed_sync_is_well),
     Mutant(

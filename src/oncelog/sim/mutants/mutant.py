@@ -26,7 +26,7 @@ class Mutant:
     replace: Callable[[Any], Any]
     """Takes the function that is right, returns the one that is wrong."""
     faults: tuple[str, ...] = ()
-    """Kinds of faults, in clusters, among which it is looked for."""
+    """Kinds of faults among which it is looked for; none: those that seeds draw."""
     workload: type[Workload] | None = None
     """The workload, in clusters, with which it is looked for: seeds that do not draw it are passed over."""
 

@@ -7,10 +7,12 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import state
 from oncelog.core.producers.refusal import ProducerRefusal
+from oncelog.handlers import offset_fetch
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.coordinators.runner import Coordinators
 from oncelog.sim.mutants.mutant import Mutant
+from oncelog.sim.workloads.old_copiers import OldCopiers
 
 # Markers
 
@@ -67,6 +69,16 @@ def _loaded_again(right: Any) -> Any:
     return follow
 
 
+# What a replaced coordinator tells
+
+
+def _unconfirmed(right: Any) -> Any:
+    def until_confirmed(partitions: Any, deadline_ms: int) -> Any:
+        return right((), deadline_ms)
+
+    return until_confirmed
+
+
 COORDINATORS: Final = (
     Mutant(
         "unanswered-marker-counts",
@@ -106,5 +118,14 @@ COORDINATORS: Final = (
         Coordinators,
         "follow",
         _loaded_again,
+    ),
+    Mutant(
+        "offsets-unconfirmed",
+        "a group coordinator tells committed offsets without asking whether another coordinates the group by now",
+        offset_fetch,
+        "UntilConfirmed",
+        _unconfirmed,
+        ("replaced-unheard",),
+        OldCopiers,
     ),
 )

@@ -8,6 +8,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
+from oncelog.node.partitions import manager
 from oncelog.node.replication import fetcher
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
@@ -83,6 +84,13 @@ def _not_on_disk(right: Any) -> Any:
         self.leader_epochs.changed = False
 
     return write_leader_epochs
+
+
+def _any_epoch(right: Any) -> Any:
+    def epoch_refusal(told: int, leader_epoch: int) -> Any:
+        return None
+
+    return epoch_refusal
 
 
 # Log starts
@@ -224,6 +232,14 @@ REPLICATION: Final = (
         "truncation_offset",
         _leader_believed,
         ("killed-in-turn",),
+    ),
+    Mutant(
+        "fetches-of-any-epoch",
+        "a leader serves and counts fetches that name another leader epoch than its own (KAFKA-6880)",
+        manager,
+        "_epoch_refusal",
+        _any_epoch,
+        ("held-fetch",),
     ),
     Mutant(
         "epochs-not-on-disk",
