@@ -149,7 +149,9 @@ class BrokerProcess:
         return peer
 
     def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None:
-        """A whole request arrived."""
+        """A whole request arrived; one that arrived together with that in which the process died never gets to it."""
+        if not self.alive:
+            return
         if self.records.answer_kill is not None:
             self.records.answer_kill.received(peer.connection.number, frame)
         self.records.tap.received(peer.connection, frame)

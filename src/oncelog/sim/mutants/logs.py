@@ -170,16 +170,11 @@ def _aborts_not_recovered(right: Any) -> Any:
     return rewrite_aborted
 
 
-def _tail_of_zeros_trusted(right: Any) -> Any:
-    def recover_segment(self: Recovery, segment: Segment, expected: int, log_start: int) -> int:
-        size = segment.size_bytes
-        end: int = right(self, segment, expected, log_start)
-        if segment.size_bytes < size:
-            segment.file.truncate(size)
-            segment.size_bytes = size
-        return end
+def _rubble_left(right: Any) -> Any:
+    def cut(self: Recovery, segment: Segment, size: int) -> None:
+        segment.size_bytes = segment.file.size()
 
-    return recover_segment
+    return cut
 
 
 def _trims_do_not_last(right: Any) -> Any:
@@ -331,8 +326,8 @@ LOGS: Final = (
         "rubble-left",
         "recovery does not cut the log behind its last sound batch",
         Recovery,
-        "_recover_segment",
-        _tail_of_zeros_trusted,
+        "_cut",
+        _rubble_left,
     ),
     Mutant(
         "trims-do-not-last",
