@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import INTERNAL_TOPICS, BrokerId, TopicPartition, partition_of_directory
-from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
+from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.records.batch import HEADER_SIZE, BatchHeader
 from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of, span
 from oncelog.sim.files import MemoryFiles
 from oncelog.sim.machine import Flip
 from oncelog.sim.world import World
@@ -51,7 +51,7 @@ async def _flipped_bit(world: World, fault: Fault) -> None:
         one.stays_down = True
         one.kill()
     points = read_offsets(broker.files, RECOVERY_POINTS)
-    image = _image(world)
+    image = image_of(world)
     places = [
         place
         for partition in _partitions(broker.files)
@@ -77,7 +77,7 @@ async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
     follower.kill()
     await asyncio.sleep((500 + fault.choice % 4_000) / 1_000)
     if leader.is_up:
-        image = _image(world)
+        image = image_of(world)
         places = [
             place
             for led in leader.node.partitions.leader_logs()
@@ -110,7 +110,7 @@ def _mend_like_torn(broker: BrokerHost) -> None:
 
 def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
     """True if the broker leads the partition and another replica has yet to copy the batch."""
-    image = _image(world).partition(flip.partition)
+    image = image_of(world).partition(flip.partition)
     if image is None or image.leader != broker_id:
         return False
     followers = [one for one in world.brokers if one.broker_id in image.replicas and one.broker_id != broker_id]
@@ -126,13 +126,6 @@ def _flip_one(broker: BrokerHost, places: list[_Place], fault: Fault) -> None:
     node = broker.files.node(place.path)
     flip = Flip(place.partition, place.header.base_offset, node, at, 1 << entropy.randrange(8))
     broker.flip(flip)
-
-
-def _image(world: World) -> ClusterImage:
-    session = world.tree.tree.session()
-    image = load_image(session.snapshot()[1])
-    session.close()
-    return image
 
 
 def _partitions(files: MemoryFiles) -> list[TopicPartition]:

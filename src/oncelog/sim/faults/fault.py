@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.world import ClientHost, World
 
@@ -38,6 +39,20 @@ async def span(fault: Fault) -> None:
 def broker_of(world: World, fault: Fault) -> BrokerHost:
     """The broker that a fault hits: by the upper bits of its choice, which say nothing of how much."""
     return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
+
+
+def come_back(broker: BrokerHost) -> None:
+    """Start a broker that a fault has kept down."""
+    broker.stays_down = False
+    broker.start_until_up()
+
+
+def image_of(world: World) -> ClusterImage:
+    """The cluster as the coordination tree has it now."""
+    session = world.tree.tree.session()
+    image = load_image(session.snapshot()[1])
+    session.close()
+    return image
 
 
 def client_of(world: World, fault: Fault) -> ClientHost | None:

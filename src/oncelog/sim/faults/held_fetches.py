@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.client.errors import ClientError
-from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.core.controller.image.model import PartitionImage
 from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, span
 from oncelog.sim.workloads.admin_requests import elect_preferred
 from oncelog.sim.world import ClientHost, World
 
@@ -78,7 +77,7 @@ async def _held_fetch(world: World, fault: Fault) -> None:
         await asyncio.sleep(_ALONE_MS / 1_000)
         world.network.heal(*answers)
         await span(fault)
-        _come_back(preferred)
+        come_back(preferred)
     for pair in held:
         world.network.heal(*pair)
 
@@ -94,22 +93,15 @@ def _is_disturbed(world: World) -> bool:
 def _suiting(world: World, parts: _Parts) -> list[TopicPartition]:
     return [
         TopicPartition(topic.name, index)
-        for topic in _image(world).topics.values()
+        for topic in image_of(world).topics.values()
         for index, partition in enumerate(topic.partitions)
         if parts.suit(partition)
     ]
 
 
 def _leads_one(world: World, broker: BrokerHost, partitions: list[TopicPartition]) -> bool:
-    found = [_image(world).partition(partition) for partition in partitions]
+    found = [image_of(world).partition(partition) for partition in partitions]
     return any(each is not None and each.leader == BrokerId(broker.broker_id) for each in found)
-
-
-def _image(world: World) -> ClusterImage:
-    session = world.tree.tree.session()
-    image = load_image(session.snapshot()[1])
-    session.close()
-    return image
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
@@ -133,12 +125,7 @@ async def _kill(broker: BrokerHost, down_ms: int) -> None:
     broker.stays_down = True
     broker.kill()
     await asyncio.sleep(down_ms / 1_000)
-    _come_back(broker)
-
-
-def _come_back(broker: BrokerHost) -> None:
-    broker.stays_down = False
-    broker.start_until_up()
+    come_back(broker)
 
 
 HELD_FETCHES: Final[Mapping[str, Kind]] = {"held-fetch": _held_fetch}

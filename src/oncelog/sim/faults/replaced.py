@@ -12,9 +12,8 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.client.errors import ClientError
-from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.faults.fault import Fault, Kind, broker_of
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of
 from oncelog.sim.tree_session import TREE
 from oncelog.sim.world import ClientHost, World
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -58,9 +57,7 @@ async def _ask_ends(broker: BrokerHost, host: ClientHost) -> None:
 
 
 def _ends_of(world: World, broker: BrokerHost) -> ListOffsetsRequest:
-    session = world.tree.tree.session()
-    image = load_image(session.snapshot()[1])
-    session.close()
+    image = image_of(world)
     request = ListOffsetsRequest(replica_id=-1, timeout_ms=_PAUSE_MS)
     for name, topic in image.topics.items():
         led = [index for index, each in enumerate(topic.partitions) if each.leader == BrokerId(broker.broker_id)]

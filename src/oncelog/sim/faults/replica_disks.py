@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.core.controller.replicas.leadership import is_settled
 from oncelog.sim.faults.brokers import POWER
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of, span
 from oncelog.sim.world import World
 
 LONGEST_WAIT_MS: Final = 10_000
@@ -37,9 +36,7 @@ async def _power_cut_in_full_sets(world: World, fault: Fault) -> None:
 
 
 def _all_in_sync(world: World) -> bool:
-    session = world.tree.tree.session()
-    image = load_image(session.snapshot()[1])
-    session.close()
+    image = image_of(world)
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     full = all(
         len(partition.isr) == len(partition.replicas) and is_settled(partition, image.brokers)

@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.core.controller.image import layout
-from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.ports import CommittedChange
 from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, span
 from oncelog.sim.network.conditions import NetworkConditions
 from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.tree_session import HEARTBEATS, TREE
@@ -74,7 +73,7 @@ async def _killed_ahead(world: World, fault: Fault) -> None:
     broker = await _cut_and_ended(world, fault, BrokerHost.kill if fault.choice & 1 else BrokerHost.lose_power)
     if broker is not None:
         await span(fault)
-        _come_back(broker)
+        come_back(broker)
 
 
 async def _returns_ahead(world: World, fault: Fault) -> None:
@@ -88,7 +87,7 @@ async def _returns_ahead(world: World, fault: Fault) -> None:
     for pair in pairs:
         world.network.set_conditions(*pair, NetworkConditions(300_000, 1_000_000))
     await asyncio.sleep((100 + fault.choice % 1_500) / 1_000)  # not longer: the high watermark moves, however slowly
-    _come_back(broker)
+    come_back(broker)
     await _freeze_at_join(world, fault, broker)
     for pair in pairs:
         world.network.set_conditions(*pair, None)
@@ -145,7 +144,7 @@ async def _killed_in_turn(world: World, fault: Fault) -> None:
         world.network.heal(*pair)
     await span(fault)
     for broker in struck:
-        _come_back(broker)
+        come_back(broker)
 
 
 async def _until_led(world: World, broker: BrokerHost, partitions: frozenset[TopicPartition]) -> None:
@@ -157,9 +156,7 @@ async def _until_led(world: World, broker: BrokerHost, partitions: frozenset[Top
 
 
 def _led_by(world: World, broker: BrokerHost) -> frozenset[TopicPartition]:
-    session = world.tree.tree.session()
-    image = load_image(session.snapshot()[1])
-    session.close()
+    image = image_of(world)
     return frozenset(
         TopicPartition(topic.name, index)
         for topic in image.topics.values()
@@ -228,13 +225,8 @@ async def _killed(world: World, fault: Fault) -> BrokerHost | None:
     broker.stays_down = True
     broker.kill()
     await span(fault)
-    _come_back(broker)
+    come_back(broker)
     return broker
-
-
-def _come_back(broker: BrokerHost) -> None:
-    broker.stays_down = False
-    broker.start_until_up()
 
 
 REPLICAS: Final[Mapping[str, Kind]] = {
