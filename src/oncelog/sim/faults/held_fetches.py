@@ -42,9 +42,9 @@ class _Parts(NamedTuple):
 
 
 async def _held_fetch(world: World, fault: Fault) -> None:
-    """What a follower sends its leader is held, and what the leader sends the preferred replica. That one is elected,
-    so that the follower truncates, and the leader, which hears nothing from it, does not; then it dies, and the leader
-    leads again. Now it gets the follower's fetch from before, of an offset that the follower does not reach any more
+    """A follower's fetch is held on its way to the leader, and what the leader sends the preferred replica. That one
+    is elected, so that the follower truncates, and the leader, which hears nothing from it, does not; then it dies, and
+    the leader leads again. Now it gets the fetch from before, of an offset that the follower does not reach any more
     (KAFKA-6880), nor for a moment yet: the answer is held."""
     preferred = broker_of(world, fault)
     others = [broker for broker in world.brokers if broker is not preferred]

@@ -33,11 +33,11 @@ async def _replaced_unheard(world: World, fault: Fault) -> None:
         return
     world.network.cut(broker.name, TREE)
     world.network.cut(TREE, broker.name)
-    asking = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_ask_ends, broker)))
+    client = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_ask_ends, broker)))
     try:
         await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000 + REPLACED_S)
     finally:
-        asking.cancel()
+        client.cancel()
     world.network.heal(broker.name, TREE)
     world.network.heal(TREE, broker.name)
 

@@ -1,6 +1,6 @@
 """The replica machines keep R1 to R6 in small worlds: all of the smallest, and long random paths through others.
 
-``python -m tests.property.replication.test_replica_model RECORDS ELECTIONS CRASHES POWER_CUTS CHANGES LOST_ANSWERS``
+``python -m tests.property.replication.test_interleavings RECORDS ELECTIONS CRASHES POWER_CUTS CHANGES LOST_ANSWERS``
 explores all of a world of three brokers, for as long as it takes: ``3 2 0 1 0 0`` has 1.2 million states.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.core.replicas.leader import LeaderReplicas
-from tests.property.replication import replica_model
-from tests.property.replication.replica_model import Bounds, Violation, explore, walk
+from tests.property.replication import steps, world
+from tests.property.replication.exploration import explore, walk
+from tests.property.replication.world import Bounds, Violation
 
 WIDE = Bounds(records=3, elections=2, crashes=2, power_cuts=1, changes=4, lost_answers=1)
 
@@ -52,20 +53,20 @@ def _committed_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _asks_before_it_has_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_model, "synced", lambda follower: follower)
+    monkeypatch.setattr(steps, "synced", lambda follower: follower)
 
 
 def _keeps_what_its_leader_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_model, "diverges", lambda *_: False)
+    monkeypatch.setattr(steps, "diverges", lambda *_: False)
 
 
 def _leads_again_in_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_model, "_leads", lambda state, index, _: state.leader == replica_model.IDS[index])
+    monkeypatch.setattr(world, "leads", lambda state, index, _: state.leader == world.IDS[index])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mutant", "world", "rule"),
+    ("mutant", "bounds", "rule"),
     [
         (_committed_only, Bounds(1, 1, 1, 0, 2, 0), "R6"),
         (_asks_before_it_has_synced, Bounds(1, 1, 0, 1, 0, 0), "R6"),
@@ -74,12 +75,12 @@ def _leads_again_in_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_known_bugs_are_found(
-    mutant: Callable[[pytest.MonkeyPatch], None], world: Bounds, rule: str, monkeypatch: pytest.MonkeyPatch
+    mutant: Callable[[pytest.MonkeyPatch], None], bounds: Bounds, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KIP-497; acknowledged on too few disks and a power cut of all; KIP-101; the epoch of an earlier life."""
     mutant(monkeypatch)
     with pytest.raises(Violation, match=rule):
-        explore(world)
+        explore(bounds)
 
 
 if __name__ == "__main__":
