@@ -147,9 +147,9 @@ class LeaderReplicas:
             if replica in self.in_sync and 0 <= follower.log_start_offset <= offset <= follower.end
         ]
 
-    def low_watermark(self, own_start: Offset, live: Container[BrokerId]) -> Offset:
-        """The smallest log start among this broker's and those of live followers; −1 while one has not told its own."""
-        starts = (follower.log_start_offset for replica, follower in self._followers.items() if replica in live)
+    def low_watermark(self, own_start: Offset, counted: Container[BrokerId]) -> Offset:
+        """The smallest log start among this broker's and those of ``counted``; −1 while one has not told its own."""
+        starts = (follower.log_start_offset for replica, follower in self._followers.items() if replica in counted)
         return min([own_start, *starts])
 
     def least_in_sync(self) -> int:

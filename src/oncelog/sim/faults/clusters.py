@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, end_txn_answered, span
 from oncelog.sim.network.conditions import NetworkConditions
-from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.tree_session import TREE
 from oncelog.sim.world import World
 
 LONGEST_START_MS: Final = 10_000
-LONGEST_WAIT_S: Final = 15.0
-"""The longest wait for an answer to EndTxn."""
 _STEP_MS: Final = 100
 
 
@@ -81,20 +78,8 @@ async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
     broker = broker_of(world, fault)
     if not broker.is_up or broker.records.answer_kill is not None:
         return  # another fault waits for an answer
-    answered = asyncio.Event()
-
-    def stand_still() -> None:
-        broker.freeze()
-        answered.set()
-
-    broker.tell_of_answer(END_TXN, stand_still)
-    try:
-        async with asyncio.timeout(LONGEST_WAIT_S):
-            await answered.wait()
-    except TimeoutError:
+    if not await end_txn_answered([broker], broker.freeze):
         return
-    finally:
-        broker.records.answer_kill = None
     await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
     await span(fault)
     broker.thaw()

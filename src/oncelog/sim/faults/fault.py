@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.sim.broker_host import BrokerHost
+from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.world import ClientHost, World
 
 _BITS_FOR_AMOUNTS: Final = 24
+_LONGEST_WAIT_S: Final = 15.0
+"""The longest wait for an answer to EndTxn."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +42,28 @@ async def span(fault: Fault) -> None:
 def broker_of(world: World, fault: Fault) -> BrokerHost:
     """The broker that a fault hits: by the upper bits of its choice, which say nothing of how much."""
     return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
+
+
+async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[], None]) -> bool:
+    """Wait until an answer to EndTxn leaves one of the brokers, and call ``at_answer`` in that instant; False if none
+    does for long."""
+    answered = asyncio.Event()
+
+    def note() -> None:
+        at_answer()
+        answered.set()
+
+    for broker in brokers:
+        broker.tell_of_answer(END_TXN, note)
+    try:
+        async with asyncio.timeout(_LONGEST_WAIT_S):
+            await answered.wait()
+    except TimeoutError:
+        return False
+    finally:
+        for broker in brokers:
+            broker.records.answer_kill = None
+    return True
 
 
 def come_back(broker: BrokerHost) -> None:

@@ -13,9 +13,8 @@ from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.core.controller.image import layout
 from oncelog.ports import CommittedChange
 from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, end_txn_answered, image_of, span
 from oncelog.sim.network.conditions import NetworkConditions
-from oncelog.sim.network.duplicates import END_TXN
 from oncelog.sim.tree_session import HEARTBEATS, TREE
 from oncelog.sim.world import World
 
@@ -201,18 +200,9 @@ async def _killed_before_marker(world: World, fault: Fault) -> None:
     """A broker is killed while another, which has just answered EndTxn, sends the markers: those for the partitions
     that it leads arrive, or do not, or are not replicated."""
     broker = broker_of(world, fault)
-    answered = asyncio.Event()
     others = [other for other in world.brokers if other is not broker and other.records.answer_kill is None]
-    for other in others:
-        other.tell_of_answer(END_TXN, answered.set)
-    try:
-        async with asyncio.timeout(LONGEST_WAIT_S):
-            await answered.wait()
-    except TimeoutError:
+    if not await end_txn_answered(others, lambda: None):
         return
-    finally:
-        for other in others:
-            other.records.answer_kill = None
     await asyncio.sleep(fault.choice % 5_000 / 1_000_000)
     await _killed(world, fault)
 

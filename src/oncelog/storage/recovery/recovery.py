@@ -237,9 +237,9 @@ class Recovery:
         return following > end >= recovery_point and not self._may_have_gaps
 
     def _remove(self, segments: list[Segment]) -> None:
-        """Remove segments for good: their records must not come back behind those that will be written in their
-        place."""
-        for segment in segments:
+        """Remove segments for good, the newest first, so that who dies meanwhile finds the same again: their records
+        must not come back behind those that will be written in their place."""
+        for segment in reversed(segments):
             self._snapshots.remove(segment.base_offset)
             segment.remove()
         self._files.sync_directory(self._directory)
