@@ -22,6 +22,7 @@ from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.settings import read_settings
 from oncelog.runtime.connections.client_connection import ClientConnection
 from oncelog.runtime.server import Server
+from oncelog.runtime.tls import connection as tls_connection
 from oncelog.runtime.tls import listeners as tls_listeners
 from oncelog.runtime.tls.connection import TlsConnection
 from oncelog.wire.header import RequestHeader, encode_request
@@ -287,8 +288,11 @@ def test_large_requests_and_responses_go_through_in_pieces(tmp_path: Path, autho
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the low-water mark of a socket is Linux's")
-def test_the_rest_of_a_large_request_is_waited_for_in_large_pieces(tmp_path: Path, authority: Authority) -> None:
+def test_the_rest_of_a_large_request_is_waited_for_in_large_pieces(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Encrypted records have 16 KiB at most; a round of the loop for each costs more than decrypting it."""
+    monkeypatch.setattr(tls_connection, "LOWER_AFTER_S", HANG_S)
 
     async def scenario() -> None:
         async with secured(tmp_path, authority) as broker:

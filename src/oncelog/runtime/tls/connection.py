@@ -17,18 +17,19 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
+from oncelog.base.low_water_mark import set_low_water_mark
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
 from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.listeners.principal_mapping import NoRuleApplies
 from oncelog.runtime.tls.credentials import Credentials
 from oncelog.runtime.tls.handshakes import COMPLETED, FAILED, Handshakes
+from oncelog.runtime.tls.record_tracker import RecordTracker
 
 BUFFER_SIZE: Final = 64 * KIB
 HANDSHAKE_BYTES: Final = 16 * KIB
@@ -37,8 +38,8 @@ _RECORD: Final = 17 * KIB
 """Room that one record of TLS may take, decrypted."""
 _WAKE_AT_BYTES: Final = 48 * KIB
 """Fewer than are read at a time, and than a slow peer has to send to be making progress."""
-_HAS_LOW_WATER_MARK: Final = sys.platform == "linux"
-"""Elsewhere SO_RCVLOWAT is missing, or poll does not heed it."""
+LOWER_AFTER_S: Final = 0.1
+"""Time after which the loop is woken for any byte. A peer may break a request off with an alert and wait for ours."""
 _HANDSHAKE_RECORD: Final = 0x16
 
 
@@ -112,8 +113,11 @@ class TlsConnection(asyncio.BufferedProtocol):
         """True while the connection above reads nothing."""
         self._undecrypted = 0
         """Bytes that the connection above was told of."""
+        self._records = RecordTracker()
         self._wakes_from = 1
         """Bytes that have to arrive before the loop is woken."""
+        self._lowering: asyncio.TimerHandle | None = None
+        """Wakes the loop for any byte; set while it is not woken for fewer than ``_wakes_from``."""
 
     @property
     def peer(self) -> str:
@@ -130,6 +134,9 @@ class TlsConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
         self.state = State.CLOSED
+        if self._lowering is not None:
+            self._lowering.cancel()
+            self._lowering = None
         self._handshakes.end(self, FAILED)
         self._above.connection_lost(exc)
 
@@ -148,6 +155,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 return
             self._begin()
         self._incoming.write(data)
+        self._records.feed(data)
         if self.state is State.OPEN:
             self._decrypt()
         else:
@@ -278,19 +286,34 @@ class TlsConnection(asyncio.BufferedProtocol):
         if left != self._undecrypted:
             self._undecrypted = left
             above.undecrypted(left)
-        self._wake_from(above.missing_bytes - left)
+        self._adjust_mark()
 
-    def _wake_from(self, count: int) -> None:
-        """Let the loop wake for a good part of the ``count`` bytes that an unfinished request lacks, encrypted not
-        fewer: peers send record by record, and a round of the loop for each takes longer than decrypting it."""
-        count = min(max(count, 1), _WAKE_AT_BYTES)
-        if count == self._wakes_from or not _HAS_LOW_WATER_MARK or self._below is None:
+    def _adjust_mark(self) -> None:
+        """Let the loop wake for a good part of what an unfinished request lacks: peers send record by record, and a
+        round of the loop for each takes longer than decrypting it.
+
+        The mark is never above the encrypted bytes that a peer has to send before the request is whole.
+        """
+        lacking = self._above.missing_bytes
+        if lacking and not self._incoming.pending and not self._is_paused and self.state is State.OPEN:
+            self._set_mark(min(self._records.least_bytes_until(lacking), _WAKE_AT_BYTES))
+        else:
+            self._set_mark(1)
+
+    def _set_mark(self, count: int) -> None:
+        """Set the low-water mark of the socket; above 1 for ``LOWER_AFTER_S`` at most."""
+        if count == self._wakes_from or self._below is None:
             return
         sock = self._below.get_extra_info("socket")
-        if sock is not None:
-            self._wakes_from = count
-            with contextlib.suppress(OSError):  # it has ended already
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+        if sock is None or not set_low_water_mark(sock, count):
+            return
+        self._wakes_from = count
+        if count > 1 and self._lowering is None:
+            self._lowering = asyncio.get_running_loop().call_later(LOWER_AFTER_S, self._lower_mark)
+
+    def _lower_mark(self) -> None:
+        self._lowering = None
+        self._set_mark(1)
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:
