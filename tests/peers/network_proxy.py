@@ -219,7 +219,8 @@ async def _pass_on_cut(data: bytes, target: asyncio.StreamWriter, cuts: Cuts, rn
         target.write(data[position : position + size])
         position += size
         await target.drain()
-        await asyncio.sleep(cuts.pause_after(rng, len(data) - position))
+        if pause_s := cuts.pause_after(rng, len(data) - position):
+            await asyncio.sleep(pause_s)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
