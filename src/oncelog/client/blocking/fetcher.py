@@ -80,7 +80,7 @@ class Fetcher:
             while not results and sent.link.missing and self._sent.get(broker) is sent:
                 missing, has_come = sent.link.missing, _await_any([sent.link], wait_ms)
                 results = self._take(broker, sent)
-                # What has come may be a part of a TLS record, of which nothing can be decrypted yet; and with a low-water
+                # A part of a TLS record may have come, of which nothing can be decrypted yet; and with a low-water
                 # mark bytes may have come that did not end the wait.
                 if (sent.link.missing == missing and not has_come) or now_ms() > last_ms:
                     break
