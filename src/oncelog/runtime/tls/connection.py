@@ -36,10 +36,6 @@ HANDSHAKE_BYTES: Final = 16 * KIB
 """Read at a time before the handshake is done."""
 _RECORD: Final = 17 * KIB
 """Room that one record of TLS may take, decrypted."""
-_WAKE_AT_BYTES: Final = 48 * KIB
-"""Fewer than are read at a time, and than a slow peer has to send to be making progress."""
-LOWER_AFTER_S: Final = 0.1
-"""Time after which the loop is woken for any byte. A peer may break a request off with an alert and wait for ours."""
 _HANDSHAKE_RECORD: Final = 0x16
 
 
@@ -47,10 +43,6 @@ class Above(Protocol):
     """The connection above, as a ``ClientConnection``."""
 
     peer: str
-
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of an unfinished request that have not arrived."""
 
     def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
         """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
@@ -116,8 +108,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._records = RecordTracker()
         self._wakes_from = 1
         """Bytes that have to arrive before the loop is woken."""
-        self._lowering: asyncio.TimerHandle | None = None
-        """Wakes the loop for any byte; set while it is not woken for fewer than ``_wakes_from``."""
 
     @property
     def peer(self) -> str:
@@ -134,9 +124,6 @@ class TlsConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
         self.state = State.CLOSED
-        if self._lowering is not None:
-            self._lowering.cancel()
-            self._lowering = None
         self._handshakes.end(self, FAILED)
         self._above.connection_lost(exc)
 
@@ -158,6 +145,12 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._records.feed(data)
         if self.state is State.OPEN:
             self._decrypt()
+            # Nothing more can be decrypted before the record under way is whole, not an alert either, so the loop need
+            # not wake for each packet of it. It never waits for more: the plain bytes that a request lacks are no
+            # measure, since some are inside OpenSSL already, and since a peer may break its request off.
+            wakes_from = self._records.missing_bytes or 1
+            if wakes_from != self._wakes_from:
+                self._wake_from(wakes_from)
         else:
             self._step()
 
@@ -286,34 +279,12 @@ class TlsConnection(asyncio.BufferedProtocol):
         if left != self._undecrypted:
             self._undecrypted = left
             above.undecrypted(left)
-        self._adjust_mark()
 
-    def _adjust_mark(self) -> None:
-        """Let the loop wake for a good part of what an unfinished request lacks: peers send record by record, and a
-        round of the loop for each takes longer than decrypting it.
-
-        The mark is never above the encrypted bytes that a peer has to send before the request is whole.
-        """
-        lacking = self._above.missing_bytes
-        if lacking and not self._incoming.pending and not self._is_paused and self.state is State.OPEN:
-            self._set_mark(min(self._records.least_bytes_until(lacking), _WAKE_AT_BYTES))
-        else:
-            self._set_mark(1)
-
-    def _set_mark(self, count: int) -> None:
-        """Set the low-water mark of the socket; above 1 for ``LOWER_AFTER_S`` at most."""
-        if count == self._wakes_from or self._below is None:
-            return
-        sock = self._below.get_extra_info("socket")
-        if sock is None or not set_low_water_mark(sock, count):
-            return
-        self._wakes_from = count
-        if count > 1 and self._lowering is None:
-            self._lowering = asyncio.get_running_loop().call_later(LOWER_AFTER_S, self._lower_mark)
-
-    def _lower_mark(self) -> None:
-        self._lowering = None
-        self._set_mark(1)
+    def _wake_from(self, size_bytes: int) -> None:
+        """Let the loop wake once so many bytes have arrived."""
+        sock = None if self._below is None else self._below.get_extra_info("socket")
+        if sock is not None and set_low_water_mark(sock, size_bytes):
+            self._wakes_from = size_bytes
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:

@@ -1,5 +1,5 @@
-"""Requests over TLS arrive whole however their records are cut, and the loop is never made to wait for bytes that it
-has had: the fake kernel wakes the connection from its low-water mark on, and knows what is still to come."""
+"""Requests over TLS arrive whole however their records are cut, and the loop never waits for more than the rest of a
+record: the fake kernel wakes the connection from its low-water mark on, and knows what is still to come."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from oncelog.base.security import SecurityProtocol
 from oncelog.base.units import KIB, MIB
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.node.listeners.tls import tls_settings
-from oncelog.runtime.tls import connection as tls_connection
-from oncelog.runtime.tls.connection import State, TlsConnection
+from oncelog.runtime.tls.connection import BUFFER_SIZE, State, TlsConnection
 from oncelog.runtime.tls.credentials import Credentials
 from oncelog.runtime.tls.handshakes import Handshakes
 from oncelog.wire.framing import FrameSplitter, response_limit
@@ -30,6 +29,13 @@ LISTENER = "OUTSIDE"
 
 def whole(left: int) -> int:
     return left
+
+
+def ends_of_records(stream: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(stream):
+        position += 5 + int.from_bytes(stream[position + 3 : position + 5], "big")
+        yield position
 
 
 class Kernel:
@@ -95,10 +101,6 @@ class Requests:
         self.garbled: list[str] = []
         self.transport: asyncio.Transport | None = None
 
-    @property
-    def missing_bytes(self) -> int:
-        return self.splitter.missing_bytes
-
     def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
         admitted()
 
@@ -153,7 +155,7 @@ class Link:
         """``behind``: a request that is sent with the end of the handshake."""
         self.kernel, self.above = Kernel(), Requests()
         handshakes = cast("Handshakes", AtOnce())
-        buffer = memoryview(bytearray(tls_connection.BUFFER_SIZE))
+        buffer = memoryview(bytearray(BUFFER_SIZE))
         self.ours = TlsConnection(self.above, SecurityProtocol.SSL, credentials, handshakes, buffer)
         self.kernel.protocol = self.ours
         self.ours.connection_made(cast("asyncio.Transport", self.kernel))
@@ -182,14 +184,18 @@ class Link:
         return bytes(stream)
 
     def feed(self, stream: bytes, cuts: Callable[[int], int]) -> None:
-        """Let it arrive in pieces; after each, no more may be waited for than is still to come."""
+        """Let it arrive in pieces; after each, no more may be waited for than the record under way lacks."""
         position = 0
+        ends = ends_of_records(stream)
+        end = 0
         while position < len(stream):
             size = max(1, cuts(len(stream) - position))
             self.kernel.receive(stream[position : position + size])
             position = min(position + size, len(stream))
-            to_come = len(self.kernel.arrived) + len(stream) - position
-            assert self.kernel.mark <= max(to_come, 1), f"{self.kernel.mark} awaited, {to_come} to come"
+            while end < position:
+                end = next(ends)
+            lacking = len(self.kernel.arrived) + end - position
+            assert self.kernel.mark <= max(lacking, 1), f"{self.kernel.mark} awaited, {lacking} to come of the record"
 
     def arrives(self, frame: bytes, stream: bytes, cuts: Callable[[int], int]) -> None:
         """Assert that a request arrives whole."""
@@ -237,26 +243,10 @@ Context = Callable[[Authority], ssl.SSLContext]
 versions = pytest.mark.parametrize("context", [tls_1_3, tls_1_2, block_cipher])
 
 
-def run(scenario: Callable[[], None]) -> None:
-    """Run it in a loop whose timers never fire, since it awaits nothing."""
-
-    async def inside() -> None:
-        scenario()
-
-    asyncio.run(inside())
-
-
 def request(size: int) -> bytes:
     """A frame of ``size`` bytes in all, at least 8."""
     size = max(size, 8)
     return (size - 4).to_bytes(4, "big") + random.Random(size).randbytes(size - 4)
-
-
-def ends_of_records(stream: bytes) -> Iterator[int]:
-    position = 0
-    while position < len(stream):
-        position += 5 + int.from_bytes(stream[position + 3 : position + 5], "big")
-        yield position
 
 
 def in_two(cut: int, stream: bytes) -> Callable[[int], int]:
@@ -275,18 +265,15 @@ def places(stream: bytes, step: int) -> Iterable[int]:
 def test_a_request_arrives_wherever_its_stream_is_cut(
     credentials: Credentials, authority: Authority, context: Context
 ) -> None:
-    def scenario() -> None:
-        link = Link(credentials, context(authority))
-        for size in (1, 10_000, 16_384, 20_000, 40_000):
-            frame = request(size)
+    link = Link(credentials, context(authority))
+    for size in (1, 10_000, 16_384, 20_000, 40_000):
+        frame = request(size)
+        stream = link.encrypt(frame, whole)
+        cuts = places(stream, step=61)
+        link.arrives(frame, stream, whole)
+        for cut in cuts:
             stream = link.encrypt(frame, whole)
-            cuts = places(stream, step=17)
-            link.arrives(frame, stream, whole)
-            for cut in cuts:
-                stream = link.encrypt(frame, whole)
-                link.arrives(frame, stream, in_two(cut, stream))
-
-    run(scenario)
+            link.arrives(frame, stream, in_two(cut, stream))
 
 
 @versions
@@ -305,53 +292,41 @@ def test_a_request_of_any_size_arrives_in_pieces_of_any_size(
         lambda left: rng.choice((1, 100, 30_000)),
     ]
 
-    def scenario() -> None:
-        link = Link(credentials, context(authority), lambda left: rng.randint(1, 300))
-        for size in (1, 1_000, 15_000, 16_384, 70_000, 200_000, MIB):
-            for largest in most.values():
-                if size > 2_000 * largest:
-                    continue
-                frame = request(size)
-                stream = link.encrypt(frame, rng.choice(writes))
-                link.arrives(frame, stream, lambda left, largest=largest: rng.randint(1, largest))  # type: ignore[misc]
-
-    run(scenario)
+    link = Link(credentials, context(authority), lambda left: rng.randint(1, 300))
+    for size in (1, 1_000, 15_000, 16_384, 70_000, 200_000, MIB):
+        for largest in most.values():
+            if size > 2_000 * largest:
+                continue
+            frame = request(size)
+            stream = link.encrypt(frame, rng.choice(writes))
+            link.arrives(frame, stream, lambda left, largest=largest: rng.randint(1, largest))  # type: ignore[misc]
 
 
 @pytest.mark.slow
 def test_ten_megabytes_arrive_in_segments_with_few_reads(credentials: Credentials, authority: Authority) -> None:
-    def scenario() -> None:
-        link = Link(credentials, authority.context())
-        frame = request(10 * MIB)
-        stream = link.encrypt(frame, whole)
-        before = link.kernel.reads
-        link.arrives(frame, stream, lambda left: 1_400)
-        reads = link.kernel.reads - before
-        assert reads < len(stream) / (40 * KIB), "a read for each record would be 640, one for each segment 7,500"
-
-    run(scenario)
+    link = Link(credentials, authority.context())
+    frame = request(10 * MIB)
+    stream = link.encrypt(frame, whole)
+    before = link.kernel.reads
+    link.arrives(frame, stream, lambda left: 1_400)
+    reads = link.kernel.reads - before
+    assert reads < len(stream) / (8 * KIB), "two for each record; one for each segment would be 7,500"
 
 
 @versions
 def test_a_handshake_arrives_byte_by_byte(credentials: Credentials, authority: Authority, context: Context) -> None:
-    def scenario() -> None:
-        link = Link(credentials, context(authority), lambda left: 1)
-        frame = request(100)
-        link.arrives(frame, link.encrypt(frame, whole), lambda left: 1)
-
-    run(scenario)
+    link = Link(credentials, context(authority), lambda left: 1)
+    frame = request(100)
+    link.arrives(frame, link.encrypt(frame, whole), lambda left: 1)
 
 
 @pytest.mark.parametrize("segment", [100, 1_400, 7_000, 100_000])
 def test_a_request_behind_the_end_of_a_handshake_arrives(
     credentials: Credentials, authority: Authority, segment: int
 ) -> None:
-    def scenario() -> None:
-        frame = request(50_000)
-        link = Link(credentials, authority.context(), lambda left: segment, behind=frame)
-        assert link.above.frames == [frame[4:]]
-
-    run(scenario)
+    frame = request(50_000)
+    link = Link(credentials, authority.context(), lambda left: segment, behind=frame)
+    assert link.above.frames == [frame[4:]]
 
 
 def test_a_paused_connection_waits_for_no_number_of_bytes(credentials: Credentials, authority: Authority) -> None:
@@ -371,27 +346,14 @@ def test_a_paused_connection_waits_for_no_number_of_bytes(credentials: Credentia
     asyncio.run(scenario())
 
 
-def test_a_request_that_is_broken_off_is_noticed(
-    credentials: Credentials, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The alert that says so is smaller than the rest of the request, and its client waits for ours."""
-    monkeypatch.setattr(tls_connection, "LOWER_AFTER_S", 0)
-
-    async def scenario() -> None:
+def test_a_request_that_is_broken_off_is_noticed(credentials: Credentials, authority: Authority) -> None:
+    """By an alert, whose client waits for ours; wherever the stream of the request ends before it."""
+    whole_request = request(40_000)
+    for cut in (1, 16_384, 20_000):
         link = Link(credentials, authority.context())
-        stream = link.encrypt(request(300_000), whole)
-        link.kernel.receive(stream[:120_000])
-        boundary = next(end for end in ends_of_records(stream) if end > 120_000)
-        link.kernel.receive(stream[120_000:boundary])
+        link.feed(link.encrypt(whole_request[:cut], whole), lambda left: 1_400)
         with pytest.raises(ssl.SSLWantReadError):
             link.client.unwrap()
         link.kernel.receive(link.encrypted())
-        assert link.ours.state is State.OPEN, "below the mark"
-        while link.ours.state is State.OPEN:
-            await asyncio.sleep(0)
-            link.kernel.deliver()
         assert link.kernel.is_closed
         assert link.kernel.sent, "our alert"
-        link.ours.connection_lost(None)
-
-    asyncio.run(scenario())

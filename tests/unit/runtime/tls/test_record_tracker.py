@@ -13,39 +13,35 @@ def record(length: int) -> bytes:
     return b"\x17\x03\x03" + length.to_bytes(2, "big") + bytes(length)
 
 
-def test_at_a_boundary_only_plain_bytes_are_certain() -> None:
+def test_nothing_is_missing_between_records() -> None:
     tracker = RecordTracker()
-    assert tracker.least_bytes_until(7) == 7
+    assert tracker.missing_bytes == 0
     for length in LENGTHS:
         tracker.feed(memoryview(record(length)))
-        assert tracker.least_bytes_until(7) == 7
+        assert tracker.missing_bytes == 0
 
 
-def test_every_cut_of_a_record_leaves_its_rest_and_what_no_record_holds_yet() -> None:
+def test_every_cut_of_a_record_leaves_the_rest_of_its_header_or_of_itself() -> None:
     whole = record(300)
     for cut in range(1, len(whole)):
         tracker = RecordTracker()
         tracker.feed(memoryview(whole[:cut]))
-        rest = len(whole) - cut
-        if cut < 5:
-            assert tracker.least_bytes_until(1000) == 5 - cut + 1000
-        else:
-            assert tracker.least_bytes_until(1000) == rest + 700
-            assert tracker.least_bytes_until(300) == rest
-            assert tracker.least_bytes_until(1) == rest
+        assert tracker.missing_bytes == (5 - cut if cut < 5 else len(whole) - cut)
 
 
-def test_pieces_of_any_size_are_followed_to_the_same_place() -> None:
+def test_pieces_of_any_size_lead_to_the_same_place() -> None:
     stream = b"".join(map(record, LENGTHS))
-    ends, position = set(), 0
+    left = {}
+    position = 0
     for length in LENGTHS:
+        left |= {position + byte: 5 - byte for byte in range(1, 5)}
+        left |= {position + byte: 5 + length - byte for byte in range(5, 5 + length)}
         position += 5 + length
-        ends.add(position)
+        left[position] = 0
     for seed in range(50):
         rng, tracker, position = random.Random(seed), RecordTracker(), 0
         while position < len(stream):
             size = rng.choice((1, 2, 5, 300, 20_000))
             tracker.feed(memoryview(stream[position : position + size]))
             position = min(position + size, len(stream))
-            is_between = tracker.least_bytes_until(0) == 0
-            assert is_between == (position in ends), (seed, position)
+            assert tracker.missing_bytes == left[position], (seed, position)
