@@ -317,7 +317,7 @@ class RawClient:
 
 @pytest.mark.skipif(not HAS_LOW_WATER_MARK, reason="the low-water mark of a socket is Linux's")
 def test_the_rest_of_a_record_is_waited_for_and_no_more(tmp_path: Path, authority: Authority) -> None:
-    """A request of two records that arrives but for its last bytes, and then they."""
+    """All but the last bytes of a request arrive, and the rest when the broker waits for just that."""
 
     async def scenario() -> None:
         async with secured(tmp_path, authority) as broker:

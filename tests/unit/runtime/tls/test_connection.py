@@ -329,7 +329,9 @@ def test_a_request_behind_the_end_of_a_handshake_arrives(
     assert link.above.frames == [frame[4:]]
 
 
-def test_a_paused_connection_waits_for_no_number_of_bytes(credentials: Credentials, authority: Authority) -> None:
+def test_a_connection_that_is_paused_again_and_again_reads_its_request(
+    credentials: Credentials, authority: Authority
+) -> None:
     async def scenario() -> None:
         link = Link(credentials, authority.context())
         frame = request(300_000)
@@ -347,11 +349,10 @@ def test_a_paused_connection_waits_for_no_number_of_bytes(credentials: Credentia
 
 
 def test_a_request_that_is_broken_off_is_noticed(credentials: Credentials, authority: Authority) -> None:
-    """By an alert, whose client waits for ours; wherever the stream of the request ends before it."""
-    whole_request = request(40_000)
-    for cut in (1, 16_384, 20_000):
+    """The client says so by an alert, and waits for ours."""
+    for sent in (1, 16_384, 20_000):
         link = Link(credentials, authority.context())
-        link.feed(link.encrypt(whole_request[:cut], whole), lambda left: 1_400)
+        link.feed(link.encrypt(request(40_000)[:sent], whole), lambda left: 1_400)
         with pytest.raises(ssl.SSLWantReadError):
             link.client.unwrap()
         link.kernel.receive(link.encrypted())
