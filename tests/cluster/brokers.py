@@ -17,7 +17,7 @@ from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.cluster.secured import Secured
-from tests.interop.faults.proxy import Proxy
+from tests.peers.network_proxy import Proxy
 from tests.peers.oncelog_serve import OncelogServe
 from tests.peers.process import free_ports
 from tests.waiting import wait_until

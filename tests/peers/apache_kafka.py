@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.peers.cut_network import CutListeners
 from tests.peers.jars import classpath
 from tests.peers.process import Process, free_ports
 from tests.peers.supply import WORK
@@ -104,6 +105,7 @@ class ApacheKafka:
         self._advertised = advertised or (self.host, self.port)
         self._properties = dict(properties or {})
         self._process: Process | None = None
+        self._cut = CutListeners()
         self.ready_s = 0.0
 
     @property
@@ -120,7 +122,7 @@ class ApacheKafka:
 
     def start(self) -> Self:
         """Format the directory on the first start, run the broker and wait until it answers."""
-        configuration = self._write_configuration()
+        configuration = self._cut.put_before(self._write_configuration())
         logging = configuration.with_name("log4j2.properties")
         if not (self.data_directory / "meta.properties").exists():
             command = ("format", "-t", CLUSTER_ID, "-c", str(configuration))
@@ -138,11 +140,13 @@ class ApacheKafka:
     def stop(self) -> None:
         """Controlled shutdown."""
         self.process.stop()
+        self._cut.close()
         self._process = None
 
     def kill(self) -> None:
         """SIGKILL: what a crash leaves is in `data_directory`."""
         self.process.kill()
+        self._cut.close()
         self._process = None
 
     def another(self, node_id: int, properties: Mapping[str, str] | None = None) -> ApacheKafka:

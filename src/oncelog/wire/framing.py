@@ -62,11 +62,6 @@ class FrameSplitter:
         """Bytes of an unfinished frame, for the runtime's bound on all connections."""
         return len(self._prefix) + (0 if self._frame is None else len(self._frame))
 
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of an unfinished frame that are still to come, 0 where its size is not known yet."""
-        return self._missing
-
     def set_limit(self, limit: FrameLimit) -> None:
         """Set the limit of frames that begin from now on (authentication raises it)."""
         self._limit = limit

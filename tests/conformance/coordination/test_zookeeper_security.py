@@ -20,6 +20,7 @@ from oncelog.node.settings import BrokerConfig
 from oncelog.ports import Create, TreeUnavailable
 from oncelog.runtime.data.zookeeper_tree import zookeeper_access
 from tests.certificates import Authority, Identity
+from tests.peers.network_proxy import Cuts, NetworkConditions, Proxy
 from tests.peers.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.slow
@@ -98,6 +99,23 @@ def test_a_tree_is_used_over_tls(
     assert sessions[1].position() == position
     assert len(sessions[1].subtree("/")) == len(nodes)
     assert reads_as_anybody(server, f"{path}/n3") == b"x" * 10_000
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_a_tree_is_used_on_a_network_that_cuts_every_stream(
+    server: ZooKeeper, tls: Callable[..., Properties], with_tls: bool, sessions: list[ZooKeeperSession]
+) -> None:
+    port = server.secure_port if with_tls else server.port
+    proxy = Proxy(("127.0.0.1", port), conditions=NetworkConditions(cuts=Cuts(seed=1)))
+    path = f"localhost:{proxy.port}/{uuid4()}"
+    sessions += [tree(path, tls(AUTHORITY.broker()) if with_tls else {}).session() for _ in range(2)]
+    for number in range(10):
+        sessions[0].commit([Create(f"/n{number}-{each}", b"x" * 20_000) for each in range(5)])
+    assert len(sessions[1].subtree("/")) == 50
+    for session in sessions:
+        session.close()
+    sessions.clear()
+    proxy.close()
 
 
 class TestRefused:

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.interop.faults.proxy import Proxy
 from tests.interop.faults.skewed import set_skew
+from tests.peers.network_proxy import Proxy
 from tests.peers.oncelog_serve import OncelogServe
 from tests.peers.process import free_ports
 

@@ -9,7 +9,6 @@ import os
 import socket
 import ssl
 import struct
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.base.low_water_mark import HAS_LOW_WATER_MARK
 from oncelog.node.events import ConnectionOpened, Event
 from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.settings import read_settings
@@ -286,18 +286,45 @@ def test_large_requests_and_responses_go_through_in_pieces(tmp_path: Path, autho
     run(scenario)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the low-water mark of a socket is Linux's")
-def test_the_rest_of_a_large_request_is_waited_for_in_large_pieces(tmp_path: Path, authority: Authority) -> None:
-    """Encrypted records have 16 KiB at most; a round of the loop for each costs more than decrypting it."""
+class RawClient:
+    """A client whose encrypted bytes are sent when a test wants them to be."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    async def connect(self, port: int) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
+        await self._until_done(self._tls.do_handshake)
+
+    def encrypted(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self._outgoing.read()
+
+    async def read(self) -> bytes:
+        return await self._until_done(lambda: self._tls.read(1 << 20))
+
+    async def _until_done(self, step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self.writer.write(self._outgoing.read())
+                self._incoming.write(await self.reader.read(1 << 20))
+            finally:
+                self.writer.write(self._outgoing.read())
+
+
+@pytest.mark.skipif(not HAS_LOW_WATER_MARK, reason="the low-water mark of a socket is Linux's")
+def test_the_rest_of_a_record_is_waited_for_and_no_more(tmp_path: Path, authority: Authority) -> None:
+    """All but the last bytes of a request arrive, and the rest when the broker waits for just that."""
 
     async def scenario() -> None:
         async with secured(tmp_path, authority) as broker:
-            reader, writer = await asyncio.open_connection(
-                "localhost", broker.port(), ssl=authority.context(), family=socket.AF_INET
-            )
-            writer.write(HELLO)
-            size = struct.unpack(">i", await reader.readexactly(4))[0]
-            await reader.readexactly(size)
+            client = RawClient(authority.context())
+            await client.connect(broker.port())
+            client.writer.write(client.encrypted(HELLO))
+            assert await client.read()
             quotas = broker.server._quotas
             assert quotas is not None
             [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
@@ -307,17 +334,17 @@ def test_the_rest_of_a_large_request_is_waited_for_in_large_pieces(tmp_path: Pat
             def wakes_from() -> int:
                 return int(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
 
-            assert wakes_from() == 1
             request = RequestHeader(18, 0, 9, "c" * 30_000)  # ApiVersions, of a client with a long name
             frame = b"".join(map(bytes, encode_request(request, ApiVersionsRequest())))
-            writer.write(frame[:10_000])
-            while connection.missing_bytes != len(frame) - 10_000:
-                await asyncio.sleep(POLL_S)
-            assert wakes_from() == len(frame) - 10_000
-            writer.write(frame[10_000:])
-            assert (await reader.readexactly(8))[4:] == b"\0\0\0\x09"
-            assert wakes_from() == 1
-            writer.close()
+            for late in (1, 100, 2_000, 13_000):
+                assert wakes_from() == 1
+                stream = client.encrypted(frame)
+                client.writer.write(stream[:-late])
+                while wakes_from() != late:
+                    await asyncio.sleep(POLL_S)
+                client.writer.write(stream[-late:])
+                assert (await client.read())[4:8] == b"\0\0\0\x09"
+            client.writer.close()
 
     run(scenario)
 

@@ -77,10 +77,12 @@ class Fetcher:
         for broker in begun or list(self._sent):
             sent = self._sent[broker]
             results = self._take(broker, sent)
-            while not results and (missing := sent.link.missing) and self._sent.get(broker) is sent:
-                _await_any([sent.link], wait_ms)
+            while not results and sent.link.missing and self._sent.get(broker) is sent:
+                missing, has_come = sent.link.missing, _await_any([sent.link], wait_ms)
                 results = self._take(broker, sent)
-                if sent.link.missing == missing or now_ms() > last_ms:
+                # A part of a TLS record may have come, of which nothing can be decrypted yet; and with a low-water
+                # mark bytes may have come that did not end the wait.
+                if (sent.link.missing == missing and not has_come) or now_ms() > last_ms:
                     break
             if results:
                 return results
@@ -189,10 +191,11 @@ class Fetcher:
             self._client.view.forget(partition.topic)
 
 
-def _await_any(links: Sequence[Link], wait_ms: int) -> None:
-    """Wait until something has come on one of the links."""
-    if all(link.is_open and not link.pending() for link in links):
-        poll = select.poll()
-        for link in links:
-            poll.register(link.fileno(), select.POLLIN)
-        poll.poll(wait_ms)
+def _await_any(links: Sequence[Link], wait_ms: int) -> bool:
+    """Wait until something has come on one of the links. Returns False if nothing has within ``wait_ms``."""
+    if not all(link.is_open and not link.pending() for link in links):
+        return True
+    poll = select.poll()
+    for link in links:
+        poll.register(link.fileno(), select.POLLIN)
+    return bool(poll.poll(wait_ms))

@@ -6,14 +6,13 @@ AuthenticationFailed with the address in the text; no OSError leaves this module
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from oncelog.base.low_water_mark import set_low_water_mark
 from oncelog.base.units import KIB, MIB
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import AuthenticationFailed, ConnectionLost, NoBrokerReachable, RequestTimedOut
@@ -26,8 +25,6 @@ _MAX_VECTORS: Final = 512
 _WAKE_AT_BYTES: Final = 512 * KIB
 _MOST_AHEAD_BYTES: Final = 4 * MIB
 """Bytes of a response that the kernel should take while nobody reads it; it keeps its own bounds (tcp_rmem)."""
-_HAS_LOW_WATER_MARK: Final = sys.platform == "linux"
-"""Elsewhere SO_RCVLOWAT is missing, or poll does not heed it."""
 
 
 class Stream(Protocol):
@@ -95,7 +92,7 @@ class TcpStream:
                 self._about_to_wait()
             self._socket.settimeout(max(timeout_ms, 0) / 1000)
             count = self._socket.recv_into(buffer)
-        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
+        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
         except OSError as error:
             raise ConnectionLost(f"the connection to {self._address} broke: {_reason(error)}") from None
@@ -120,10 +117,8 @@ class TcpStream:
 
     def _wake_from(self, count: int) -> None:
         """Set the low-water mark: the bytes from which on a wait for this socket ends."""
-        if count != self._wake_at and _HAS_LOW_WATER_MARK:
+        if count != self._wake_at and set_low_water_mark(self._socket, count):
             self._wake_at = count
-            with contextlib.suppress(OSError):  # it is closed, which reading will say
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def pending(self) -> bool:
         """False: polling shows every byte of a plain socket."""

@@ -202,11 +202,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             change, self._accounted = held - self._accounted, held
             self._quotas.account(self, change)
 
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of an unfinished request that have not arrived."""
-        return self._splitter.missing_bytes
-
     def undecrypted(self, size: int) -> None:
         """Note how many bytes of TLS have arrived and wait until this connection reads on."""
         self._undecrypted_bytes = size

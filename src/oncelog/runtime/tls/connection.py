@@ -17,28 +17,25 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
+from oncelog.base.low_water_mark import set_low_water_mark
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
 from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.listeners.principal_mapping import NoRuleApplies
 from oncelog.runtime.tls.credentials import Credentials
 from oncelog.runtime.tls.handshakes import COMPLETED, FAILED, Handshakes
+from oncelog.runtime.tls.record_tracker import RecordTracker
 
 BUFFER_SIZE: Final = 64 * KIB
 HANDSHAKE_BYTES: Final = 16 * KIB
 """Read at a time before the handshake is done."""
 _RECORD: Final = 17 * KIB
 """Room that one record of TLS may take, decrypted."""
-_WAKE_AT_BYTES: Final = 48 * KIB
-"""Fewer than are read at a time, and than a slow peer has to send to be making progress."""
-_HAS_LOW_WATER_MARK: Final = sys.platform == "linux"
-"""Elsewhere SO_RCVLOWAT is missing, or poll does not heed it."""
 _HANDSHAKE_RECORD: Final = 0x16
 
 
@@ -46,10 +43,6 @@ class Above(Protocol):
     """The connection above, as a ``ClientConnection``."""
 
     peer: str
-
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes of an unfinished request that have not arrived."""
 
     def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
         """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
@@ -112,6 +105,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         """True while the connection above reads nothing."""
         self._undecrypted = 0
         """Bytes that the connection above was told of."""
+        self._records = RecordTracker()
         self._wakes_from = 1
         """Bytes that have to arrive before the loop is woken."""
 
@@ -148,8 +142,15 @@ class TlsConnection(asyncio.BufferedProtocol):
                 return
             self._begin()
         self._incoming.write(data)
+        self._records.feed(data)
         if self.state is State.OPEN:
             self._decrypt()
+            # Nothing more can be decrypted before the record under way is whole, not an alert either, so the loop need
+            # not wake for each packet of it. It never waits for more: the plain bytes that a request lacks are no
+            # measure, since some are inside OpenSSL already, and since a peer may break its request off.
+            wakes_from = self._records.missing_bytes or 1
+            if wakes_from != self._wakes_from:
+                self._wake_from(wakes_from)
         else:
             self._step()
 
@@ -278,19 +279,12 @@ class TlsConnection(asyncio.BufferedProtocol):
         if left != self._undecrypted:
             self._undecrypted = left
             above.undecrypted(left)
-        self._wake_from(above.missing_bytes - left)
 
-    def _wake_from(self, count: int) -> None:
-        """Let the loop wake for a good part of the ``count`` bytes that an unfinished request lacks, encrypted not
-        fewer: peers send record by record, and a round of the loop for each takes longer than decrypting it."""
-        count = min(max(count, 1), _WAKE_AT_BYTES)
-        if count == self._wakes_from or not _HAS_LOW_WATER_MARK or self._below is None:
-            return
-        sock = self._below.get_extra_info("socket")
-        if sock is not None:
-            self._wakes_from = count
-            with contextlib.suppress(OSError):  # it has ended already
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+    def _wake_from(self, size_bytes: int) -> None:
+        """Let the loop wake once so many bytes have arrived."""
+        sock = None if self._below is None else self._below.get_extra_info("socket")
+        if sock is not None and set_low_water_mark(sock, size_bytes):
+            self._wakes_from = size_bytes
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._below is not None:

@@ -1,6 +1,7 @@
-"""A TCP proxy between clients and a broker that does what networks do: delay, throttle, swallow one direction, reset.
+"""A TCP proxy between clients and a broker that does what networks do: cut, delay, throttle, swallow, reset.
 
-An asyncio server in a thread of its own. TCP stays TCP: nothing is lost or reordered within a connection that lives.
+An asyncio server in a thread of its own. TCP stays TCP: nothing is lost or reordered within a connection that lives,
+and each direction ends by itself.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
+import random
 import socket
+import ssl
 import struct
 import threading
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
@@ -24,6 +28,30 @@ T = TypeVar("T")
 _CHUNK: Final = 64 << 10
 _POLL_S: Final = 0.005
 _END_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """A network of small packets: bytes go on in pieces of 1 to ``most_bytes``, with sizes and pauses by the seed."""
+
+    seed: int
+    most_bytes: int = 1_400
+    pause_s: float = 0.002
+    """The longest pause between two pieces."""
+    pieces_a_pause: int = 32
+    """One piece in so many is followed by a pause; and the last of those that came together comes after one."""
+
+    def sizes(self, rng: random.Random, count: int) -> Iterator[int]:
+        """Sizes of the pieces of ``count`` bytes: many are a few bytes, most are large."""
+        while count > 0:
+            size = min(count, rng.randint(1, rng.choice((8, self.most_bytes, self.most_bytes))))
+            yield size
+            count -= size
+
+    def pause_after(self, rng: random.Random, left: int) -> float:
+        """The pause behind a piece when so many bytes are left."""
+        is_before_last = 0 < left <= self.most_bytes
+        return rng.uniform(0, self.pause_s) if is_before_last or rng.randrange(self.pieces_a_pause) == 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +67,8 @@ class NetworkConditions:
     answers_pass: bool = True
     connects: bool = True
     """False: new connections are refused."""
+    cuts: Cuts | None = None
+    """None: bytes are passed on in the pieces in which they come."""
 
 
 FINE: Final = NetworkConditions()
@@ -47,15 +77,26 @@ FINE: Final = NetworkConditions()
 class Proxy:
     """Listens on a port of its own and passes everything on to ``target``."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        target: tuple[str, int],
+        *,
+        conditions: NetworkConditions = FINE,
+        tls: ssl.SSLContext | None = None,
+        listening: socket.socket | None = None,
+    ) -> None:
+        """``tls``: connect to the target over TLS; ``listening``: a bound socket in place of any free port."""
         self._target = target
-        self._conditions = FINE
+        self._tls = tls
+        self._conditions = conditions
+        self._numbers = itertools.count()
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
-        self._server = self._call(asyncio.start_server(self._accept, "127.0.0.1", 0))
+        where = {"host": "127.0.0.1", "port": 0} if listening is None else {"sock": listening}
+        self._server = self._call(asyncio.start_server(self._accept, **where))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     @property
@@ -77,11 +118,17 @@ class Proxy:
 
         self._call(reset())
 
-    def close(self) -> None:
-        """End it and all its connections."""
+    def refuse(self) -> None:
+        """Listen no more; connections go on."""
+        self._loop.call_soon_threadsafe(self._server.close)
+
+    def close(self, grace_s: float = 0.0) -> None:
+        """End it and all its connections, those that end by themselves within ``grace_s`` in order."""
 
         async def end() -> None:
             self._server.close()
+            if grace_s and (tasks := asyncio.all_tasks() - {asyncio.current_task()}):
+                await asyncio.wait(tasks, timeout=grace_s)
             self._conditions = replace(FINE, connects=False)
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 for writer in list(self._writers):
@@ -113,30 +160,47 @@ class Proxy:
         with contextlib.suppress(OSError, asyncio.CancelledError):  # asyncio's streams report a cancelled one as a bug
             if self._conditions.connects:
                 await self._connect(reader, writer)
+                return
         _reset(writer)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to_reader, to_writer = await asyncio.open_connection(*self._target)
+        host = "localhost" if self._tls else None
+        to_reader, to_writer = await asyncio.open_connection(*self._target, ssl=self._tls, server_hostname=host)
         self._writers.add(to_writer)
         pair = (writer, to_writer)
         self._pairs.add(pair)
+        number = next(self._numbers)
         try:
             await asyncio.gather(
-                self._pump(reader, to_writer, answers=False), self._pump(to_reader, writer, answers=True)
+                self._pump(reader, to_writer, number, answers=False),
+                self._pump(to_reader, writer, number, answers=True),
             )
+            for each in pair:
+                each.close()
+                await each.wait_closed()
         finally:
             self._pairs.discard(pair)
-            to_writer.transport.abort()
+            for each in pair:
+                each.transport.abort()
 
-    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, answers: bool) -> None:
-        """Pass bytes on until either side is gone."""
-        with contextlib.suppress(OSError):
-            while data := await source.read(_CHUNK):
-                await self._conditions_permitting(len(data), target, answers=answers)
+    async def _pump(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, number: int, *, answers: bool
+    ) -> None:
+        """Pass bytes on until the source ends, then its end. Raises OSError where a connection breaks."""
+        cuts = self._conditions.cuts
+        rng = random.Random(f"{cuts.seed if cuts else 0} {number} {answers}")
+        while data := await source.read(_CHUNK):
+            await self._conditions_permitting(len(data), target, answers=answers)
+            if (cuts := self._conditions.cuts) is None:
                 target.write(data)
                 await target.drain()
-        for each in [writer for pair in self._pairs if target in pair for writer in pair]:
-            each.transport.abort()
+            else:
+                await _pass_on_cut(data, target, cuts, rng)
+        if target.can_write_eof():
+            target.write_eof()
+        else:
+            target.close()
+            await target.wait_closed()
 
     async def _conditions_permitting(self, size: int, target: asyncio.StreamWriter, *, answers: bool) -> None:
         if self._conditions is FINE:
@@ -147,6 +211,16 @@ class Proxy:
             if target.transport.is_closing():
                 return
             await asyncio.sleep(_POLL_S)
+
+
+async def _pass_on_cut(data: bytes, target: asyncio.StreamWriter, cuts: Cuts, rng: random.Random) -> None:
+    position = 0
+    for size in cuts.sizes(rng, len(data)):
+        target.write(data[position : position + size])
+        position += size
+        await target.drain()
+        if pause_s := cuts.pause_after(rng, len(data) - position):
+            await asyncio.sleep(pause_s)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
