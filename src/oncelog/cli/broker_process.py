@@ -64,15 +64,15 @@ def run_broker(
 
 def _values(properties: Path | None, options: Sequence[str]) -> dict[str, str]:
     """Keys and values of a properties file and of ``-o``, which wins."""
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import parse_properties
 
     values: dict[str, str] = {}
     if properties is not None:
         try:
-            values.update(parse_properties(properties.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise StartRefused(f"cannot read {properties}: {error}") from None
+            values.update(read_properties_file(properties))
+        except PropertiesError as error:
+            raise StartRefused(str(error)) from None
     for option in options:
         key, separator, value = option.partition("=")
         if not separator or not key:

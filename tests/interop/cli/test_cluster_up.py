@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from oncelog.base.java_properties import parse_properties
 from oncelog.cli.cluster.configuration import TREE_FILE, defaults, properties_text
 from oncelog.cli.main import invoke
-from oncelog.node.settings import parse_properties
 from oncelog.runtime.data import data_directory
 from tests.interop.cli.conftest import Run
 from tests.waiting import HANG_S, wait_until

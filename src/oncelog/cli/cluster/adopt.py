@@ -148,8 +148,9 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
 
 def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
+    from oncelog.node.settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 
     try:
@@ -157,9 +158,9 @@ def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     except ModuleNotFoundError:
         raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
     try:
-        text = "" if config is None else config.read_text(encoding="utf-8")
-        return open_zookeeper_tree(BrokerConfig(resolve_references(parse_properties(text))), connect, _SESSION_MS)
-    except (OSError, UnicodeDecodeError, ConfigError, StartRefused) as error:
+        values = {} if config is None else read_properties_file(config)
+        return open_zookeeper_tree(BrokerConfig(resolve_references(values)), connect, _SESSION_MS)
+    except (OSError, PropertiesError, ConfigError, StartRefused) as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
 
 

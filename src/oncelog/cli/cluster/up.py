@@ -106,14 +106,14 @@ def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
 def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict[str, str]:
     """The settings that all brokers have. Raises BadParameter for those that are not the user's to give."""
     from oncelog.cli.cluster.configuration import OURS, defaults
-    from oncelog.node.settings import parse_properties
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
 
     given: dict[str, str] = {}
     if config is not None:
         try:
-            given = parse_properties(config.read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            raise typer.BadParameter(f"{config} is not text", param_hint="--config") from None
+            given = read_properties_file(config)
+        except PropertiesError as error:
+            raise typer.BadParameter(str(error), param_hint="--config") from None
     for key, value in key_values(set_, "--set").items():
         given[key.strip()] = value.strip()
         if len(f"{key}{value}".splitlines()) > 1:

@@ -64,12 +64,13 @@ def zookeeper_acl(
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
     """The brokers' configuration, and where their tree is. Raises BadParameter."""
-    from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
+    from oncelog.node.settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 
     try:
-        config = BrokerConfig(resolve_references(parse_properties(path.read_text(encoding="utf-8"))))
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        config = BrokerConfig(resolve_references(read_properties_file(path)))
+    except (PropertiesError, ConfigError) as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
     connect = config.get("zookeeper.connect")
     if connect is None:
