@@ -158,6 +158,8 @@ def _moment(milliseconds: int) -> str:
 
 
 def _text(value: object) -> str:
+    from oncelog.cli.log.dump.files import bytes_text
+
     if isinstance(value, bytes):
-        return ascii(value.decode()) if value.isascii() else f"0x{value.hex()}"
+        return bytes_text(value)
     return str(value)
