@@ -10,6 +10,8 @@ import codecs
 import re
 from typing import Final
 
+from oncelog.base.visible_text import utf16_escapes
+
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
 _KEY: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
@@ -71,10 +73,7 @@ def _escape(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character in _WRITTEN:
-        return _WRITTEN[character]
-    digits = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))
+    return _WRITTEN.get(character) or utf16_escapes(character)
 
 
 def _split(logical: str, number: int) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from oncelog.base.private_files import FILE_MODE
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.spark_home import quick_home
 
@@ -220,7 +221,7 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
         return
     sys.stderr.flush()
     saved = os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     os.dup2(target, 2)
     os.close(target)
     try:

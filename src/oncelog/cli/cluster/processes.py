@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog.base.private_files import private_opener
+
 READY: Final = re.compile(r"oncelog \S+ ready on (\S+) ")
 """The line of ``oncelog serve`` that names its address."""
 STOP_S: Final = 40.0
@@ -66,7 +68,7 @@ class BrokerProcesses:
     def start(self, plan: BrokerPlan) -> None:
         """Start a broker; that it is ready, or has ended, comes as an event."""
         command = [sys.executable, "-m", "oncelog.cli.tethered", "serve", "--config", str(plan.properties)]
-        with plan.log.open("ab") as log:
+        with open(plan.log, "ab", opener=private_opener) as log:
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
