@@ -10,6 +10,7 @@ from typing import Final
 import typer
 
 from oncelog.base.java_properties import escape_key, escape_value
+from oncelog.base.shell_words import argument, option
 from oncelog.cli.cluster.processes import BrokerPlan
 
 HOST: Final = "127.0.0.1"
@@ -54,7 +55,7 @@ def plan_brokers(
         if alone.exists():
             raise typer.BadParameter(
                 f"broker {broker_id} has been alone; take its topics along: "
-                f"oncelog cluster adopt {alone.parent} --data-dir {directory}",
+                f"oncelog cluster adopt {option('--data-dir', directory)} {argument(str(alone.parent))}",
                 param_hint="--data-dir",
             )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
