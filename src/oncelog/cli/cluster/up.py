@@ -12,6 +12,7 @@ import typer
 from oncelog.base.text import counted
 from oncelog.cli.options import directory, key_values
 from oncelog.cli.output import print_json_line
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.cli.cluster.processes import BrokerPlan, BrokerProcesses, Ended
@@ -181,7 +182,7 @@ def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[i
         ]
         print_json_line({"bootstrap_servers": bootstrap, "brokers": rows})
     else:
-        print(bootstrap)
+        print_line(bootstrap)
     sys.stdout.flush()
     _say(f"{counted(len(plans), 'broker')} up, data in {plans[0].properties.parent}; Ctrl-C ends them")
 
@@ -227,4 +228,4 @@ def how_it_ended(exit_code: int) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"oncelog: {text}", file=sys.stderr, flush=True)
+    print_line(f"oncelog: {text}", err=True, flush=True)
