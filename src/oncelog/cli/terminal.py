@@ -2,7 +2,7 @@
 
 The rule: names, ids, principals and messages come from peers, so every line goes through ``visible_text`` first. A line
 is one line: callers print an empty one for a gap, and never a line end inside a text. Raw bytes leave by
-``records.record_output`` alone (``tests/checks/printing.py``).
+``records.record_output`` alone (``tests/checks/single_places.py``).
 """
 
 from __future__ import annotations
