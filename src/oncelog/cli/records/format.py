@@ -5,7 +5,7 @@ length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%
 and the escapes ``\\n \\r \\t \\\\ \\0 \\xNN``.
 
 Keys, values, headers and names are bytes of others. They leave as they are into files and pipes; on a terminal they are
-shown as ``visible_text`` shows them. In JSON the same characters are escaped wherever it goes.
+shown as ``visible_text`` shows them; line ends and tabs of a value stay. In JSON the same characters are escaped wherever it goes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.base.visible_text import visible_json, visible_lines
+from oncelog.base.visible_text import visible, visible_json, visible_lines
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
 Formatter = Callable[[ConsumedRecord], bytes]
@@ -56,18 +56,18 @@ def compile_format(
 ) -> Formatter:
     """A formatter for a format string. ``for_terminal``: fields may not act on it. Raises FormatError."""
 
-    def data(value: bytes | None) -> bytes:
+    def data(value: bytes | None, shown: Callable[[str], str] = visible) -> bytes:
         if value is None:
             return null
         if encode_base64:
             return base64.b64encode(value)
-        return visible_bytes(value) if for_terminal else value
+        return shown(value.decode(errors="backslashreplace")).encode() if for_terminal else value
 
     def name(field: str) -> bytes:
-        return data(field.encode()) or b""
+        return visible(field).encode() if for_terminal else field.encode()
 
     fields: dict[str, Formatter] = {
-        "s": lambda record: data(record.value),
+        "s": lambda record: data(record.value, visible_lines),
         "S": lambda record: b"%d" % _length(record.value),
         "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
         "k": lambda record: data(record.key),
@@ -122,11 +122,6 @@ def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
         if encoding:
             document[f"{name}_encoding"] = encoding
     return visible_json(json.dumps(document, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
-
-
-def visible_bytes(data: bytes) -> bytes:
-    """Bytes as text that cannot act on a terminal; line ends and tabs stay."""
-    return visible_lines(data.decode(errors="backslashreplace")).encode()
 
 
 def _text(data: bytes, encode_base64: bool) -> tuple[str, str | None]:
