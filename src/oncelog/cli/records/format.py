@@ -4,8 +4,9 @@ Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the same as 
 length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%%``;
 and the escapes ``\\n \\r \\t \\\\ \\0 \\xNN``.
 
-Keys, values, headers and names are bytes of others. They leave as they are into files and pipes; on a terminal they are
-shown as ``visible_text`` shows them; line ends and tabs of a value stay. In JSON the same characters are escaped wherever it goes.
+Keys, values, headers and names are bytes of others. They leave as they are into files and pipes. On a terminal they are
+shown as ``visible_text`` shows them, but for line ends and tabs of a value. JSON has escapes for the same characters,
+wherever it goes.
 """
 
 from __future__ import annotations
