@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 SAFE_PATH: Final = ("PYTHONSAFEPATH", "1")
-"""The same as a variable, for a Python that somebody else starts: Spark, for its workers."""
+"""The same as a variable of the environment, for the Python workers that Spark starts."""
 
 
 def python_module(module: str, *arguments: str) -> list[str]:

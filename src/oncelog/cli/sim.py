@@ -18,7 +18,7 @@ import typer
 
 from oncelog.base.shell_words import option
 from oncelog.cli.output import print_json_line, progress
-from oncelog.cli.terminal import print_line, print_lines
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.sim.faults.fault import Fault
@@ -241,7 +241,6 @@ def _quiet_end() -> Iterator[None]:
 
 def _minimise(worlds: _Worlds, failed: Outcome) -> list[Fault]:
     from oncelog.sim.delta_debugging import minimise
-    from oncelog.sim.faults.plan import format_plan
 
     def fails(plan: Sequence[Fault]) -> bool:
         return bool(worlds.simulate(failed.seed, plan).violations)
@@ -249,7 +248,8 @@ def _minimise(worlds: _Worlds, failed: Outcome) -> list[Fault]:
     shortest = minimise(failed.plan, fails)
     enough = f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):"
     print_line(enough, err=True)
-    print_lines(format_plan(shortest).removesuffix("\n"))
+    for fault in shortest:
+        print_line(fault)
     return shortest
 
 

@@ -119,8 +119,8 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
                 clears="It clears when the quota is raised, or when nothing more is written.",
                 advice="To give this client id ten times as much, with Apache Kafka's own tool:",
                 commands=[
-                    f"kafka-configs{kafka_options(options)} --alter --entity-type clients --entity-name "
-                    f"{argument(member.client_id)} --add-config consumer_byte_rate={10 * limit:.0f}"
+                    f"kafka-configs{kafka_options(options)} --alter --entity-type clients "
+                    f"{option('--entity-name', member.client_id)} --add-config consumer_byte_rate={10 * limit:.0f}"
                 ],
             )
     if rate > 0:

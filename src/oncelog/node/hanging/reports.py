@@ -5,7 +5,6 @@ Text only; ``watch`` decides. Times are given as ages, and as the moment since w
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import TopicPartition
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 SELF_ABORT: Final = "orphan-abort"
 _UNITS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
-_PLAIN: Final = re.compile(r"[\w.@:-]+", re.ASCII)
 _CHECKED: Final = (
     "transaction.orphan.action is abort and the grace period is over",
     "the coordinator does not know of it, and nothing was written since it was asked",
