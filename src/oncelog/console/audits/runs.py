@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from oncelog.base.python_process import python_module
+from oncelog.base.shell_words import word
 from oncelog.client.errors import ClientError
 
 State = Literal["running", "done", "failed", "cancelled"]
@@ -129,6 +130,12 @@ def command_of(directories: Sequence[str], *, copied_within_s: int | None, check
 def process_of(command: Sequence[str]) -> list[str]:
     """The same as a process of this installation that tells how far it is."""
     return python_module(*command[:2], "--progress", *command[2:])
+
+
+def typed(process: Sequence[str]) -> str:
+    """The command line of a process of ``process_of``, to copy."""
+    arguments = process[len(python_module("oncelog")) :]
+    return " ".join(word(one) for one in ("oncelog", *arguments) if one != "--progress")
 
 
 def lacking() -> list[str]:
