@@ -69,7 +69,7 @@ test-all: test test-integration test-peers ## all three
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, docstrings
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, docstrings, single places
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
@@ -77,6 +77,7 @@ lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circ
 	$(BIN)/python -m tests.checks.sizes
 	$(BIN)/python -m tests.checks.circles
 	$(BIN)/python -m tests.checks.docstrings
+	$(BIN)/python -m tests.checks.single_places
 
 peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
 	$(BIN)/python -m tests.peers.fetch

@@ -17,6 +17,7 @@ import typer
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import key_values
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.spark.audit.audit_context import Limits
@@ -226,7 +227,7 @@ def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, pro
     if progress:
         _tell("starting Spark", 0, 0)
     elif sys.stderr.isatty():
-        print("starting Spark", file=sys.stderr, flush=True)
+        print_line("starting Spark", err=True, flush=True)
     with local_session(master=master or "local[*]", config=settings, log=Path("/dev/null")) as session:
         session.sparkContext.setLogLevel("ERROR")
         engine = SparkEngine(session, size_bytes)
@@ -239,31 +240,32 @@ def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, pro
 
 def _tell(step: str, done: int, total: int) -> None:
     """A line of --progress."""
-    print(json.dumps({"step": step, "done": done, "total": total}), file=sys.stderr, flush=True)
+    print_line(json.dumps({"step": step, "done": done, "total": total}), err=True, flush=True)
 
 
 def _print(result: AuditResult, html: Path | None, to: Path | None) -> None:
     from oncelog.spark.audit.report import caveats, fates, headline, meaning
 
-    print(headline(result))
+    print_line(headline(result))
     for caveat in caveats(result):
-        print(caveat)
+        print_line(caveat)
     found = ", ".join(f"{number:,} {fate}" for fate, number in fates(result).items())
-    print(f"transactions by partition: {found or 'none'}\n")
+    print_line(f"transactions by partition: {found or 'none'}")
+    print_line()
     if not result.found:
-        print("nothing found that cannot be right")
+        print_line("nothing found that cannot be right")
     for kind, number in result.kinds.items():
-        print(f"{number:>6,}  {kind:<18} {meaning(kind)}")
+        print_line(f"{number:>6,}  {kind:<18} {meaning(kind)}")
     if result.findings:
-        print()
+        print_line()
         print_table(
             ("kind", "partition", "offset", "transactional id", "producer", "epoch", "what"),
             map(_row, result.findings[:_LISTED]),
         )
     if result.found > _LISTED:
-        print(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
+        print_line(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
     for written in (one for one in (html, to) if one is not None):
-        print(f"written: {written}")
+        print_line(f"written: {written}")
 
 
 def _row(one: Finding) -> tuple[object, ...]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from oncelog.cli.plain_options import PlainOption
+from oncelog.cli.terminal import log_to_stderr, print_line
 
 EXIT_REFUSED: Final = 1
 OPTIONS: Final[Mapping[str, PlainOption]] = {
@@ -45,34 +45,30 @@ def run_broker(
 
     gc.enable()
 
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-    )
+    log_to_stderr(logging.DEBUG if verbose else logging.INFO, "%(asctime)s %(levelname)-7s %(message)s")
     try:
         settings = read_settings(
             resolve_references(_values(config, option)),
             data_directory=None if data_dir is None else str(data_dir.absolute()),
             listen=None if listen is None else parse_address(listen),
         )
-        return run_until_signalled(settings, http=http, announce=lambda line: print(line, flush=True))
+        return run_until_signalled(settings, http=http, announce=lambda line: print_line(line, flush=True))
     except (ConfigError, StartRefused) as error:
-        print(f"oncelog: {error}", file=sys.stderr)
+        print_line(f"oncelog: {error}", err=True)
         return EXIT_REFUSED
 
 
 def _values(properties: Path | None, options: Sequence[str]) -> dict[str, str]:
     """Keys and values of a properties file and of ``-o``, which wins."""
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import parse_properties
 
     values: dict[str, str] = {}
     if properties is not None:
         try:
-            values.update(parse_properties(properties.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise StartRefused(f"cannot read {properties}: {error}") from None
+            values.update(read_properties_file(properties))
+        except PropertiesError as error:
+            raise StartRefused(str(error)) from None
     for option in options:
         key, separator, value = option.partition("=")
         if not separator or not key:

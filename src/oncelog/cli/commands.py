@@ -17,6 +17,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from oncelog.cli.terminal import print_line
+
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -134,7 +136,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from oncelog import __version__
 
-        print(f"oncelog {__version__}")
+        print_line(f"oncelog {__version__}")
         raise typer.Exit
 
 
@@ -225,13 +227,13 @@ def _usage_failed(error: Any) -> int:
     context = getattr(error, "ctx", None)
     path = "oncelog" if context is None else context.command_path
     message = error.format_message().rstrip(".").replace("\n", " ").replace(": Value error, ", ": ")  # pydantic's
-    print(f"{path}: {message} (see {path} --help)", file=sys.stderr)
+    print_line(f"{path}: {message} (see {path} --help)", err=True)
     return int(error.exit_code)
 
 
 def complain(text: str) -> int:
     """Print one line about a failure, and return its exit code."""
-    print(f"oncelog: {' '.join(text.split())}", file=sys.stderr)
+    print_line(f"oncelog: {' '.join(text.split())}", err=True)
     return EXIT_FAILED
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
 from oncelog.cli.plain_options import PlainOption, read_plainly
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.console.serving import ConsoleServer
@@ -103,7 +104,7 @@ def run_console(
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
     line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})"
-    server.on_listening = lambda: print(line, file=sys.stderr, flush=True)
+    server.on_listening = lambda: print_line(line, err=True, flush=True)
     try:
         server.run()
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json
+from oncelog.cli.terminal import print_line
 from oncelog.cli.txn.common import report_unanswered, sentences
 
 if TYPE_CHECKING:
@@ -165,14 +166,14 @@ def _show(found: Report, as_json: bool, fail_on_stuck: bool) -> None:
 
 def _print(found: Report) -> None:
     if found.summary:
-        print(found.summary)
+        print_line(found.summary)
     for one in found.findings:
-        print()
-        print(f"{one.about}: {one.cause.value} ({one.severity.value})")
+        print_line()
+        print_line(f"{one.about}: {one.cause.value} ({one.severity.value})")
         _print_finding(one)
     if found.unknown:
-        print()
-        print("not known:")
+        print_line()
+        print_line("not known:")
         sentences(found.unknown)
 
 
@@ -190,4 +191,4 @@ def _print_finding(one: Finding) -> None:
     if one.advice:
         sentences([one.advice])
     for command in one.commands:
-        print(f"      {command}")
+        print_line(f"      {command}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from oncelog.cli.plain_options import read_plainly
+from oncelog.cli.terminal import escape_diagnostics
 
 
 def run() -> None:
@@ -23,6 +24,7 @@ def run() -> None:
 
         app()
     _prepare_streams()
+    escape_diagnostics()
     # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.cli.output import print_table, progress
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import ReassignmentRow
@@ -39,7 +40,7 @@ def wait_until_moved(what: str, left: Callable[[], int], timeout_s: float | None
                 return False
             if not sys.stderr.isatty() and now - told >= _TELL_S:
                 told = now
-                print(f"{what}: {total - remaining} of {total} partitions done", file=sys.stderr)
+                print_line(f"{what}: {total - remaining} of {total} partitions done", err=True)
             time.sleep(POLL_S)
             remaining = left()
     return True
@@ -60,7 +61,7 @@ def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
 def tell_rest(count: int) -> None:
     """A line about the rows that a table of ``count`` does not show."""
     if count > MOST_ROWS:
-        print(f"… and {count - MOST_ROWS} more; --json has all of them")
+        print_line(f"… and {count - MOST_ROWS} more; --json has all of them")
 
 
 def ids_text(brokers: Sequence[int]) -> str | None:

@@ -11,9 +11,9 @@ DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
 def cluster_options(bootstrap: str, properties: Sequence[str] | None = None, command_config: Path | None = None) -> str:
     """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
-    import shlex
+    from oncelog.base.shell_words import option
 
-    text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap-servers {shlex.quote(bootstrap)}"
+    text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" {option('--bootstrap-servers', bootstrap)}"
     if command_config is not None:
-        text += f" --command-config {shlex.quote(str(command_config))}"
+        text += f" {option('--command-config', command_config)}"
     return text + (" -X …" if properties else "")

@@ -91,13 +91,12 @@ def client_settings(properties: list[str] | None, command_config: Path | None) -
     """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
     settings: dict[str, str] = {}
     if command_config is not None:
-        from oncelog.node.settings import parse_properties
+        from oncelog.cli.properties_file import PropertiesError, read_properties_file
 
         try:
-            settings.update(parse_properties(command_config.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise typer.BadParameter(f"cannot read {command_config}: {reason}", param_hint="--command-config") from None
+            settings.update(read_properties_file(command_config))
+        except PropertiesError as error:
+            raise typer.BadParameter(str(error), param_hint="--command-config") from None
     return settings | key_values(properties, "--property")
 
 

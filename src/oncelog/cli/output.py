@@ -11,26 +11,32 @@ from typing import Any, Protocol
 
 from oncelog.base.json_values import text_or_base64 as text_or_base64
 from oncelog.base.json_values import to_json as to_json
+from oncelog.base.visible_text import visible, visible_json
+from oncelog.cli.terminal import print_document, print_line
 
 
 def print_json(value: Any) -> None:
     """Print a JSON document on stdout."""
-    print(json.dumps(to_json(value), indent=2, ensure_ascii=_is_not_utf8()))
+    print_document(_document(value, indent=2) + "\n")
 
 
 def print_json_line(value: Any) -> None:
     """Print a JSON document on one line of stdout."""
-    sys.stdout.write(json.dumps(to_json(value), ensure_ascii=_is_not_utf8(), separators=(",", ":")) + "\n")
+    print_document(_document(value, separators=(",", ":")) + "\n")
 
 
 def print_json_rows(rows: Iterable[Any]) -> None:
     """Print what ``print_json`` prints of a list of rows, without having more than one of them at a time."""
     opened = False
     for row in rows:
-        text = json.dumps(to_json(row), indent=2, ensure_ascii=_is_not_utf8()).replace("\n", "\n  ")
-        sys.stdout.write(f"{',' if opened else '['}\n  {text}")
+        text = _document(row, indent=2).replace("\n", "\n  ")
+        print_document(f"{',' if opened else '['}\n  {text}")
         opened = True
-    sys.stdout.write("\n]\n" if opened else "[]\n")
+    print_document("\n]\n" if opened else "[]\n")
+
+
+def _document(value: Any, **layout: Any) -> str:
+    return visible_json(json.dumps(to_json(value), ensure_ascii=_is_not_utf8(), **layout))
 
 
 def _is_not_utf8() -> bool:
@@ -57,11 +63,11 @@ def print_long_table(columns: Sequence[str], rows: Callable[[], Iterator[Sequenc
             one.rjust(width) if right else one.ljust(width)
             for one, width, right in zip(line, widths, rights, strict=True)
         )
-        print("  ".join(padded).rstrip())
+        print_line("  ".join(padded).rstrip())
 
 
 def _cells(row: Sequence[object]) -> list[str]:
-    return ["-" if one is None else str(one) for one in row]
+    return ["-" if one is None else visible(str(one)) for one in row]
 
 
 def _is_number(text: str) -> bool:
@@ -85,7 +91,7 @@ def progress(what: str | None) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as RichProgress
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(visible(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 import time
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from oncelog.base.shell_words import option
 from oncelog.cli.output import print_json_line, progress
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.sim.faults.fault import Fault
@@ -122,7 +123,7 @@ def sim(
             return
         seed, dumped = _read_dump(replay)
         worlds = replace(dumped, kinds=worlds.kinds)
-        command = f"oncelog sim --replay {shlex.quote(str(replay))}"
+        command = f"oncelog sim {option('--replay', replay)}"
     with _quiet_end():
         failed = _run(worlds, _seeds(seed, seeds), trace=trace, as_json=as_json, command=command)
     if failed is not None:
@@ -142,7 +143,7 @@ def _list_plants(as_json: bool) -> None:
     from oncelog.sim.mutants import MUTANTS
 
     for name, known in MUTANTS.items():
-        print_json_line({"name": name, "what": known.what}) if as_json else print(name)
+        print_json_line({"name": name, "what": known.what}) if as_json else print_line(name)
 
 
 def _known(plant: str | None) -> str | None:
@@ -158,7 +159,7 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
     """The options that choose these worlds."""
     count = worlds.brokers
     brokers = " --cluster" if count is None else "" if count == 1 else f" --brokers {count}"
-    planned = "" if plan is None else f" --plan {shlex.quote(str(plan))}"
+    planned = "" if plan is None else f" {option('--plan', plan)}"
     length = "" if worlds.length_s == LENGTH_S else f" --length {worlds.length_s}"
     return brokers + planned + "".join(f" --fault {kind}" for kind in worlds.kinds) + length
 
@@ -182,7 +183,7 @@ def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tup
 def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, command: str) -> Outcome | None:
     """Run seeds until one fails, and return that one. ``command`` runs it again."""
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
-    log = (partial(print, file=sys.stderr) if as_json else print) if trace else None
+    log = partial(print_line, err=as_json) if trace else None
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
         for number, seed in enumerate(runs):
             outcome = worlds.simulate(seed, log=log)
@@ -196,7 +197,7 @@ def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, comman
                 return outcome
     if not as_json:
         seconds = time.monotonic() - begun
-        print(
+        print_line(
             f"{len(runs)} seed{'s' * (len(runs) > 1)}: no violation; {virtual_s:.0f} virtual seconds and "
             f"{requests} requests in {seconds:.1f} s"
         )
@@ -219,12 +220,11 @@ def _as_json(outcome: Outcome, plant: str | None) -> dict[str, Any]:
 
 def _report_failure(outcome: Outcome, command: str) -> None:
     """Print what was violated, the end of the trace, and the command that shows it again."""
-    say = sys.stderr.write
     for line in outcome.last_lines[-_SHOWN_LINES:]:
-        say(f"  {line[:200]}\n")
+        print_line(f"  {line[:200]}", err=True)
     for violation in outcome.violations:
-        say(f"violated: {violation}\n")
-    say(f"seed {outcome.seed}, {_commit()}; again: {command}\n")
+        print_line(f"violated: {violation}", err=True)
+    print_line(f"seed {outcome.seed}, {_commit()}; again: {command}", err=True)
 
 
 @contextmanager
@@ -241,14 +241,15 @@ def _quiet_end() -> Iterator[None]:
 
 def _minimise(worlds: _Worlds, failed: Outcome) -> list[Fault]:
     from oncelog.sim.delta_debugging import minimise
-    from oncelog.sim.faults.plan import format_plan
 
     def fails(plan: Sequence[Fault]) -> bool:
         return bool(worlds.simulate(failed.seed, plan).violations)
 
     shortest = minimise(failed.plan, fails)
-    sys.stderr.write(f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):\n")
-    print(format_plan(shortest), end="")
+    enough = f"{len(shortest)} of {len(failed.plan)} faults are enough (at ms, kind, span ms, choice):"
+    print_line(enough, err=True)
+    for fault in shortest:
+        print_line(fault)
     return shortest
 
 
@@ -316,17 +317,19 @@ def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
             recording = read_recording(file)
     except RecordingUnreadable as error:
         raise typer.BadParameter(f"{path}: {error}") from None
-    replayed = replay(recording, print if trace else None)
+    replayed = replay(recording, print_line if trace else None)
     if as_json:
         print_json_line(replayed)
     else:
-        print(
+        print_line(
             f"{replayed.events} of {len(recording.moments)} events; the recording ends: {replayed.end or 'unfinished'}"
         )
         if replayed.differs_at is not None:
-            print(f"event {replayed.differs_at} had other effects than were recorded (another version of oncelog?)")
+            print_line(
+                f"event {replayed.differs_at} had other effects than were recorded (another version of oncelog?)"
+            )
         if replayed.failure is not None:
-            print(f"the broker stopped: {replayed.failure}")
+            print_line(f"the broker stopped: {replayed.failure}")
     if replayed.differs_at is not None or replayed.failure is not None:
         raise typer.Exit(1)
 

@@ -6,7 +6,6 @@ that moves others: what is invisible or turns the direction of text is shown by 
 
 from __future__ import annotations
 
-import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,6 +14,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.shell_words import argument, option
 
 _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"
@@ -132,6 +132,6 @@ def environment(**known: Callable[..., object] | object) -> Environment:
         "duration": duration,
         "moment": moment,
     }
-    made.filters["quoted"] = shlex.quote
+    made.globals |= {"option": option, "argument": argument}
     made.globals |= {"address": address, "json_address": json_address, **known}
     return made

@@ -17,6 +17,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
+from oncelog.base.log_lines import LineFormatter
 from oncelog.client.errors import ClientError, ConfigError
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.pump import ConsoleEnds
@@ -86,6 +87,8 @@ def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
     if settings.has_tls:
         _load_certificate(config, settings)
     server = ConsoleServer(config)
+    for handler in logging.getLogger("uvicorn").handlers:
+        handler.setFormatter(LineFormatter("%(levelname)s: %(message)s"))
     logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_saying(record, server))
     return server
 

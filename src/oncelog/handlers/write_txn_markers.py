@@ -7,8 +7,9 @@ raises the stored one, which would lock the coordinator's own markers out. What 
 whoever prepared it (two-phase commit), it does not end; what the coordinator has open itself, only by force, which is
 a second tag.
 
-Every marker that comes by this API is written down in the audit log, except those of coordinators on other brokers:
-this broker's own does not use it.
+Every marker that comes by this API is written down in the audit log, except those of coordinators on other brokers,
+which have the right of ClusterAction: Alter is enough to end a transaction, never to do so unseen. This broker's own
+coordinator does not use the API.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
-from oncelog.handlers.support.broker_clients import says_it_is_a_broker
+from oncelog.handlers.support.broker_clients import is_trusted_broker
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.markers_audit import open_there, record_of
 from oncelog.handlers.support.metadata_changes import may_cluster, would_cluster
@@ -93,7 +94,7 @@ def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[Write
                 if budget.spent():
                     yield NextSlice()
         finally:  # also when the requester does not wait for the end
-            if marker.start_offset != NO_OFFSET or not says_it_is_a_broker(context):
+            if marker.start_offset != NO_OFFSET or not is_trusted_broker(context):
                 context.transactions.audit(record_of(marker, written, found, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)
     return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)

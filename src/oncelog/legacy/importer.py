@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition, uuid_text
+from oncelog.base.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.base.units import KIB, MIB
 from oncelog.client.blocking.client import Client
@@ -194,7 +195,7 @@ class Importer:
         if number >= count:
             raise OldLogError(
                 f"{directory} is partition {number}, and topic {self._key.topic} has {counted(count, 'partition')}: "
-                f"add some with `oncelog topic alter {self._key.topic} --partitions {number + 1}`"
+                f"add some with `oncelog topic alter --partitions {number + 1} {argument(self._key.topic)}`"
             )
         known = self._known.get(number)
         if known is not None and known.topic_id != self._topic_id and known.topic_id and self._topic_id:
@@ -237,7 +238,7 @@ class Importer:
             raise OldLogError(
                 f"{partition.reader.directory}: a message before offset {found.position} has {longest} bytes, and "
                 f"topic {self._key.topic} takes batches of {settings.batch_bytes}: raise its limit with `oncelog topic "
-                f"alter {self._key.topic} -c max.message.bytes={longest + 2 * COMPRESSION_OVERHEAD}`"
+                f"alter -c max.message.bytes={longest + 2 * COMPRESSION_OVERHEAD} {argument(self._key.topic)}`"
             )
         to = TopicPartition(TopicName(self._key.topic), partition.number)
         for batch in value_batches(found.payloads, timestamp, most, settings.codec):

@@ -307,6 +307,8 @@ class Report:
     level: str
     """``info``, ``warning`` or ``error``."""
     message: str
+    trace: str = ""
+    """The traceback of a bug, which the log shows behind the message."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +22,6 @@ __all__ = [
     "Listeners",
     "Settings",
     "parse_address",
-    "parse_properties",
     "read_settings",
 ]
 
@@ -31,9 +29,6 @@ Address = tuple[str, int]
 """Host and port."""
 
 DEFAULT_DATA_DIRECTORY: Final = "oncelog-data"
-_KEY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*")
-_ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_CONTROL: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
 
 
@@ -87,34 +82,3 @@ def parse_address(text: str) -> Address:
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{text}: not an address, write HOST:PORT", key="listen", value=text)
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format as far as server.properties uses it: ``key=value``, comments, continued lines."""
-    values: dict[str, str] = {}
-    begun = ""
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not begun and (not stripped or stripped[0] in "#!"):
-            continue  # a comment is not continued
-        logical, begun = begun + stripped, ""
-        if (len(logical) - len(logical.rstrip("\\"))) % 2:
-            begun = logical[:-1]
-            continue
-        _note(logical, values)
-    if begun:
-        _note(begun, values)
-    return values
-
-
-def _note(logical: str, values: dict[str, str]) -> None:
-    """The key ends with the first ``=``, ``:`` or blank; a backslash takes the meaning of what follows it."""
-    found = _KEY.match(logical)
-    if found is not None:
-        values[_ESCAPED.sub(_meant, found[1])] = _ESCAPED.sub(_meant, logical[found.end() :])
-
-
-def _meant(escape: re.Match[str]) -> str:
-    """A line end (a key in PEM has some), a letter by its number, or what the backslash stands before."""
-    text = escape[1]
-    return chr(int(text[1:], 16)) if len(text) > 1 else _CONTROL.get(text, text)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog.base.java_properties import escape_value
+
 CLIENTS: Final = "CLIENTS"
 """Name of the listener for clients."""
 BROKERS: Final = "BROKERS"
@@ -35,13 +37,8 @@ def properties_text(heading: str, settings: Iterable[Setting], *, java: bool = T
     for key, value, comment in settings:
         if comment:
             lines += ["", *(f"# {line}" for line in comment.splitlines())]
-        lines.append(f"{key}={escaped(value) if java else value}")
+        lines.append(f"{key}={escape_value(value) if java else value}")
     return "\n".join(lines) + "\n"
-
-
-def escaped(value: str) -> str:
-    """A value in Java's properties format: a backslash begins an escape there."""
-    return value.replace("\\", "\\\\")
 
 
 def jaas(module: str, options: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.scram_salts import SALT_BITS, salt_text
+from oncelog.base.shell_words import option
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.security.authority import LIFETIME, Authority, CertificateFacts, NotAnAuthority, facts_of
@@ -210,7 +211,7 @@ def _initial_user(name: str, password: str) -> str:
 def _server_text(directory: Path, plan: BrokerPlan) -> str:
     heading = (
         "A broker with TLS, logins and access control lists, made by oncelog security init. It is started by\n"
-        f"  oncelog serve --config {directory / 'server.properties'}"
+        f"  oncelog serve {option('--config', directory / 'server.properties')}"
     )
     return properties_text(heading, broker_settings(plan))
 
@@ -218,7 +219,7 @@ def _server_text(directory: Path, plan: BrokerPlan) -> str:
 def _java_text(login: ClientLogin, servers: str) -> str:
     heading = (
         "For Java's clients and tools, and for oncelog's own commands:\n"
-        f"  oncelog topic list --command-config {login.ca_file.with_name('client.properties')}"
+        f"  oncelog topic list {option('--command-config', login.ca_file.with_name('client.properties'))}"
     )
     return properties_text(heading, java_settings(login, servers))
 

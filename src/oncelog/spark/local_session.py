@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from oncelog.base.private_files import FILE_MODE
+from oncelog.base.python_process import SAFE_PATH, python_program
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.spark_home import quick_home
 
@@ -158,7 +160,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
     """A session whose driver is a JVM of this process."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python_program())
     builder = SparkSession.builder.appName("oncelog")
     if master:
         builder = builder.master(master)
@@ -166,6 +168,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        f"spark.executorEnv.{SAFE_PATH[0]}": SAFE_PATH[1],
         **(_ONLY_HERE if master and master.startswith("local") else {}),
         **(config or {}),
     }
@@ -173,7 +176,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
         builder = builder.config(name, value)
     with _without_logged_errors():
         on_interrupt = signal.getsignal(signal.SIGINT)
-        with quick_home(master), _standard_error_to(log):
+        with quick_home(master), _safe_path(), _standard_error_to(log):
             session = builder.getOrCreate()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # PySpark's own calls the JVM in the middle of another call
@@ -213,6 +216,21 @@ def _without_logged_errors() -> Iterator[None]:
 
 
 @contextmanager
+def _safe_path() -> Iterator[None]:
+    """While it lasts, a JVM that is started hands on to its Python workers to import nothing from where they run."""
+    name, value = SAFE_PATH
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
     """While it lasts, processes started inherit ``log`` as their standard error; the JVM keeps it."""
     if log is None:
@@ -220,7 +238,7 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
         return
     sys.stderr.flush()
     saved = os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     os.dup2(target, 2)
     os.close(target)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId
+from oncelog.base.java_properties import PropertiesError, decode_properties, parse_properties
 from oncelog.ports import Files
 from oncelog.storage.checkpoints import number, read_file, replace_file
 from oncelog.storage.errors import UnusableDirectory
@@ -31,7 +32,10 @@ def read_meta_properties(files: Files) -> MetaProperties | None:
     data = read_file(files, META_PROPERTIES)
     if data is None:
         return None
-    values = _parse(data.decode("utf-8", "replace"))
+    try:
+        values = parse_properties(decode_properties(data))
+    except PropertiesError as error:
+        raise UnusableDirectory(f"{META_PROPERTIES}: {error}") from None
     for key, known in (("version", KAFKA_VERSION), ("oncelog.version", FORMAT_VERSION)):
         text = values.get(key, str(known))
         if number(text, known) is None:
@@ -55,12 +59,3 @@ def write_meta_properties(files: Files, properties: MetaProperties) -> None:
         "",
     )
     replace_file(files, META_PROPERTIES, "\n".join(lines).encode())
-
-
-def _parse(text: str) -> dict[str, str]:
-    values = {}
-    for line in text.splitlines():
-        key, separator, value = line.partition("=")
-        if separator and not line.startswith(("#", "!")):
-            values[key.strip()] = value.strip()
-    return values

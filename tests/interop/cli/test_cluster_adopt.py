@@ -85,7 +85,7 @@ def test_a_broker_made_anew_in_the_place_of_one_that_is_being_adopted(alone: Pat
     alone.rename(cluster / "1")
     with Broker(data_dir=alone):
         pass
-    with pytest.raises(typer.BadParameter, match=r"go on with it by oncelog cluster adopt \S+/1 --data-dir"):
+    with pytest.raises(typer.BadParameter, match=r"go on with it by oncelog cluster adopt --data-dir \S+ \S+/1\."):
         move_in(alone, cluster)
     assert move_in(cluster / "1", cluster) == cluster / "1"
     assert end_offset(cluster) > 0
@@ -128,7 +128,7 @@ def refusal(config: dict[str, str], directory: Path) -> str:
 
 
 def test_into_zookeeper_with_topics_and_records(alone: Path, connect: str) -> None:
-    assert f"cluster adopt {alone} --zookeeper {connect}" in refusal({"zookeeper.connect": connect}, alone)
+    assert f"cluster adopt --zookeeper {connect} {alone}" in refusal({"zookeeper.connect": connect}, alone)
     assert move_to_zookeeper(alone, connect) > 10
     assert "set zookeeper.connect" in refusal({}, alone)
     assert not list(alone.glob("coordination.db*"))

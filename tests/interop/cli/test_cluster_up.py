@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from oncelog.base.java_properties import parse_properties
 from oncelog.cli.cluster.configuration import TREE_FILE, defaults, properties_text
 from oncelog.cli.main import invoke
-from oncelog.node.settings import parse_properties
 from oncelog.runtime.data import data_directory
 from tests.interop.cli.conftest import Run
 from tests.waiting import HANG_S, wait_until
@@ -121,7 +121,7 @@ def test_the_data_of_a_broker_that_was_alone_need_its_tree(tmp_path: Path, capsy
     assert TREE_FILE == data_directory.TREE_FILE
     assert invoke(["cluster", "up", "--data-dir", str(tmp_path)]) == 2
     told = capsys.readouterr().err
-    assert f"oncelog cluster adopt {tmp_path}/1 --data-dir {tmp_path}" in told
+    assert f"oncelog cluster adopt --data-dir {tmp_path} {tmp_path}/1" in told
     assert os.listdir(tmp_path) == ["1"]
 
 

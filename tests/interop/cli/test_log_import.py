@@ -167,7 +167,7 @@ def test_what_is_refused_says_what_to_do(run: Run, tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "d-3", [message(b"a")])
     assert run("topic", "create", "small", "-p", "2").code == 0
     ran = run("log", "import", str(tmp_path / "logs"), "--to", "small")
-    assert (ran.code, "oncelog topic alter small --partitions 4" in ran.err) == (1, True)
+    assert (ran.code, "oncelog topic alter --partitions 4 small" in ran.err) == (1, True)
     write_log(tmp_path / "large" / "d-0", [message(b"a"), message(bytes(1_100_000))])
     ran = run("log", "import", str(tmp_path / "large"), "--to", "large")
     assert (ran.code, "-c max.message.bytes=" in ran.err) == (1, True)

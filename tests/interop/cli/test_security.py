@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from oncelog.base.java_properties import parse_properties
 from oncelog.cli.main import invoke
-from oncelog.node.settings import parse_properties
 from tests.interop.cli.conftest import Run
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.process import Process, free_ports

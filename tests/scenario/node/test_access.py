@@ -20,6 +20,7 @@ from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.peers.clients.sweep.wire import batch
 from tests.scenario.node.driver import Driver, Peer
 
@@ -34,6 +35,7 @@ CONFIG = {
 }
 TOPIC, TRANSACTIONAL_ID = 2, 5
 READ, WRITE, ALL = 3, 4, 2
+ALTER, CLUSTER_ACTION = 7, 9
 DENY, ALLOW = 2, 3
 
 
@@ -173,6 +175,30 @@ def test_brokers_ask_each_other_by_the_right_of_a_broker() -> None:
     scenario.app.client_id = "broker-1-markers"
     scenario.revoke()
     assert not scenario.app.ask(ListTransactionsRequest(), 0).transaction_states, "a client id proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("operation", "client_id", "outcomes"),
+    [
+        (ALTER, "admin", ["NONE"]),
+        (ALTER, "broker-1-markers", ["NONE"]),
+        (CLUSTER_ACTION, "admin", ["NONE"]),
+        (CLUSTER_ACTION, "broker-1-markers", []),
+    ],
+)
+def test_only_a_broker_with_the_right_of_one_ends_a_transaction_unseen(
+    operation: int, client_id: str, outcomes: list[str]
+) -> None:
+    scenario = Scenario()
+    scenario.produce(scenario.admin)
+    scenario.grant(entry(operation, 4, "kafka-cluster"))
+    scenario.app.client_id = client_id
+    marker = WritableTxnMarker(
+        producer_id=1, topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])], coordinator_epoch=0
+    )
+    answer = scenario.app.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert [record.outcome for record in scenario.driver.audited] == outcomes
 
 
 def test_writing_to_some_topic_permits_idempotence() -> None:

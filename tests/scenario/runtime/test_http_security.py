@@ -71,13 +71,3 @@ def test_an_http_port_that_anybody_reaches_is_warned_of_or_refused(
     assert "asks for no token" in caplog.text
     with pytest.raises(StartRefused, match=r"oncelog.require.security=true: the HTTP port"):
         asyncio.run(scenario("true"))
-
-
-def test_a_new_data_directory_is_its_owners_alone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        server = Server(read_settings({}, data_directory=str(tmp_path / "data"), listen=("127.0.0.1", 0)))
-        await server.start()
-        await server.stop(5)
-
-    asyncio.run(scenario())
-    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700

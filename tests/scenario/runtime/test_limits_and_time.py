@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from oncelog.base.ids import TopicPartition
+from oncelog.base.java_properties import parse_properties
 from oncelog.node.events import RunJob
-from oncelog.node.settings import ConfigError, parse_properties, read_settings
+from oncelog.node.settings import ConfigError, read_settings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.runtime.clock import WallClock

@@ -31,10 +31,13 @@ def modules_after(*arguments: str) -> set[str]:
 def test_help_imports_no_sub_command(arguments: list[str]) -> None:
     loaded = modules_after(*arguments)
     assert {name for name in loaded if name.startswith("oncelog.")} == {
+        "oncelog.base",
+        "oncelog.base.visible_text",
         "oncelog.cli",
         "oncelog.cli.commands",
         "oncelog.cli.main",
         "oncelog.cli.plain_options",
+        "oncelog.cli.terminal",
     }
     assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
 

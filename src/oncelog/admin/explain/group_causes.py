@@ -7,7 +7,6 @@ member's partitions do says more than one of them.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,9 +16,10 @@ from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.standstill import standstill_findings
-from oncelog.admin.explain.words import argument, counted
+from oncelog.admin.explain.words import counted
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument, option
 from oncelog.records.internal.group_records import MemberMetadata
 
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
@@ -47,7 +47,7 @@ def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
     first = facts.denied[0]
     said = [f"{one.principal} may not {one.operation} {one.kind} {one.name!r} ({one.reason})." for one in facts.denied]
     who, operation = first.principal.partition(":")[2], first.operation.lower()
-    on = f"--{first.kind}={shlex.quote(first.name)}"
+    on = option(f"--{first.kind}", first.name)
     return Finding(
         Cause.NOT_PERMITTED,
         Severity.STUCK,
@@ -58,7 +58,7 @@ def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
         clears="It clears when an administrator allows it.",
         advice="To see the entries that decide, and to add one:",
         commands=[
-            f"oncelog acl explain {on} --operation {operation}{options} --principal={shlex.quote(who)}",
+            f"oncelog acl explain {on} --operation {operation}{options} {option('--principal', who)}",
             f"oncelog acl allow {on}{options} {argument(who)} {operation}",
         ],
     )
@@ -276,8 +276,8 @@ def _committed_at(facts: GroupFacts, where: TopicPartition) -> int | None:
 
 
 def _reset(facts: GroupFacts, where: TopicPartition, to: str, options: str) -> str:
-    place, group = f"{where.topic}:{where.partition}", argument(facts.description.group)
-    return f"oncelog group reset-offsets --topic {place} {to} --execute{options} {group}"
+    place, group = option("--topic", f"{where.topic}:{where.partition}"), argument(facts.description.group)
+    return f"oncelog group reset-offsets {place} {to} --execute{options} {group}"
 
 
 def _describe(facts: GroupFacts, options: str) -> str:

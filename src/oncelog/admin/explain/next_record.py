@@ -7,10 +7,11 @@ from typing import Final
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import GroupHistory
-from oncelog.admin.explain.words import argument, counted
+from oncelog.admin.explain.words import counted
 from oncelog.admin.groups import MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument, option
 from oncelog.base.units import MIB
 
 DEFAULT_PARTITION_BYTES: Final = MIB
@@ -110,10 +111,10 @@ def _commands_at(facts: GroupFacts, where: TopicPartition, options: str) -> list
     """Commands that show the record that comes next, and that go on behind it."""
     batch = facts.next_batches.get(where)
     at = facts.committed[where] if batch is None else batch.first_offset
+    place, group = option("--topic", f"{where.topic}:{where.partition}"), argument(facts.description.group)
     return [
-        f"oncelog consume {where.topic} --partition {where.partition} --from {at} --count 1{options}",
-        f"oncelog group reset-offsets --topic {where.topic}:{where.partition} --to-offset {at + 1} --execute{options} "
-        f"{argument(facts.description.group)}",
+        f"oncelog consume --partition {where.partition} --from {at} --count 1{options} {argument(where.topic)}",
+        f"oncelog group reset-offsets {place} --to-offset {at + 1} --execute{options} {group}",
     ]
 
 

@@ -11,6 +11,7 @@ from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.partition_facts import PartitionFacts
 from oncelog.admin.explain.words import counted, joined
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument
 
 _MOVES_ON_MS = 30_000
 """The default of replica.lag.time.max.ms: a follower that is behind for so long leaves the in-sync set."""
@@ -76,7 +77,7 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
             else "; to see which are down:"
         ),
         commands=[
-            f"oncelog topic elect {where.topic}:{where.partition} --unclean{options}"
+            f"oncelog topic elect --unclean{options} {argument(f'{where.topic}:{where.partition}')}"
             if others
             else f"oncelog cluster status{options}"
         ],

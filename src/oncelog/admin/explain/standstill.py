@@ -14,10 +14,11 @@ from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import GroupHistory
 from oncelog.admin.explain.next_record import does_not_advance, is_large, large_batch, since, since_ms
-from oncelog.admin.explain.words import argument, counted, kafka_options, shortened
+from oncelog.admin.explain.words import counted, kafka_options, shortened
 from oncelog.admin.groups import MemberRow
 from oncelog.admin.transactions.durations import duration_text
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument, option
 
 _NEAR_THE_LIMIT: Final = 0.8
 _STEADY: Final = frozenset({"Stable"})
@@ -56,7 +57,7 @@ def _not_assigned(facts: GroupFacts, where: TopicPartition, options: str) -> Fin
         advice="To see what its members read; and, if the group has given this topic up, to forget its offsets there:",
         commands=[
             f"oncelog group describe --members{options} {argument(group)}",
-            f"oncelog group delete --topic {where.topic}:{where.partition}{options} {argument(group)}",
+            f"oncelog group delete {option('--topic', f'{where.topic}:{where.partition}')}{options} {argument(group)}",
         ],
     )
 
@@ -118,8 +119,8 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
                 clears="It clears when the quota is raised, or when nothing more is written.",
                 advice="To give this client id ten times as much, with Apache Kafka's own tool:",
                 commands=[
-                    f"kafka-configs{kafka_options(options)} --alter --entity-type clients --entity-name "
-                    f"{argument(member.client_id)} --add-config consumer_byte_rate={10 * limit:.0f}"
+                    f"kafka-configs{kafka_options(options)} --alter --entity-type clients "
+                    f"{option('--entity-name', member.client_id)} --add-config consumer_byte_rate={10 * limit:.0f}"
                 ],
             )
     if rate > 0:

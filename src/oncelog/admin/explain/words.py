@@ -1,8 +1,7 @@
-"""Words of reports: numbers with their nouns, lists of names, arguments of commands."""
+"""Words of reports: numbers with their nouns, lists of names."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 
@@ -20,13 +19,6 @@ def shortened(names: Sequence[object], most: int = 5) -> str:
     """The first names, and how many more there are."""
     text = ", ".join(map(str, names[:most]))
     return text if len(names) <= most else f"{text} and {len(names) - most} more"
-
-
-def argument(name: str) -> str:
-    """A name as an argument of a command to copy, whatever it is made of: groups may be called ``$(reboot)`` or ``-f``.
-
-    One that begins with a dash comes behind ``--``, so it has to be the last of its command."""
-    return f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)
 
 
 def kafka_options(options: str) -> str:

@@ -24,10 +24,10 @@ from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
 from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, examine, scan
 from oncelog.admin.transactions.partition_offsets import wait_for_bounds
 from oncelog.admin.transactions.producers import describe_producers
-from oncelog.admin.transactions.report import quoted
 from oncelog.admin.transactions.transactional_ids import describe_transactions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict, tool_sends_marker
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking.client import Client
@@ -82,7 +82,7 @@ def refusal(one: OpenTransaction, *, force: bool = False, options: str = "") -> 
     """The reason not to end a transaction by a marker, or None. ``options`` name the cluster in a suggested command."""
     if tool_sends_marker(one.code, one.verdict, forced=force):
         return None
-    instead = f"oncelog txn force-terminate {quoted(one.transactional_id or 'ID')}{options}"
+    instead = f"oncelog txn force-terminate{options} {argument(one.transactional_id or 'ID')}"
     if one.verdict is Verdict.TWO_PHASE:
         return (
             "a marker would tear a transaction in two-phase commit, whose outcome is decided outside; not even --force "
@@ -211,7 +211,7 @@ def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
     return (
         f"{one.transactional_id!r} has begun its next transaction here at this very moment; if that was before the "
         "marker, its first records here are aborted. To be sure that it does not commit without them: "
-        f"oncelog txn force-terminate {quoted(one.transactional_id)}"
+        f"oncelog txn force-terminate {argument(one.transactional_id)}"
     )
 
 

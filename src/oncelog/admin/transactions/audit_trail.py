@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.admin.transactions.durations import moment_text
+from oncelog.base.private_files import DIRECTORY_MODE, private_opener
+from oncelog.base.visible_text import visible_json
 from oncelog.client.errors import ClientError
 
 Audit = Callable[[Mapping[str, Any]], None]
@@ -29,16 +31,16 @@ def no_audit(entry: Mapping[str, Any]) -> None:
 def audit_file(path: Path) -> Audit:
     """Append to ``path``, each line synced to disk. Raises ClientError when it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8"):
+        path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        with open(path, "a", encoding="utf-8", opener=private_opener):
             pass
     except OSError as error:
         raise ClientError(f"audit log {path} cannot be written: {error.strerror or error}; nothing was done") from None
 
     def write(entry: Mapping[str, Any]) -> None:
         try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            with open(path, "a", encoding="utf-8", opener=private_opener) as file:
+                file.write(visible_json(json.dumps(entry, ensure_ascii=False)) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -14,6 +14,7 @@ from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument, option
 from oncelog.base.transaction_verdicts import RULES, ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 
@@ -108,14 +109,14 @@ def commands(held: Held, options: str = "") -> list[str]:
     holder = held.holder
     if holder is None:
         return []
-    at = f"--topic {holder.producer.topic} --partition {holder.producer.partition}"
+    at = f"{option('--topic', holder.producer.topic)} --partition {holder.producer.partition}"
     if holder.verdict is Verdict.HANGING:
         return [f"oncelog txn abort {at} --start-offset {holder.start_offset}{options}"]
     if holder.verdict is Verdict.SUSPECTED:
         return [f"oncelog txn find-hanging {at} --all{options}"]
     if not RULES[holder.code].force_terminate or holder.transactional_id is None:
         return []
-    return [f"oncelog txn force-terminate {quoted(holder.transactional_id)}{options}"]
+    return [f"oncelog txn force-terminate{options} {argument(holder.transactional_id)}"]
 
 
 def advice(held: Held) -> str:
@@ -208,10 +209,3 @@ def _deleted(held: Held) -> str:
 
 def _offsets(count: int) -> str:
     return f"{count:,} offset" + ("" if count == 1 else "s")
-
-
-def quoted(text: str) -> str:
-    """``text`` as an argument in a shell."""
-    import shlex
-
-    return shlex.quote(text)

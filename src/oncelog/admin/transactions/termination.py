@@ -17,6 +17,7 @@ from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.cluster import TRANSACTION_KEY
@@ -91,7 +92,7 @@ def _terminated(client: Client, before: TransactionRow, deadline: int) -> Transa
         if client.system.now_ms() >= deadline:
             raise ClientError(
                 f"transactional id {name!r} is {row.state} and its markers are not written yet; "
-                f"`oncelog txn describe {name}` shows where it stands"
+                f"`oncelog txn describe {argument(name)}` shows where it stands"
             )
         client.pause(attempt)
     raise AssertionError("unreachable")

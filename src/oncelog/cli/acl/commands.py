@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +19,7 @@ from oncelog.cli.acl.options import (
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.acls import AclFilter
@@ -155,7 +155,7 @@ def remove(
         return
     print_acls(removed if yes else found)
     if found and not yes:
-        print("oncelog: nothing was removed; --yes does it", file=sys.stderr)
+        print_line("oncelog: nothing was removed; --yes does it", err=True)
 
 
 def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -> list[AclFilter]:
@@ -197,7 +197,7 @@ def _make(wanted: list[AclBinding], cluster: ClusterOptions, *, dry_run: bool, a
         return
     print_acls(wanted)
     if dry_run:
-        print("oncelog: nothing was made", file=sys.stderr)
+        print_line("oncelog: nothing was made", err=True)
 
 
 app.command("explain")(explain)

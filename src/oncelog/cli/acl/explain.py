@@ -20,6 +20,7 @@ from oncelog.cli.acl.options import (
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.acls import Decision, Explanation
@@ -77,23 +78,27 @@ def _own_principal(client: Client) -> str:
 
 def _print(found: Explanation) -> None:
     where = "" if found.host == "*" else f" from {found.host}"
-    print(f"{found.principal}{where} on {word(found.resource_type)} {found.name}:")
+    print_line(f"{found.principal}{where} on {word(found.resource_type)} {found.name}:")
     print_table(
         ("operation", "allowed", "because"),
         [(word(each.operation), "yes" if each.allowed else "no", _because(each)) for each in found.decisions],
     )
     missing = [each for each in found.decisions if not each.allowed]
     if missing:
-        print("\nTo allow it:" if len(missing) == 1 else "\nTo allow one of them:")
+        print_line()
+        print_line("To allow it:" if len(missing) == 1 else "To allow one of them:")
         for each in missing:
-            print(f"  {_remedy(found, each)}")
+            print_line(f"  {_remedy(found, each)}")
     if found.lists:
-        print("\nAll entries for it:")
+        print_line()
+        print_line("All entries for it:")
         print_acls(found.lists)
     if found.host == "*" and any(entry.host != "*" for _, entry in found.lists):
-        print("\nEntries for single hosts count only with --host.")
+        print_line()
+        print_line("Entries for single hosts count only with --host.")
     if found.super_users is None:
-        print("\nThe brokers do not tell who their super users are: these may do everything.")
+        print_line()
+        print_line("The brokers do not tell who their super users are: these may do everything.")
 
 
 def _because(decision: Decision) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -19,6 +18,7 @@ from oncelog.base.acls import (
     ResourcePattern,
     ResourceType,
 )
+from oncelog.base.shell_words import argument, option
 from oncelog.cli.output import print_table
 
 Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")]
@@ -152,17 +152,16 @@ def command_for(verb: str, binding: AclBinding) -> str:
     """The command line that makes an entry (``allow``, ``deny``) or removes it (``remove``)."""
     pattern, entry = binding
     named = OPTIONS.get(pattern.resource_type)
-    parts = ["oncelog", "acl", verb]
-    resource = ["--cluster"] if named is None else [named, pattern.name]
+    parts = [f"oncelog acl {verb}"]
     if verb == "remove":
-        parts += ["--principal", entry.principal, "--operation", word(entry.operation)]
-    else:
-        parts += [entry.principal, word(entry.operation)]
-    parts += resource
+        parts += [option("--principal", entry.principal), option("--operation", word(entry.operation))]
+    parts.append("--cluster" if named is None else option(named, pattern.name))
     if pattern.pattern_type is PatternType.PREFIXED:
         parts.append("--prefix")
     if entry.host != "*":
-        parts += ["--host", entry.host]
+        parts.append(option("--host", entry.host))
     if verb == "remove":
-        parts.append(f"--{word(entry.permission)}")
-    return shlex.join(parts)
+        return " ".join([*parts, f"--{word(entry.permission)}"])
+    names = argument(entry.principal, word(entry.operation))
+    parts.insert(len(parts) if names.startswith("-- ") else 1, names)
+    return " ".join(parts)

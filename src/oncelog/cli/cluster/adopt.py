@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.shell_words import argument, option, word
 from oncelog.base.text import counted
 from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.coordination.zookeeper.tree import ZooKeeperTree
@@ -69,10 +71,10 @@ def adopt(
                 "give --data-dir for a cluster on this machine or --zookeeper, not both", param_hint="--data-dir"
             )
         count = move_to_zookeeper(directory.absolute(), zookeeper, config)
-        more = "" if config is None else f" --config {config}"
-        typer.echo(
+        more = "" if config is None else f" {option('--config', config)}"
+        print_line(
             f"{counted(count, 'node')} copied to ZooKeeper, where the topics of {directory} are kept from now on: "
-            f"oncelog serve --data-dir {directory}{more} -o zookeeper.connect={zookeeper}"
+            f"oncelog serve {option('--data-dir', directory)}{more} -o {word(f'zookeeper.connect={zookeeper}')}"
         )
         return
     if config is not None:
@@ -82,7 +84,7 @@ def adopt(
         place = move_in(directory.absolute(), place_of_all.absolute())
     except OSError as error:
         raise typer.BadParameter(f"cannot move {directory} to {place_of_all}: {error.strerror or error}") from None
-    typer.echo(f"{directory} is now {place}, and its topics are those of the cluster: oncelog cluster up")
+    print_line(f"{directory} is now {place}, and its topics are those of the cluster: oncelog cluster up")
 
 
 def move_in(directory: Path, cluster: Path) -> Path:
@@ -102,8 +104,9 @@ def move_in(directory: Path, cluster: Path) -> Path:
     if place != directory:
         if (place / TREE_FILE).exists():
             raise typer.BadParameter(
-                f"{place} is being adopted, and that was interrupted: go on with it by oncelog cluster adopt {place} "
-                f"--data-dir {cluster}. {directory} is another broker, made after that"
+                f"{place} is being adopted, and that was interrupted: go on with it by oncelog cluster adopt "
+                f"{option('--data-dir', cluster)} {argument(str(place))}. "
+                f"{directory} is another broker, made after that"
             )
         if place.exists():
             raise typer.BadParameter(f"{place} exists already; choose another --data-dir")
@@ -140,7 +143,7 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
             raise typer.BadParameter(f"cannot adopt {directory}: {refused}") from None
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
             state = f"{directory} is as before" if own.exists() else f"the adoption of {directory} is not done"
-            typer.echo(f"oncelog: {error}; {state}: run the command again", err=True)
+            print_line(f"oncelog: {error}; {state}: run the command again", err=True)
             raise typer.Exit(1) from None
         _remove_locks(directory)
     return copied.count
@@ -148,8 +151,9 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
 
 def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
+    from oncelog.node.settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 
     try:
@@ -157,14 +161,14 @@ def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     except ModuleNotFoundError:
         raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
     try:
-        text = "" if config is None else config.read_text(encoding="utf-8")
-        return open_zookeeper_tree(BrokerConfig(resolve_references(parse_properties(text))), connect, _SESSION_MS)
-    except (OSError, UnicodeDecodeError, ConfigError, StartRefused) as error:
+        values = {} if config is None else read_properties_file(config)
+        return open_zookeeper_tree(BrokerConfig(resolve_references(values)), connect, _SESSION_MS)
+    except (OSError, PropertiesError, ConfigError, StartRefused) as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
 
 
 def _tell_progress(done: int, total: int) -> None:
-    typer.echo(f"oncelog: {done:,} of {total:,} nodes", err=True)
+    print_line(f"oncelog: {done:,} of {total:,} nodes", err=True)
 
 
 def _settle(directory: Path) -> int:

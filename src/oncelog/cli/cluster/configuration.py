@@ -9,6 +9,8 @@ from typing import Final
 
 import typer
 
+from oncelog.base.java_properties import escape_key, escape_value
+from oncelog.base.shell_words import argument, option
 from oncelog.cli.cluster.processes import BrokerPlan
 
 HOST: Final = "127.0.0.1"
@@ -53,7 +55,7 @@ def plan_brokers(
         if alone.exists():
             raise typer.BadParameter(
                 f"broker {broker_id} has been alone; take its topics along: "
-                f"oncelog cluster adopt {alone.parent} --data-dir {directory}",
+                f"oncelog cluster adopt {option('--data-dir', directory)} {argument(str(alone.parent))}",
                 param_hint="--data-dir",
             )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,18 +82,17 @@ def plan_brokers(
 def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
     """The settings of a broker that ``oncelog security init`` made in a directory, and the names of its listeners; the
     directory is made that way if it is not there. Raises BadParameter."""
-    from oncelog.node.settings import parse_properties
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
     from oncelog.security.setup import Wanted, set_up
 
     path = directory / "server.properties"
     try:
         if not directory.exists():
             set_up(directory, Wanted(port=port))
-        values = parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        values = read_properties_file(path)
+    except (OSError, PropertiesError) as error:
         raise typer.BadParameter(
-            f"cannot read {path}: {reason}; oncelog security init makes such a directory", param_hint="--security"
+            f"{error}; oncelog security init makes such a directory", param_hint="--security"
         ) from None
     names = [each.partition("://")[0].strip() for each in values.get("listeners", "").split(",")]
     return {key: value for key, value in values.items() if key not in OURS}, tuple(filter(None, names))
@@ -106,10 +107,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """Settings as a properties file; ``node.settings.parse_properties`` reads the same from it."""
-    lines = [f"{_escaped(key, ' =:#!')}={_escaped(value)}" for key, value in values.items()]
+    """Settings as a properties file; ``base.java_properties`` reads the same from it."""
+    lines = [f"{escape_key(key)}={escape_value(value)}" for key, value in values.items()]
     return "# Written by oncelog cluster up at each start.\n" + "".join(line + "\n" for line in lines)
-
-
-def _escaped(text: str, marks: str = "") -> str:
-    return "".join(f"\\{one}" if one == "\\" or one in marks else one for one in text)

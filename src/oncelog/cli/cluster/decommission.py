@@ -11,6 +11,7 @@ from oncelog.cli.moving import Timeout, wait_until_moved
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.decommission import Decommission, Departure
@@ -63,7 +64,9 @@ def decommission(
     if as_json:
         print_json({"broker_id": broker, "moved": found.left - left, "left": left})
     elif done:
-        print(f"broker {broker} has no replicas any more ({counted(found.left, 'partition')} moved); it can be stopped")
+        print_line(
+            f"broker {broker} has no replicas any more ({counted(found.left, 'partition')} moved); it can be stopped"
+        )
     if not done:
         complain(
             f"broker {broker} still has {left} of {counted(found.left, 'partition')}; run the command again to go on"
@@ -83,9 +86,9 @@ def _step(moves: Decommission) -> int:
 
 def _show(broker: int, found: Departure) -> None:
     if not found.left:
-        print(f"broker {broker} has no replicas")
+        print_line(f"broker {broker} has no replicas")
         return
-    print(f"broker {broker} has {counted(found.left, 'partition')}, {found.moving} of them being moved")
+    print_line(f"broker {broker} has {counted(found.left, 'partition')}, {found.moving} of them being moved")
     if found.plan:
         print_table(
             ("topic", "partition", "moves to"),

@@ -12,13 +12,15 @@ import queue
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from oncelog.base.private_files import private_opener
+from oncelog.base.python_process import python_module
 
 READY: Final = re.compile(r"oncelog \S+ ready on (\S+) ")
 """The line of ``oncelog serve`` that names its address."""
@@ -65,8 +67,8 @@ class BrokerProcesses:
 
     def start(self, plan: BrokerPlan) -> None:
         """Start a broker; that it is ready, or has ended, comes as an event."""
-        command = [sys.executable, "-m", "oncelog.cli.tethered", "serve", "--config", str(plan.properties)]
-        with plan.log.open("ab") as log:
+        command = python_module("oncelog.cli.tethered", "serve", "--config", str(plan.properties))
+        with open(plan.log, "ab", opener=private_opener) as log:
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -113,6 +115,8 @@ class BrokerProcesses:
             if child.poll() is None:
                 child.kill()
             child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
 
     def _read(self, plan: BrokerPlan, child: subprocess.Popen[str]) -> None:
         """Read what a broker says until it ends; in a thread of its own."""

@@ -11,6 +11,7 @@ from oncelog.cli.moving import MOST_ROWS, ids_text, show_reassignments, tell_res
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus
@@ -53,17 +54,17 @@ def status(
 def _show(found: ClusterStatus) -> None:
     up = sum(one.state == "up" for one in found.brokers)
     controller = "none" if found.controller_id is None else found.controller_id
-    print(
+    print_line(
         f"cluster {found.cluster_id or '-'}  controller {controller}  brokers {up} of {len(found.brokers)} up  "
         f"topics {found.topics}  partitions {found.partitions}"
     )
-    print("healthy" if found.healthy else f"not healthy: {', '.join(found.problems)}")
-    print()
+    print_line("healthy" if found.healthy else f"not healthy: {', '.join(found.problems)}")
+    print_line()
     print_table(
         ("broker", "address", "rack", "state", "leads", "replicas", "directories", "free"),
         [_broker_cells(one) for one in found.brokers],
     )
-    print()
+    print_line()
     print_table(
         ("partitions", "count"),
         [
@@ -77,15 +78,18 @@ def _show(found: ClusterStatus) -> None:
     lacking = {(one.topic, one.partition): one for one in _lacking(found)}
     _show_partitions([lacking[at] for at in sorted(lacking)])
     if found.reassignments:
-        print()
+        print_line()
         show_reassignments(found.reassignments)
     for refused in found.not_seen:
-        print(f"\nnot seen: {refused}")
+        print_line()
+        print_line(f"not seen: {refused}")
     for directory in found.offline_directories:
-        print(f"\noffline: {directory.directory} of broker {directory.broker_id}: {directory.error}")
+        print_line()
+        print_line(f"offline: {directory.directory} of broker {directory.broker_id}: {directory.error}")
     for broker in found.brokers:
         if broker.error is not None:
-            print(f"\nbroker {broker.broker_id}: {broker.error}")
+            print_line()
+            print_line(f"broker {broker.broker_id}: {broker.error}")
 
 
 def _lacking(found: ClusterStatus) -> Sequence[PartitionStatus]:
@@ -110,7 +114,7 @@ def _broker_cells(one: BrokerStatus) -> tuple[object, ...]:
 def _show_partitions(rows: Sequence[PartitionStatus]) -> None:
     if not rows:
         return
-    print()
+    print_line()
     print_table(
         ("topic", "partition", "leader", "replicas", "in sync", "min ISR"),
         [

@@ -9,6 +9,7 @@ import typer
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json
+from oncelog.cli.terminal import print_line
 
 
 @grouped
@@ -32,4 +33,4 @@ def unregister(
     if as_json:
         print_json({"broker_id": broker, "unregistered": True})
     else:
-        print(f"broker {broker} is unregistered")
+        print_line(f"broker {broker} is unregistered")

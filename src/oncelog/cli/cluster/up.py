@@ -12,6 +12,7 @@ import typer
 from oncelog.base.text import counted
 from oncelog.cli.options import directory, key_values
 from oncelog.cli.output import print_json_line
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.cli.cluster.processes import BrokerPlan, BrokerProcesses, Ended
@@ -106,14 +107,14 @@ def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
 def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict[str, str]:
     """The settings that all brokers have. Raises BadParameter for those that are not the user's to give."""
     from oncelog.cli.cluster.configuration import OURS, defaults
-    from oncelog.node.settings import parse_properties
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
 
     given: dict[str, str] = {}
     if config is not None:
         try:
-            given = parse_properties(config.read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            raise typer.BadParameter(f"{config} is not text", param_hint="--config") from None
+            given = read_properties_file(config)
+        except PropertiesError as error:
+            raise typer.BadParameter(str(error), param_hint="--config") from None
     for key, value in key_values(set_, "--set").items():
         given[key.strip()] = value.strip()
         if len(f"{key}{value}".splitlines()) > 1:
@@ -181,7 +182,7 @@ def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[i
         ]
         print_json_line({"bootstrap_servers": bootstrap, "brokers": rows})
     else:
-        print(bootstrap)
+        print_line(bootstrap)
     sys.stdout.flush()
     _say(f"{counted(len(plans), 'broker')} up, data in {plans[0].properties.parent}; Ctrl-C ends them")
 
@@ -227,4 +228,4 @@ def how_it_ended(exit_code: int) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"oncelog: {text}", file=sys.stderr, flush=True)
+    print_line(f"oncelog: {text}", err=True, flush=True)

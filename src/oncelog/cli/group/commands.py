@@ -10,6 +10,7 @@ from oncelog.cli.group import zookeeper as group_zookeeper
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.topic.partition_arguments import partitions_named
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def describe(
                 documents.append({"group": found, "partitions": lag})
                 continue
             if number:
-                print()
-            print(
+                print_line()
+            print_line(
                 f"group {found.group}  state {found.state}  type {found.group_type}  assignor {found.protocol or '-'}  "
                 f"coordinator {found.coordinator}  members {len(found.members)}"
             )
@@ -184,7 +185,7 @@ def reset_offsets(
         ("topic", "partition", "from", "to"), [(row.topic, row.partition, row.current, row.target) for row in rows]
     )
     if not execute:
-        print("nothing is changed yet; add --execute to do it")
+        print_line("nothing is changed yet; add --execute to do it")
 
 
 @app.command()
@@ -223,7 +224,7 @@ def delete(
         if one.error is not None:
             complain(f"{what} {one.name!r}: {one.error}")
         elif not as_json:
-            print(f"{what} {one.name} deleted")
+            print_line(f"{what} {one.name} deleted")
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 

@@ -8,6 +8,7 @@ import typer
 
 from oncelog.cli.options import AsJson, CommandConfig, Properties, client_settings
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.zookeeper_options import StorageName
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def describe_groups(
                 documents.append({"group": name, "state": found.state, "members": consumers, "partitions": lag})
                 continue
             if number:
-                print()
-            print(f"group {name}  state {found.state}  type zookeeper  members {len(found.members)}")
+                print_line()
+            print_line(f"group {name}  state {found.state}  type zookeeper  members {len(found.members)}")
             if members:
                 rows = [(m.member_id, *_subscription(m.subscription)) for m in found.members]
                 print_table(("member", "pattern", "subscription"), rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from oncelog.cli.log.importing import import_
 from oncelog.cli.options import AsJson, new_app
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.cli.log.dump.wanted import Wanted
@@ -102,13 +102,13 @@ def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
 
     damaged = False
     if not as_json:
-        print(f"{path}")
+        print_line(f"{path}")
     for row in _rows(path, wanted):
         damaged |= row["type"] == "error" or row.get("valid") is False
         if as_json:
             print_json_line({"file": str(path), **row})
         else:
-            sys.stdout.write(f"  {_line(row)}\n")
+            print_line(f"  {_line(row)}")
     return damaged
 
 
@@ -158,6 +158,8 @@ def _moment(milliseconds: int) -> str:
 
 
 def _text(value: object) -> str:
+    from oncelog.cli.log.dump.files import bytes_text
+
     if isinstance(value, bytes):
-        return ascii(value.decode()) if value.isascii() else f"0x{value.hex()}"
+        return bytes_text(value)
     return str(value)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.base.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json_line, progress
 from oncelog.cli.records.produce import Compression
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -151,18 +153,17 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
     if known is None or not known.exists:
         ensure_topic(client, topic, partitions, {"retention.ms": "-1"} if keeps_times else {})
         unlimited = ", which keeps its records for ever (retention.ms=-1): their times are of long ago"
-        print(
-            f"topic {topic} created with {counted(partitions, 'partition')}{unlimited * keeps_times}", file=sys.stderr
-        )
+        print_line(f"topic {topic} created with {counted(partitions, 'partition')}{unlimited * keeps_times}", err=True)
         return settings
     with suppress(BrokerRefused):  # whoever may not look at configurations imports with the defaults
         rows = describe_configs(client, ResourceType.TOPIC, topic, ["max.message.bytes", "retention.ms"])
         values = {row.name: row.value for row in rows}
         if keeps_times and (values.get("retention.ms") or "-1") != "-1":
-            print(
+            print_line(
                 f"oncelog: topic {topic} deletes records after retention.ms={values['retention.ms']}, by the times of "
-                f"the old files. To keep them: oncelog topic alter {topic} -c retention.ms=-1, or --timestamps none",
-                file=sys.stderr,
+                f"the old files. To keep them: "
+                f"oncelog topic alter -c retention.ms=-1 {argument(topic)}, or --timestamps none",
+                err=True,
             )
         if (largest := values.get("max.message.bytes")) is not None:
             return replace(settings, batch_bytes=min(settings.batch_bytes, int(largest)))
@@ -180,7 +181,7 @@ def _events_printed(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watc
                 print_json_line(_event_row(event))
                 sys.stdout.flush()
             elif event.bad is not None and (event.bad.is_tail or on_corruption is not OnCorruption.fail):
-                print(f"oncelog: {event.bad}", file=sys.stderr, flush=True)
+                print_line(f"oncelog: {event.bad}", err=True, flush=True)
             bar(event.log_bytes_done, event.log_bytes_total)
 
         yield on_event
@@ -213,6 +214,6 @@ def _print_totals(totals: Totals, topic: str, as_json: bool) -> None:
         return
     bad = f", {counted(totals.bad, 'place')} that cannot be read" if totals.bad else ""
     if not totals.messages and not totals.bad:
-        print(f"nothing new; {topic} has everything up to now")
+        print_line(f"nothing new; {topic} has everything up to now")
     else:
-        print(f"{counted(totals.messages, 'message')} of {totals.bytes:,} bytes imported into {topic}{bad}")
+        print_line(f"{counted(totals.messages, 'message')} of {totals.bytes:,} bytes imported into {topic}{bad}")

@@ -20,6 +20,7 @@ from oncelog.cli.mirror.settings import (
     read_clusters,
 )
 from oncelog.cli.options import AsJson
+from oncelog.cli.terminal import print_lines
 
 app: Final = typer.Typer(rich_markup_mode=None, add_completion=False, invoke_without_command=True)
 app.command("offsets")(offsets.offsets)
@@ -73,7 +74,7 @@ def mirror(
     if context.invoked_subcommand is not None:
         return
     if sources is None and config is None and not properties:
-        print(context.get_help())
+        print_lines(context.get_help())
         raise typer.Exit(2)
     from oncelog.cli.mirror.run import Report, run
 

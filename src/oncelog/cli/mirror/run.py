@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from oncelog.cli.mirror.instance import InstanceName
 from oncelog.cli.output import print_json_line, print_table
+from oncelog.cli.terminal import clear_screen, log_to_stderr, print_line
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.service import run_engines
 from oncelog.mirror.settings import MirrorSettings
 
-_CLEAR = "\x1b[H\x1b[2J"
 _SHOWN = 40
 
 
@@ -33,7 +33,7 @@ class Report(NamedTuple):
 
 def run(settings: Sequence[MirrorSettings], report: Report, *, until_caught_up: bool) -> None:
     """Mirror until that is done or a signal comes; the last report tells the sums. Raises ClientError."""
-    logging.basicConfig(level=logging.INFO, format="oncelog: %(message)s", stream=sys.stderr)
+    log_to_stderr(logging.INFO, "oncelog: %(message)s")
     with contextlib.ExitStack() as stack:
         if not settings[0].instance:
             target, aliases = settings[0].target.bootstrap_servers, [one.source.alias for one in settings]
@@ -53,7 +53,7 @@ async def _run(
         address, port = report.metrics
         collector = MirrorCollector([engine.progress for engine in engines])
         server = stack.enter_context(contextlib.closing(MetricsServer(collector, address, port)))
-        print(f"metrics on http://{address}:{server.port}/metrics", file=sys.stderr, flush=True)
+        print_line(f"metrics on http://{address}:{server.port}/metrics", err=True, flush=True)
     with _stopped_by_signals(engines):
         reporting = asyncio.create_task(_report(engines, report))
         try:
@@ -77,11 +77,11 @@ def _show(engines: Sequence[Engine], report: Report, *, final: bool) -> None:
         if report.as_json:
             print_json_line(_document(engine, final))
         elif final or not sys.stdout.isatty():
-            print(_line(engine), file=sys.stderr, flush=True)
+            print_line(_line(engine), err=True, flush=True)
     if not report.as_json and not final and sys.stdout.isatty():
-        sys.stdout.write(_CLEAR)
+        clear_screen()
         for engine in engines:
-            print(_line(engine))
+            print_line(_line(engine))
         rows = [row for engine in engines for row in engine.progress.rows()]
         rows.sort(key=lambda row: -(row.lag or 0))
         columns = ("source", "topic", "partition", "target", "position", "lag", "undecided", "records")

@@ -20,6 +20,7 @@ from oncelog.cli.mirror.settings import (
 )
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json_line, print_table, progress
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.mirror.verification import RangeRow
@@ -73,7 +74,7 @@ def verify(
         columns = ("source", "topic", "partition", "from", "to", "target", "from", "to", "records", "there", "checksum")
         print_table(columns, [_cells(row) for row in rows])
         compared = counted(sum(row.source_records for row in rows), "record")
-        print(f"{compared} compared, {len(wrong)} of {counted(len(rows), 'range')} differ")
+        print_line(f"{compared} compared, {len(wrong)} of {counted(len(rows), 'range')} differ")
     if wrong:
         raise typer.Exit(1)
 

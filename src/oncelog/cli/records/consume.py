@@ -16,6 +16,7 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import ClusterOptions
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
+from oncelog.cli.terminal import print_line
 from oncelog.cli.zookeeper_options import ZooKeeperOptions
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ class OutputOptions:
             key_delimiter = self.key_delimiter
             form = f"%s{escaped}" if key_delimiter is None else f"%k{key_delimiter.replace('%', '%%')}%s{escaped}"
         try:
-            return compile_format(form, null=self.null.encode(), encode_base64=self.encode_base64)
+            return compile_format(
+                form, null=self.null.encode(), encode_base64=self.encode_base64, for_terminal=sys.stdout.isatty()
+            )
         except FormatError as error:
             raise typer.BadParameter(str(error)) from None
 
@@ -100,7 +103,8 @@ def consume(
     """Print the records of topics.
 
     Format fields: %s value, %S its length, %k key, %K its length, %T timestamp in ms, %h headers, %t topic,
-    %p partition, %o offset, %R length as 4 bytes; escapes \\n \\t \\xNN.
+    %p partition, %o offset, %R length as 4 bytes; escapes \\n \\t \\xNN. On a terminal the control characters of
+    records are shown as \\x1b; files and pipes get the bytes.
 
     \b
     Examples:
@@ -213,7 +217,7 @@ def consume_group(
             ends.update(stop_offsets(client, positions, None, True, settings.read_committed) or {})
         if not quiet and sys.stderr.isatty():
             names = ", ".join(map(str, sorted(positions))) or "nothing"
-            print(f"% group {group}: assigned {names}", file=sys.stderr)
+            print_line(f"% group {group}: assigned {names}", err=True)
 
     reset = "latest" if where.keyword == "end" else "earliest"
     member = GroupConsumer(

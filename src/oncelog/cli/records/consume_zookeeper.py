@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from oncelog.cli.terminal import print_line
+
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
     from oncelog.cli.moments import Start
@@ -53,11 +55,11 @@ def consume_zookeeper(
                 ends.update(stop_offsets(client, positions, None, True, fetch.read_committed) or {})
         if not quiet and sys.stderr.isatty():
             names = ", ".join(map(str, sorted(positions))) or "nothing"
-            print(f"% group {group}: assigned {names}", file=sys.stderr)
+            print_line(f"% group {group}: assigned {names}", err=True)
 
     def remark(text: str) -> None:
         if not quiet:
-            print(f"% group {group}: {text}", file=sys.stderr)
+            print_line(f"% group {group}: {text}", err=True)
 
     with ZooKeeperConsumer(
         zookeeper, group, subscription, properties=settings, fetch=fetch, on_assigned=assigned, on_remark=remark

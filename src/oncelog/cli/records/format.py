@@ -3,6 +3,10 @@
 Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the same as 4 bytes big-endian, ``%k`` key, ``%K`` its
 length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%%``;
 and the escapes ``\\n \\r \\t \\\\ \\0 \\xNN``.
+
+Keys, values, headers and names are bytes of others. They leave as they are into files and pipes. On a terminal they are
+shown as ``visible_text`` shows them, but for line ends and tabs of a value. JSON has escapes for the same characters,
+wherever it goes.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
+from oncelog.base.visible_text import visible, visible_json, visible_lines
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
 Formatter = Callable[[ConsumedRecord], bytes]
@@ -47,23 +52,30 @@ def unescape(text: str) -> bytes:
     return bytes(output)
 
 
-def compile_format(text: str, *, null: bytes = b"", encode_base64: bool = False) -> Formatter:
-    """A formatter for a format string. Raises FormatError."""
+def compile_format(
+    text: str, *, null: bytes = b"", encode_base64: bool = False, for_terminal: bool = False
+) -> Formatter:
+    """A formatter for a format string. ``for_terminal``: fields may not act on it. Raises FormatError."""
 
-    def data(value: bytes | None) -> bytes:
+    def data(value: bytes | None, shown: Callable[[str], str] = visible) -> bytes:
         if value is None:
             return null
-        return base64.b64encode(value) if encode_base64 else value
+        if encode_base64:
+            return base64.b64encode(value)
+        return shown(value.decode(errors="backslashreplace")).encode() if for_terminal else value
+
+    def name(field: str) -> bytes:
+        return visible(field).encode() if for_terminal else field.encode()
 
     fields: dict[str, Formatter] = {
-        "s": lambda record: data(record.value),
+        "s": lambda record: data(record.value, visible_lines),
         "S": lambda record: b"%d" % _length(record.value),
         "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
         "k": lambda record: data(record.key),
         "K": lambda record: b"%d" % _length(record.key),
         "T": lambda record: b"%d" % record.timestamp,
-        "h": lambda record: b",".join(name.encode() + b"=" + data(value) for name, value in record.headers),
-        "t": lambda record: record.topic.encode(),
+        "h": lambda record: b",".join(name(key) + b"=" + data(value) for key, value in record.headers),
+        "t": lambda record: name(record.topic),
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
     }
@@ -75,14 +87,14 @@ def compile_format(text: str, *, null: bytes = b"", encode_base64: bool = False)
             literal += text[at]
             at += 1
             continue
-        name = text[at + 1 : at + 2]
-        if name == "%":
+        letter = text[at + 1 : at + 2]
+        if letter == "%":
             literal += "%"
-        elif name in fields and name:
-            parts += [unescape(literal), fields[name]]
+        elif letter in fields and letter:
+            parts += [unescape(literal), fields[letter]]
             literal = ""
         else:
-            raise FormatError(f"unknown field %{name} in {text!r}; the fields are %{' %'.join(fields)} %%")
+            raise FormatError(f"unknown field %{letter} in {text!r}; the fields are %{' %'.join(fields)} %%")
         at += 2
     parts.append(unescape(literal))
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
@@ -110,7 +122,7 @@ def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
         document[name], encoding = _text(data, encode_base64)
         if encoding:
             document[f"{name}_encoding"] = encoding
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return visible_json(json.dumps(document, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
 
 
 def _text(data: bytes, encode_base64: bool) -> tuple[str, str | None]:

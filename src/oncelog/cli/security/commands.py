@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from oncelog.base.shell_words import option
 from oncelog.cli.options import AsJson, new_app
 from oncelog.cli.output import print_json
 from oncelog.cli.security import users as security_users
 from oncelog.cli.security import zookeeper_nodes
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made
@@ -84,11 +86,13 @@ def init(
 def _print_made(made: Made) -> None:
     width = max(len(one.path) for one in made.files)
     for one in made.files:
-        print(f"{one.path.ljust(width)}  {one.purpose}")
-    print(f"\nThe broker's certificate is for {', '.join(made.hosts)}, until {made.expires}.")
-    print(f"User:{made.user} may do everything, others what access control lists allow them. Next:\n")
-    print(f"  oncelog serve --config {made.directory}/server.properties")
-    print(f"  oncelog topic list --command-config {made.directory}/client.properties")
+        print_line(f"{one.path.ljust(width)}  {one.purpose}")
+    print_line()
+    print_line(f"The broker's certificate is for {', '.join(made.hosts)}, until {made.expires}.")
+    print_line(f"User:{made.user} may do everything, others what access control lists allow them. Next:")
+    print_line()
+    print_line(f"  oncelog serve {option('--config', f'{made.directory}/server.properties')}")
+    print_line(f"  oncelog topic list {option('--command-config', f'{made.directory}/client.properties')}")
 
 
 @app.command(
@@ -109,7 +113,7 @@ def renew(directory: Directory, hosts: Hosts = None, days: Days = _DAYS, as_json
     if as_json:
         print_json({"hosts": facts.hosts, "expires": facts.expires.isoformat()})
         return
-    print(f"renewed for {', '.join(facts.hosts)}, until {facts.expires:%Y-%m-%d}")
+    print_line(f"renewed for {', '.join(facts.hosts)}, until {facts.expires:%Y-%m-%d}")
 
 
 @app.command(
@@ -132,4 +136,4 @@ def client(
     if as_json:
         print_json({"path": str(path), "principal": f"User:{name}"})
         return
-    print(f"{path}: the key and certificate of User:{name}")
+    print_line(f"{path}: the key and certificate of User:{name}")

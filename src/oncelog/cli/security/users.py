@@ -17,6 +17,7 @@ import typer
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions, new_app
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import ask_password, print_line
 
 app = new_app("Add, list and delete users that log in by a password (SCRAM).")
 
@@ -78,7 +79,7 @@ def add(
     if as_json:
         print_json(rows)
         return
-    print(f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}")
+    print_line(f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}")
 
 
 @app.command("list")
@@ -140,7 +141,7 @@ def delete(
         print_json(there)
         return
     for row in there:
-        print(f"deleted: User:{row.user} by {row.mechanism}")
+        print_line(f"deleted: User:{row.user} by {row.mechanism}")
 
 
 def _password(name: str, file: Path | None, variable: str | None) -> str:
@@ -153,7 +154,7 @@ def _password(name: str, file: Path | None, variable: str | None) -> str:
         hint, password = "--password-file", _first_line(file)
     elif sys.stdin.isatty():
         hint = "password"
-        password = typer.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
+        password = ask_password(f"Password of {name}")
     else:
         raise typer.BadParameter(
             "there is no terminal to ask at; give the password by --password-file or --password-env"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from oncelog.base.text import counted
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.node.settings import BrokerConfig
@@ -59,17 +59,18 @@ def zookeeper_acl(
         print_json({"connect": connect, "nodes": count, "acl": "open" if open_ else "owner"})
         return
     nodes = f"{counted(count, 'node')} at {connect}"
-    print(f"opened {nodes} to everybody" if open_ else f"closed {nodes}: only their owner may change them now")
+    print_line(f"opened {nodes} to everybody" if open_ else f"closed {nodes}: only their owner may change them now")
 
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
     """The brokers' configuration, and where their tree is. Raises BadParameter."""
-    from oncelog.node.settings import BrokerConfig, ConfigError, parse_properties
+    from oncelog.cli.properties_file import PropertiesError, read_properties_file
+    from oncelog.node.settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 
     try:
-        config = BrokerConfig(resolve_references(parse_properties(path.read_text(encoding="utf-8"))))
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        config = BrokerConfig(resolve_references(read_properties_file(path)))
+    except (PropertiesError, ConfigError) as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
     connect = config.get("zookeeper.connect")
     if connect is None:
@@ -90,4 +91,4 @@ def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
 
 
 def _show_progress(done: int) -> None:
-    print(f"oncelog: {done:,} nodes", file=sys.stderr)
+    print_line(f"oncelog: {done:,} nodes", err=True)

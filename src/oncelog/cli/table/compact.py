@@ -11,6 +11,7 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson
 from oncelog.cli.output import print_json
 from oncelog.cli.table.options import PlaceOptions
+from oncelog.cli.terminal import print_line
 
 
 @grouped
@@ -39,10 +40,10 @@ def compact(
     if as_json:
         print_json(report)
     elif not report.files_before:
-        print(f"nothing to do; no two neighbours in {table} fit into {target_mib} MiB")
+        print_line(f"nothing to do; no two neighbours in {table} fit into {target_mib} MiB")
     else:
         files = f"{counted(report.files_before, 'file')} → {report.files_after}"
         sizes = f"{report.bytes_before / 1e6:,.1f} MB → {report.bytes_after / 1e6:,.1f} MB"
         # A format's own compaction does not say more than the number of files.
         more = f", {counted(report.rows, 'row')}, {sizes}" if report.rows else ""
-        print(f"{files}{more}, {report.seconds:.1f} s")
+        print_line(f"{files}{more}, {report.seconds:.1f} s")

@@ -12,6 +12,7 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json
 from oncelog.cli.table.options import Remote, spark_at
+from oncelog.cli.terminal import print_line
 
 
 @grouped
@@ -45,8 +46,8 @@ def export(
     if as_json:
         print_json(report)
     elif report.job is None:
-        print(f"nothing new; {topic} has every row of {report.directory}")
+        print_line(f"nothing new; {topic} has every row of {report.directory}")
     else:
         again = " (an earlier run had begun it; what that had committed was not sent again)" if report.resumed else ""
         speed = f", {report.rows_per_second:,.0f} rows/s" if report.rows else ""
-        print(f"{counted(report.rows, 'row')} in {report.seconds:.1f} s{speed}: {topic}{again}")
+        print_line(f"{counted(report.rows, 'row')} in {report.seconds:.1f} s{speed}: {topic}{again}")

@@ -29,6 +29,7 @@ from oncelog.cli.table.options import (
     TopicsOrLogs,
     spark_at,
 )
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,10 +150,10 @@ def load_progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
             if on_terminal:
                 tell(event.offsets_done, event.offsets_total)
             elif event.kind == "planned" and event.offsets_total:
-                print(f"{counted(event.offsets_total, 'offset')} to load; starting Spark", file=sys.stderr, flush=True)
+                print_line(f"{counted(event.offsets_total, 'offset')} to load; starting Spark", err=True, flush=True)
             elif event.kind == "committed":
                 done = f"{event.offsets_done:,} of {event.offsets_total:,} offsets"
-                print(f"step {event.step}: {done}, {counted(event.rows, 'row')}", file=sys.stderr, flush=True)
+                print_line(f"step {event.step}: {done}, {counted(event.rows, 'row')}", err=True, flush=True)
 
         yield on_event
 
@@ -164,17 +165,17 @@ def print_report(report: LoadReport) -> None:
         if one.rows or one.replaced_files or one.quarantined or one.end > one.start
     ]
     if report.compacted_files:
-        print(f"{counted(report.compacted_files, 'small file')} merged into larger ones")
+        print_line(f"{counted(report.compacted_files, 'small file')} merged into larger ones")
     if not rows:
-        print(f"nothing new; {report.directory} has everything up to now")
+        print_line(f"nothing new; {report.directory} has everything up to now")
         return
     print_table(("topic", "partition", "from offset", "to offset", "rows", "bad rows", "files replaced"), rows)
     if report.new_columns:
-        print(f"new columns, null in what was there: {', '.join(report.new_columns)}")
+        print_line(f"new columns, null in what was there: {', '.join(report.new_columns)}")
     if report.quarantined:
-        print(
+        print_line(
             f"{counted(report.quarantined, 'bad row')}, with topic, partition, offset and reason: {report.quarantine}"
         )
     speed = f", {report.rows_per_second:,.0f} rows/s, {report.megabytes_per_second:,.1f} MB/s written"
     done = f"{counted(report.rows, 'row')} in {counted(report.steps, 'step')}, {report.seconds:.1f} s"
-    print(f"{done}{speed if report.rows else ''}: {report.directory}")
+    print_line(f"{done}{speed if report.rows else ''}: {report.directory}")

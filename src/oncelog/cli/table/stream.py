@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from oncelog.cli.table.options import (
     To,
     spark_at,
 )
+from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.spark.jobs.load_job import LoadReport
@@ -91,9 +91,9 @@ def stream(
 
 
 def _say(report: LoadReport) -> None:
-    print(
+    print_line(
         f"batch {report.steps}: {counted(report.rows, 'row')} so far, {report.quarantined:,} bad",
-        file=sys.stderr,
+        err=True,
         flush=True,
     )
 

@@ -11,6 +11,7 @@ from oncelog.base.text import counted
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions, key_values, new_app
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.topic.moves import elect, reassign
 from oncelog.cli.topic.setting_names import names_suggested, require_settings
 
@@ -81,14 +82,14 @@ def create(
         except BrokerRefused as error:
             if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise
-            print(f"topic {topic} exists already")
+            print_line(f"topic {topic} exists already")
             return
     if as_json:
         print_json(row)
     else:
         verb = "could be created" if dry_run else "created"
         size = counted(row.partitions, "partition")
-        print(f"topic {row.name} {verb}: {size}, replication factor {row.replication_factor}")
+        print_line(f"topic {row.name} {verb}: {size}, replication factor {row.replication_factor}")
 
 
 @app.command("list")
@@ -162,7 +163,7 @@ def describe(
         return
     for number, one in enumerate(found):
         if number:
-            print()
+            print_line()
         own = ", ".join(f"{row.name}={row.value}" for row in configs[one.topic.name])
         _show(one, own or "-", replicas if sizes else None)
 
@@ -170,7 +171,7 @@ def describe(
 def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
     """Print a topic and a table of its partitions; with their sizes if ``replicas`` are given."""
     name = one.topic.name
-    print(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {settings}")
+    print_line(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {settings}")
     bytes_of = {(r.partition, r.broker_id): r.size_bytes for r in replicas or () if r.topic == name and not r.is_future}
     columns = ["partition", "leader", "epoch", "replicas", "in sync", "first offset", "next offset"]
     print_table(
@@ -233,7 +234,7 @@ def alter(
     if as_json:
         print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
     else:
-        print(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
+        print_line(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
 
 
 @app.command()
@@ -264,7 +265,7 @@ def delete(
     else:
         for one in outcomes:
             if one.error is None:
-                print(f"topic {one.name} deleted")
+                print_line(f"topic {one.name} deleted")
     for one in failed:
         complain(f"topic {one.name!r}: {one.error}")
     if failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _list(client: Client, as_json: bool) -> None:
     elif rows:
         show_reassignments(rows)
     else:
-        print("no reassignment is under way")
+        print_line("no reassignment is under way")
 
 
 def _from_file(file: Path) -> Plan:
@@ -183,7 +183,7 @@ def _show(plan: Plan, as_json: bool) -> None:
             [(at.topic, at.partition, ",".join(map(str, new))) for at, new in sorted(plan.items())],
         )
     else:
-        print("nothing has to move")
+        print_line("nothing has to move")
 
 
 def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
@@ -200,7 +200,7 @@ def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
     if as_json:
         print_json({"outcome": told})
     else:
-        print(told)
+        print_line(told)
 
 
 def _carry_out(
@@ -214,7 +214,7 @@ def _carry_out(
         throttle_plan(client, plan, throttle)
     outcomes = reassign(client, plan)
     if not outcomes and not as_json:
-        print("nothing has to move")
+        print_line("nothing has to move")
         return
     accepted = {(one.topic, one.partition) for one in outcomes if one.error is None}
 
@@ -227,9 +227,9 @@ def _carry_out(
         if wait and not unfinished:
             unthrottle_moved(client, {at.topic for at in plan})
         else:
-            print(
+            print_line(
                 f"oncelog: {throttle} bytes a second at most; when it is done: oncelog topic reassign --unthrottle",
-                file=sys.stderr,
+                err=True,
             )
     _print_outcomes(outcomes, "moved" if wait and done else "is being moved", as_json)
     if unfinished:
@@ -249,7 +249,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
     named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
     outcomes = reassign(client, dict.fromkeys(one for one in there if one in named))
     if not outcomes and not as_json:
-        print("no reassignment is under way")
+        print_line("no reassignment is under way")
         return
     _print_outcomes(outcomes, "stays where it was", as_json)
     if any(one.error is not None for one in outcomes):
@@ -266,7 +266,7 @@ def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) 
         if one.error is not None:
             complain(f"{one.topic}-{one.partition}: {one.error}")
         elif not as_json:
-            print(f"{one.topic}-{one.partition} {done}")
+            print_line(f"{one.topic}-{one.partition} {done}")
 
 
 @grouped
@@ -304,6 +304,6 @@ def elect(
     elected = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
     _print_outcomes(outcomes if as_json else elected, "has an elected leader", as_json)
     if not elected and not as_json:
-        print("no election was needed")
+        print_line("no election was needed")
     if any(one.error is not None for one in outcomes):
         raise typer.Exit(EXIT_FAILED)

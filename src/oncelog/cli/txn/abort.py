@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.base.visible_text import visible_json
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
     AuditLog,
@@ -83,10 +84,10 @@ def abort(
                 dry = [_document(one, "dry run", None) for one in wanted]
                 print_json([*dry, *(_document(one, "refused", text) for one, text in refused)])
             elif dry_run and wanted:
-                print("nothing is changed: this was a dry run")
+                print_line("nothing is changed: this was a dry run")
             raise typer.Exit(EXIT_REFUSED if refused else 0)
         if not confirmed(f"Abort {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes):
-            print("oncelog: nothing was done; --yes does it without asking", file=sys.stderr)
+            print_line("oncelog: nothing was done; --yes does it without asking", err=True)
             raise typer.Exit(EXIT_REFUSED)
         results = _abort_all(client, wanted, force, age_ms, audit, as_json)
     if as_json:
@@ -111,7 +112,7 @@ def _audit(path: Path | None) -> Audit:
     def to_stderr(entry: Any) -> None:
         import json
 
-        print("audit: " + json.dumps(entry, ensure_ascii=False), file=sys.stderr, flush=True)
+        print_line("audit: " + visible_json(json.dumps(entry, ensure_ascii=False)), err=True, flush=True)
 
     return to_stderr
 
@@ -147,14 +148,14 @@ def _show(
     from oncelog.admin.transactions.abort_marker import race_of
 
     if not found:
-        print("no transaction hangs; there is nothing to abort")
+        print_line("no transaction hangs; there is nothing to abort")
         return
     print_table(COLUMNS, [cells(one) for one in found])
-    print()
+    print_line()
     for one in found:
-        print(f"{one.where} from {one.start_offset}: {one.reason}.")
+        print_line(f"{one.where} from {one.start_offset}: {one.reason}.")
     for one, text in refused:
-        print(f"oncelog: {one.where} from {one.start_offset} is refused: {text}", file=sys.stderr)
+        print_line(f"oncelog: {one.where} from {one.start_offset} is refused: {text}", err=True)
     for race in dict.fromkeys(race for one in wanted if (race := race_of(one)) is not None):
         sentences([f"{race[0].upper()}{race[1:]}."], indent="")
 
@@ -170,11 +171,11 @@ def _abort_all(
         results.append(result)
         at = f"{one.where} from {one.start_offset}"
         if result.error is not None:
-            print(f"oncelog: {at} was not aborted: {result.error}", file=sys.stderr)
+            print_line(f"oncelog: {at} was not aborted: {result.error}", err=True)
         elif not as_json:
-            print(f"{at} aborted: {_moved(result)}")
+            print_line(f"{at} aborted: {_moved(result)}")
         if result.warning is not None:
-            print(f"oncelog: warning: {at}: {result.warning}", file=sys.stderr)
+            print_line(f"oncelog: warning: {at}: {result.warning}", err=True)
     return results
 
 
@@ -232,20 +233,20 @@ def force_terminate(
     with cluster.open_client() as client:
         row = describe_transaction(client, transactional_id)
         if row.is_open:
-            print(f"warning: {warning_of(row)}", file=sys.stderr)
+            print_line(f"warning: {warning_of(row)}", err=True)
             listed = ", ".join(map(str, sorted(row.partitions)[:8]))
             if not as_json:
-                print(f"{transactional_id} is {row.state} with producer id {row.producer_id}: {listed}")
+                print_line(f"{transactional_id} is {row.state} with producer id {row.producer_id}: {listed}")
             if not confirmed("Terminate it?", yes):
-                print("oncelog: nothing was done; --yes does it without asking", file=sys.stderr)
+                print_line("oncelog: nothing was done; --yes does it without asking", err=True)
                 raise typer.Exit(EXIT_REFUSED)
         done = terminate(client, transactional_id, audit=audit)
     if as_json:
         print_json({"done": done.done, "before": done.before, "after": done.after})
         return
     if not done.done:
-        print(f"{transactional_id} has no open transaction ({done.after.state}); nothing was done")
+        print_line(f"{transactional_id} has no open transaction ({done.after.state}); nothing was done")
         return
-    print(f"{transactional_id}: {done.before.state} → {done.after.state}, epoch {done.after.producer_epoch}")
+    print_line(f"{transactional_id}: {done.before.state} → {done.after.state}, epoch {done.after.producer_epoch}")
     for where, bounds in done.bounds.items():
-        print(f"{where}: last stable offset {bounds.last_stable_offset}, end {bounds.end_offset}")
+        print_line(f"{where}: last stable offset {bounds.last_stable_offset}, end {bounds.end_offset}")

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.visible_text import visible
+from oncelog.cli.terminal import confirm, print_line, redraw_line
+
 if TYPE_CHECKING:
     from oncelog.admin.transactions.broker_requests import Progress, Unanswered
     from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope
 
-_CLEAR_LINE: Final = "\r\x1b[2K"
 _PATIENCE_S: Final = 0.7
 EXIT_HANGING: Final = 2
 """The exit code with --fail-on-hanging."""
@@ -86,7 +88,7 @@ def cells(one: OpenTransaction) -> tuple[object, ...]:
 def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
     """Print the questions without an answer on stderr: they may hide something."""
     for one in unanswered:
-        print(f"oncelog: not answered: {one}", file=sys.stderr)
+        print_line(f"oncelog: not answered: {one}", err=True)
 
 
 def confirmed(question: str, yes: bool) -> bool:
@@ -95,7 +97,7 @@ def confirmed(question: str, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         return False
-    return typer.confirm(question, err=True)
+    return confirm(question)
 
 
 @contextmanager
@@ -114,15 +116,13 @@ def progress_on_terminal() -> Iterator[Progress]:
         nonlocal shown
         if time.monotonic() - started > _PATIENCE_S:
             shown = True
-            sys.stderr.write(f"{_CLEAR_LINE}{done} of {total} requests answered")
-            sys.stderr.flush()
+            redraw_line(f"{done} of {total} requests answered")
 
     try:
         yield show
     finally:
         if shown:
-            sys.stderr.write(_CLEAR_LINE)
-            sys.stderr.flush()
+            redraw_line("")
 
 
 def sentences(lines: Iterable[str], indent: str = "  ") -> None:
@@ -132,4 +132,6 @@ def sentences(lines: Iterable[str], indent: str = "  ") -> None:
 
     width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 110))
     for line in lines:
-        print(textwrap.fill(line, width, initial_indent=f"{indent}• ", subsequent_indent=f"{indent}  "))
+        wrapped = textwrap.wrap(visible(line), width, initial_indent=f"{indent}• ", subsequent_indent=f"{indent}  ")
+        for piece in wrapped:
+            print_line(piece)

@@ -9,6 +9,7 @@ import typer
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_json_rows, print_long_table, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def describe(
                 documents.append(_document(client, row))
             else:
                 if row is not next(iter(described.rows.values())):
-                    print()
+                    print_line()
                 _print(client, row)
     if as_json:
         print_json(documents)
@@ -158,13 +159,13 @@ def _print(client: Client, row: TransactionRow) -> None:
 
     timeout = "none (two-phase commit)" if row.is_two_phase else duration_text(row.timeout_ms)
     age_ms = _age_ms(row)
-    print(
+    print_line(
         f"transactional id {row.transactional_id}  state {row.state}  producer {row.producer_id}  "
         f"epoch {row.producer_epoch}  coordinator {row.coordinator}  time-out {timeout}"
     )
     if age_ms is not None and row.start_ms is not None:
         begun = f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago"
-        print(begun if row.is_open else f"no transaction open; the last one was {begun}")
+        print_line(begun if row.is_open else f"no transaction open; the last one was {begun}")
     if row.partitions:
         print_table(
             ("topic", "partition", "last stable", "lag"),

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.shell_words import option
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.terminal import print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
     EXIT_HANGING,
@@ -71,15 +73,18 @@ def find_hanging(
     else:
         if shown:
             print_table(COLUMNS, [cells(one) for one in shown])
-            print()
+            print_line()
             for one in shown:
-                print(f"{one.where} from {one.start_offset}: {one.reason}.")
-            print()
-        print(summary(found, every))
+                print_line(f"{one.where} from {one.start_offset}: {one.reason}.")
+            print_line()
+        print_line(summary(found, every))
         if hanging:
             first = hanging[0].producer
             more = cluster.as_arguments()
-            print(f"why, and what to do: oncelog txn explain --topic {first.topic} --partition {first.partition}{more}")
+            print_line(
+                f"why, and what to do: oncelog txn explain {option('--topic', first.topic)} "
+                f"--partition {first.partition}{more}"
+            )
     if found.saw_nothing:
         raise typer.Exit(1)
     if fail_on_hanging and hanging:
@@ -158,10 +163,10 @@ def explain(
 def _print(found: Explanation) -> None:
     for number, chain in enumerate(found.chains):
         if number:
-            print()
-        print(chain.about + (f": {chain.verdict.replace('_', '-')}" if chain.verdict else ""))
+            print_line()
+        print_line(chain.about + (f": {chain.verdict.replace('_', '-')}" if chain.verdict else ""))
         sentences(chain.sentences)
         if chain.advice:
             sentences([chain.advice])
         for command in chain.commands:
-            print(f"      {command}")
+            print_line(f"      {command}")

@@ -15,6 +15,7 @@ import typer
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json_line, print_table, to_json
+from oncelog.cli.terminal import clear_screen, print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
     EXIT_HANGING,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from oncelog.admin.transactions.cluster_scan import Scan, Scope
     from oncelog.client.blocking import Client
 
-_CLEAR = "\x1b[H\x1b[2J"
 _SHOWN = 40
 
 
@@ -79,7 +79,7 @@ def watch(
         from oncelog.cli.txn.prometheus_exporter import Exporter
 
         exporter = Exporter(prometheus_address, prometheus)
-        print(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", file=sys.stderr, flush=True)
+        print_line(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", err=True, flush=True)
     with cluster.open_client() as client:
         for looks in itertools.count(1):
             found, seconds = _scan(client, scope, min_age_ms)
@@ -124,14 +124,14 @@ def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
     if quiet:
         return
     if sys.stdout.isatty():
-        sys.stdout.write(_CLEAR)
-    print(f"{moment_text(found.now_ms)}  {summary(found, every=True)}  ({seconds:.1f} s)")
+        clear_screen()
+    print_line(f"{moment_text(found.now_ms)}  {summary(found, every=True)}  ({seconds:.1f} s)")
     report_unanswered(found.unanswered)
     shown = sorted(found.transactions, key=lambda one: (one.verdict.value != "hanging", -(one.age_ms or 0)))[:_SHOWN]
     if shown:
         print_table(COLUMNS, [cells(one) for one in shown])
         if len(found.transactions) > len(shown):
-            print(f"… {len(found.transactions) - len(shown)} more")
+            print_line(f"… {len(found.transactions) - len(shown)} more")
     sys.stdout.flush()
 
 

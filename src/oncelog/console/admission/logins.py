@@ -129,7 +129,7 @@ def login_of(kind: str, argument: str) -> Login:
             raise ConfigError(f"the token in {argument} has {len(token)} bytes; it needs {SHORTEST_TOKEN} or more")
         return Token(token)
     passwords = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
         name, colon, password = line.partition(":")

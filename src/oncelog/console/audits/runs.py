@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
+from oncelog.base.python_process import python_module
+from oncelog.base.shell_words import word
 from oncelog.client.errors import ClientError
 
 State = Literal["running", "done", "failed", "cancelled"]
@@ -128,7 +129,13 @@ def command_of(directories: Sequence[str], *, copied_within_s: int | None, check
 
 def process_of(command: Sequence[str]) -> list[str]:
     """The same as a process of this installation that tells how far it is."""
-    return [sys.executable, "-m", *command[:2], "--progress", *command[2:]]
+    return python_module(*command[:2], "--progress", *command[2:])
+
+
+def typed(process: Sequence[str]) -> str:
+    """The command line of a process of ``process_of``, to copy."""
+    arguments = process[len(python_module("oncelog")) :]
+    return " ".join(word(one) for one in ("oncelog", *arguments) if one != "--progress")
 
 
 def lacking() -> list[str]:

@@ -16,13 +16,13 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
+from oncelog.base.python_process import python_module
 from oncelog.base.units import MIB
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
@@ -106,7 +106,7 @@ class DecodingProcess:
         """A process that has no schemas yet."""
         self._is_ready = False
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "oncelog.console.formats.worker"],
+            python_module("oncelog.console.formats.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from oncelog.base.json_values import to_json
+from oncelog.base.shell_words import word
 from oncelog.console.admission.gate import Sender
 from oncelog.console.audits.report import LARGEST, AuditReport, OverTime
-from oncelog.console.audits.runs import AuditRun, command_of, lacking
+from oncelog.console.audits.runs import AuditRun, command_of, lacking, typed
 from oncelog.console.page import Asked
 from oncelog.console.plots.columns import ColumnPlot, column_plot
 from oncelog.console.query import Query
@@ -55,8 +55,7 @@ def run_row(run: AuditRun) -> dict[str, Any]:
 def read_run(asked: Asked) -> Mapping[str, Any]:
     """A run: how far it is, or what came of it."""
     run = asked.audits.run_of(asked.query.needed("key"))
-    command = shlex.join([one for one in run.command[2:] if one != "--progress"])
-    return {"run": run_row(run), "command": f"oncelog {command}", "live": not run.is_over}
+    return {"run": run_row(run), "command": typed(run.command), "live": not run.is_over}
 
 
 def read_report(asked: Asked) -> Mapping[str, Any]:
@@ -144,4 +143,4 @@ def upload(asked: Asked, sender: Sender) -> str:
 
 def command_for(directories: list[str]) -> str:
     """The command that writes a report of these directories, to copy."""
-    return f"{shlex.join(command_of(directories, copied_within_s=None, check_crc=True))} > report.json"
+    return " ".join(map(word, command_of(directories, copied_within_s=None, check_crc=True))) + " > report.json"

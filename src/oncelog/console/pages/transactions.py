@@ -13,6 +13,7 @@ from oncelog.admin.transactions.report import clears_at_ms
 from oncelog.admin.transactions.termination import warning_of
 from oncelog.admin.transactions.transactional_ids import ListFilter, describe_transaction
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.shell_words import option
 from oncelog.base.transaction_verdicts import RULES, Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
@@ -85,7 +86,8 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
         "typed": found.transactional_id or str(found.producer.producer_id),
         "can_terminate": rule.force_terminate and found.transactional_id is not None,
         "command": (
-            f"oncelog txn abort --topic {where.topic} --partition {where.partition} --start-offset {start_offset}"
+            f"oncelog txn abort {option('--topic', where.topic)} --partition {where.partition} "
+            f"--start-offset {start_offset}"
             f"{asked.settings.command_options}"
         ),
     }

@@ -75,7 +75,7 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
 @contextmanager
 def _one_process_at_a_time(path: Path) -> Iterator[None]:
     """Creating the file, turning on its write-ahead log and upgrading it are not to meet those of another process."""
-    descriptor = os.open(f"{path}.opening", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(f"{path}.opening", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -36,9 +36,9 @@ class Turns:
         self._wait_s = wait_s
         self._not_before_s = 0.0
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._writing = os.open(f"{database}.writing", flags, 0o644)
+        self._writing = os.open(f"{database}.writing", flags, 0o600)
         try:
-            self._waiting = os.open(f"{database}.waiting", flags, 0o644)
+            self._waiting = os.open(f"{database}.waiting", flags, 0o600)
         except OSError:
             os.close(self._writing)
             raise

@@ -5,10 +5,10 @@ Text only; ``watch`` decides. Times are given as ages, and as the moment since w
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import argument, option
 from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from oncelog.handlers.support.audit import AuditRecord, Value, timestamp
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SELF_ABORT: Final = "orphan-abort"
 _UNITS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
-_PLAIN: Final = re.compile(r"[\w.@:-]+", re.ASCII)
 _CHECKED: Final = (
     "transaction.orphan.action is abort and the grace period is over",
     "the coordinator does not know of it, and nothing was written since it was asked",
@@ -61,13 +60,9 @@ def _blocks(transaction: OpenTransaction, log: PartitionLog) -> str:
 
 def _way_out(partition: TopicPartition, start_offset: int) -> str:
     return (
-        f"oncelog txn abort --topic {partition.topic} --partition {partition.partition} --start-offset {start_offset}"
+        f"oncelog txn abort {option('--topic', partition.topic)} --partition {partition.partition} "
+        f"--start-offset {start_offset}"
     )
-
-
-def _argument(name: str) -> str:
-    """A name in a command; what a shell or a terminal would read something into stands in quotes, escaped."""
-    return name if _PLAIN.fullmatch(name) else repr(name)
 
 
 def hanging(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
@@ -83,8 +78,8 @@ def late(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoc
     """One that is older than any time-out and of which no coordinator could say anything."""
     return (
         f"a transaction of {_who(transaction, epoch)} is older than any time-out: {_where(transaction, log, now_ms)}; "
-        f"{finding.reason}. It blocks {_blocks(transaction, log)}. To look into it: oncelog txn explain --topic "
-        f"{transaction.partition.topic} --partition {transaction.partition.partition}"
+        f"{finding.reason}. It blocks {_blocks(transaction, log)}. To look into it: oncelog txn explain "
+        f"{option('--topic', transaction.partition.topic)} --partition {transaction.partition.partition}"
     )
 
 
@@ -94,7 +89,7 @@ def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, e
         f"prepared transaction of {_who(transaction, epoch)} waits for its decision since "
         f"{timestamp(finding.start_ms)} ({age(now_ms - finding.start_ms)}): {_where(transaction, log, now_ms)}, and it "
         f"never times out. It blocks {_blocks(transaction, log)}. Its application has to decide it; if that is "
-        f"gone for good: oncelog txn force-terminate {_argument(transaction.transactional_id or '')}"
+        f"gone for good: oncelog txn force-terminate {argument(transaction.transactional_id or '')}"
     )
 
 

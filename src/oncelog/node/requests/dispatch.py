@@ -359,7 +359,7 @@ class Requests:
             self._refuse(connection, slot, str(error))
         else:
             trace = "".join(traceback.format_exception(error, chain=False))[-MAX_TRACE:]
-            self._outbox.effects.append(Report("error", f"{what} failed, its connection is closed\n{trace}"))
+            self._outbox.effects.append(Report("error", f"{what} failed, its connection is closed", trace))
             self._refuse(connection, slot, None)
 
     def _refuse(self, connection: Connection, slot: Slot | None, reason: str | None) -> None:

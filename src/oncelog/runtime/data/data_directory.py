@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from oncelog.base.private_files import exposed_mode
+from oncelog.base.shell_words import argument, option
 from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
 from oncelog.node.settings import Settings
@@ -13,6 +16,7 @@ from oncelog.ports import Coordination, TreeUnavailable
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
 
+_LOG: Final = logging.getLogger("oncelog.broker")
 TREE_FILE: Final = "coordination.db"
 ADOPTED_TREE: Final = f"adopted-{TREE_FILE}"
 """The tree of a broker that was alone, after ``oncelog cluster adopt`` has copied it into ZooKeeper."""
@@ -56,6 +60,9 @@ def open_data_directory(settings: Settings, coordination: Coordination | None = 
         raise StartRefused(f"{error}; stop it, or choose another --data-dir") from None
     except OSError as error:
         raise StartRefused(f"cannot use {path} as data directory: {error.strerror or error}") from None
+    mode = exposed_mode(path)
+    if mode is not None:
+        _LOG.warning("users other than its owner have rights in %s (mode %s): chmod 700 it", path, mode)
     if coordination is not None:
         return DataDirectory(files, None, Outside(files, coordination, SystemEntropy()))
     try:
@@ -102,8 +109,8 @@ def _check_own_tree(directory: Path, path: str | None, connect: str | None) -> N
                 "set zookeeper.connect"
             )
     elif own.exists() and (path is None or own.resolve() != Path(path).resolve()):
-        option = "--data-dir DIR" if connect is None else f"--zookeeper {connect}"
+        cluster = "--data-dir DIR" if connect is None else option("--zookeeper", connect)
         raise StartRefused(
             f"the broker of {directory} has been alone, its topics are in {own}; take them along: "
-            f"oncelog cluster adopt {directory} {option}"
+            f"oncelog cluster adopt {cluster} {argument(str(directory))}"
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
+from oncelog.base.private_files import DIRECTORY_MODE, FILE_MODE
 from oncelog.ports import Buffer, DiskErrors, OpenFile
 
 LOCK_FILE: Final = ".lock"
@@ -164,7 +165,7 @@ class DiskFiles:
 
     def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
         self._root = os.path.abspath(root)
-        os.makedirs(self._root, mode=0o700, exist_ok=True)
+        os.makedirs(self._root, mode=DIRECTORY_MODE, exist_ok=True)
         self._lock = threading.Lock()
         self._recent: OrderedDict[int, DiskFile] = OrderedDict()
         self._known: dict[str, WeakValueDictionary[str, DiskFile]] = {}
@@ -189,7 +190,7 @@ class DiskFiles:
 
     def lock(self) -> None:
         """Take the directory's lock for this process. Raises DirectoryInUse when another one has it."""
-        descriptor = os.open(self._path(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._path(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -236,7 +237,7 @@ class DiskFiles:
 
     def make_directory(self, path: str) -> None:
         with self._noting():
-            os.makedirs(self._path(path), exist_ok=True)
+            os.makedirs(self._path(path), mode=DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         with self._noting(), self._lock:
@@ -317,7 +318,7 @@ class DiskFiles:
 
     def _open(self, file: DiskFile, flags: int) -> None:
         with self._noting():
-            descriptor = os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+            descriptor = os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
         file._descriptor = descriptor
         self._recent[id(file)] = file
         if len(self._recent) > self._max_open:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog.base.private_files import private_opener
 from oncelog.node.assembly import Outside
 from oncelog.node.monitoring.flight_recorder import FlightRecorder, RecordedFile
 from oncelog.node.settings import Address, Settings
@@ -29,7 +30,7 @@ class FlightRecording:
         path = directory / RECORDING
         if path.exists():
             path.replace(directory / PREVIOUS)
-        self._file = path.open("wb", buffering=0)
+        self._file = open(path, "wb", buffering=0, opener=private_opener)  # noqa: SIM115  # as long as the broker
         self.recorder = FlightRecorder(self._write, max_bytes)
 
     def begin(self, outside: Outside, settings: Settings, bound: Mapping[str, Address], now_ms: int) -> Outside:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.base.log_lines import log_with_trace
 from oncelog.node import tree_access
 from oncelog.node.events import (
     AccessLogged,
@@ -316,10 +317,11 @@ class EffectRunner:
         return int(self._node.cluster.config.get("oncelog.audit.max.bytes"))
 
     def _report(self, effect: Report) -> None:
-        _LOG.log(logging.getLevelName(effect.level.upper()), "%s", effect.message)
+        log_with_trace(_LOG, logging.getLevelName(effect.level.upper()), effect.message, effect.trace)
 
     def _fatal(self, effect: Fatal) -> None:
-        _LOG.critical("stopping: %s", effect.message)
+        trace, _, reason = effect.message.rstrip("\n").rpartition("\n")
+        log_with_trace(_LOG, logging.CRITICAL, f"stopping: {reason}", trace)
         if not self.stopped.done():
             self.stopped.set_result(effect.message)
 

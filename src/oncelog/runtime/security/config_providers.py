@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from oncelog.node.settings import ConfigError, Kind, Provider, parse_properties, resolve
+from oncelog.base.java_properties import PropertiesError, parse_properties
+from oncelog.node.settings import ConfigError, Kind, Provider, resolve
 
 MAX_BYTES: Final = 1 << 20
 _ALLOWED_PATHS: Final = "allowed.paths"
@@ -30,7 +31,10 @@ def look_up(provider: Provider, path: str, key: str) -> str:
         if key in (".", "..") or "/" in key:
             raise ConfigError(f"{key} is not the name of a file in {path}")
         return _read(provider, f"{path}/{key}")
-    found = parse_properties(_read(provider, path)).get(key)
+    try:
+        found = parse_properties(_read(provider, path)).get(key)
+    except PropertiesError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if found is None:
         raise ConfigError(f"{path} has no {key}")
     return found

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import option
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
 from oncelog.spark.table.formats import other_format
@@ -77,7 +78,9 @@ def loaded_directory(to: str | Path) -> Path:
     refuse_no_directory(to)
     path = Path(to)
     if not (path / "_oncelog" / "table.json").exists():
-        raise TableError(f"{path} is not a table that a load made: `oncelog load TOPIC --to {path}` makes one")
+        raise TableError(
+            f"{path} is not a table that a load made: `oncelog load TOPIC {option('--to', path)}` makes one"
+        )
     return path
 
 

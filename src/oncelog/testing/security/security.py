@@ -242,9 +242,11 @@ class Security:
         self._host.settle()
 
     def _token_file(self, name: str) -> Path:
+        from oncelog.security.setup import replace
+
         assert self._directory is not None
         path = self._directory / f"{name}.jwt"
-        path.write_text(self.token(name), encoding="ascii")
+        replace(path, self.token(name))
         return path
 
     def _fresh_token(self, user: str) -> tuple[str, float]:

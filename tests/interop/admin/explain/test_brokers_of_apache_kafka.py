@@ -94,7 +94,7 @@ def permission_that_is_missing(pair: Pair) -> None:
     [told] = [one for one in pair.group_report("User:app").findings if one.cause is Cause.NOT_PERMITTED]
     assert told.severity is Severity.STUCK
     assert told.sentences[0] == f"User:app may not Read group '{GROUP}' (DefaultDeny)."
-    assert told.commands[1] == f"oncelog acl allow --group={GROUP} app read"
+    assert told.commands[1] == f"oncelog acl allow --group {GROUP} app read"
     with pair.client as client:
         for kind, name in ((ResourceType.GROUP, GROUP), (ResourceType.TOPIC, "both")):
             allow(client, kind, name)

@@ -21,7 +21,7 @@ def test_a_healthy_partition_has_no_findings() -> None:
 def test_an_unclean_election_is_offered_only_where_another_copy_exists() -> None:
     [found] = partition_findings(PartitionFacts(A, replicas=(1, 2), isr=(2,), offline=(2,)), " -b x")
     assert found.cause is Cause.NO_LEADER
-    assert found.commands == ["oncelog topic elect t:0 --unclean -b x"]
+    assert found.commands == ["oncelog topic elect --unclean -b x t:0"]
     [alone] = partition_findings(PartitionFacts(A, replicas=(2,), isr=(2,)))
     assert alone.commands == ["oncelog cluster status"]
 

@@ -152,7 +152,7 @@ def test_what_a_marker_must_not_touch() -> None:
         assert refusal(one, force=True) is None
     assert "force-terminate x" in (refusal(TWO_PHASE, force=True) or "")
     spaced = replace(LIVE, transactional_id="a b")
-    assert "force-terminate 'a b' -b k:1 (" in (refusal(spaced, options=" -b k:1") or ""), "as it can be pasted"
+    assert "force-terminate -b k:1 'a b' (" in (refusal(spaced, options=" -b k:1") or ""), "as it can be pasted"
     assert "Wait" in (refusal(COMPLETING, force=True) or "")
 
 

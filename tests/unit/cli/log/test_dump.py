@@ -56,10 +56,19 @@ def test_batches_and_records_of_a_segment(partition: Path, capsys: pytest.Captur
         (12, True),
         (13, True),
     ]
-    assert (found[1]["key"], found[1]["value"], found[1]["headers"]) == ("k", "v", {"h": "1"})
+    assert (found[1]["key"], found[1]["value"], found[1]["headers"]) == ("k", "v", [{"key": "h", "value": "1"}])
     assert (found[2]["value"], found[2]["value_bytes"]) == (None, -1)
     assert (found[3]["codec"], found[4]["value"]) == ("zstd", "/w==")
     assert (found[6]["control"], found[6]["coordinator_epoch"]) == ("abort", 4)
+
+
+def test_all_headers_of_a_name_are_shown_in_their_order(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    headers = (("x", b"1"), ("y", None), ("x", b"2"), ("x", b"1"), ("", b"\xff"))
+    (partition / f"{BASE}.log").write_bytes(build_batch([Record(-1, 1000, None, b"v", headers)]))
+    pairs = [(header["key"], header["value"]) for header in rows(capsys, "-r", partition)[1]["headers"]]
+    assert pairs == [("x", "1"), ("y", None), ("x", "2"), ("x", "1"), ("", "/w==")]
+    assert invoke(["log", "dump", "-r", str(partition)]) == 0
+    assert "headers=['x': '1', 'y': null, 'x': '2', 'x': '1', '': 0xff]" in capsys.readouterr().out
 
 
 def test_a_range_of_offsets(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +149,21 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
     assert (committed["kind"], committed["group"], committed["committed"]) == ("offset", "g", 7)
     assert deleted["deleted"] is True
     assert "99" in unknown["unknown"]
+
+
+def test_groups_of_newer_protocols_are_named() -> None:
+    group, member = b"\x00\x01g", b"\x00\x02m1"
+    assert decode_internal("__consumer_offsets", b"\x00\x08" + group + member, b"abc") == {
+        "kind": "consumer_group_current_assignment",
+        "group": "g",
+        "member_id": "m1",
+        "value_bytes": 3,
+    }
+    deleted = decode_internal("__consumer_offsets", b"\x00\x0b" + group, None)
+    assert deleted == {"kind": "share_group", "group": "g", "deleted": True}
+    cut = decode_internal("__consumer_offsets", b"\x00\x05" + group + member[:2], b"")
+    assert cut is not None
+    assert (cut["kind"], "unknown" in cut) == ("consumer_group_member", True)
 
 
 def test_a_transaction_is_decoded() -> None:

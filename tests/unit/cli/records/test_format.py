@@ -46,6 +46,20 @@ def test_null_has_length_minus_one_and_a_text_of_choice() -> None:
     assert compile_format("%k %K %s %S %R", null=b"NULL")(empty) == b"NULL -1 NULL -1 \xff\xff\xff\xff"
 
 
+def test_fields_are_bytes_in_a_file_and_cannot_act_on_a_terminal() -> None:
+    hostile = RECORD._replace(
+        topic="t", key=b"k\n\x1b[2J", value="\x9b2Jgrün\n\tline 2\r".encode() + b"\xff", headers=(("\x1b", b"\n\x80"),)
+    )
+    form = "%k|%s|%h"
+    assert compile_format(form)(hostile) == b"k\n\x1b[2J|\xc2\x9b2Jgr\xc3\xbcn\n\tline 2\r\xff|\x1b=\n\x80"
+    shown = compile_format(form, for_terminal=True)(hostile).decode()
+    assert shown == "k\\n\\x1b[2J|\\x9b2Jgrün\n\tline 2\\r\\xff|\\x1b=\\n\\x80"
+    assert compile_format("%s", for_terminal=True, encode_base64=True)(hostile) == compile_format(
+        "%s", encode_base64=True
+    )(hostile)
+    assert json_envelope(hostile).rstrip(b"\n").decode().isprintable()
+
+
 @pytest.mark.slow
 @given(st.none() | st.binary(), st.none() | st.binary(), st.lists(st.tuples(st.text(), st.none() | st.text())))
 def test_what_consume_prints_as_json_is_what_produce_reads(

@@ -13,7 +13,7 @@ import pytest
 from oncelog.console.admission.gate import Sender
 from oncelog.console.audits import shelf
 from oncelog.console.audits.report import BadReport
-from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of
+from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of, typed
 from oncelog.console.audits.shelf import AuditShelf, NoSuchAudit
 from oncelog.console.query import BadQuery
 from tests.unit.console.audits.test_report import document
@@ -66,7 +66,9 @@ def test_the_command_is_what_a_person_would_type() -> None:
     assert command_of(["/a b"], copied_within_s=0, check_crc=False) == [
         *("oncelog", "audit", "--copied-within", "0", "--no-crc", "--json", "--", "/a b")
     ]
-    assert process_of(["oncelog", "audit", "--json"])[1:] == ["-m", "oncelog", "audit", "--progress", "--json"]
+    process = process_of(["oncelog", "audit", "--json", "--", "-a b"])
+    assert process[1:] == ["-P", "-m", "oncelog", "audit", "--progress", "--json", "--", "-a b"]
+    assert typed(process) == "oncelog audit --json -- '-a b'"
 
 
 def test_one_audit_at_a_time_over_directories_that_were_allowed(

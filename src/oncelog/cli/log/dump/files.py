@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from oncelog.base.java_properties import decode_properties, parse_properties
 from oncelog.records.checksum import crc32c
 
 Row = dict[str, Any]
@@ -22,6 +23,21 @@ _ABORTED: Final = struct.Struct(">hqqqq")
 _SNAPSHOT_HEADER: Final = struct.Struct(">hIi")
 _PRODUCER: Final = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_CRC_FROM: Final = 6
+
+
+class Header(NamedTuple):
+    """A header of a record. Names may repeat, and their order counts."""
+
+    key: str
+    value: bytes | None
+
+    def __repr__(self) -> str:
+        return f"{self.key!r}: {'null' if self.value is None else bytes_text(self.value)}"
+
+
+def bytes_text(value: bytes) -> str:
+    """A key or a value on a line of text: quoted where it is ASCII, hexadecimal otherwise."""
+    return ascii(value.decode()) if value.isascii() else f"0x{value.hex()}"
 
 
 def error(text: str) -> Row:
@@ -112,14 +128,8 @@ def offset_checkpoint(path: Path) -> Iterator[Row]:
 
 
 def properties(path: Path) -> Iterator[Row]:
-    """``key=value`` or ``key: value`` lines."""
-    row: Row = {"type": "properties"}
-    for line in path.read_text(errors="replace").splitlines():
-        if line.strip() and not line.startswith("#"):
-            colon = ":" if "=" not in line else "="
-            key, _, value = line.partition(colon)
-            row[key.strip()] = value.strip()
-    yield row
+    """Keys and values; a topic's id is written as ``key: value``, which Java's format reads, too."""
+    yield {"type": "properties", **parse_properties(decode_properties(path.read_bytes()))}
 
 
 def reader_of(path: Path) -> Reader | None:

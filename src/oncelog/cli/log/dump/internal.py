@@ -15,6 +15,7 @@ from oncelog.base.ids import (
     TRANSACTION_STATE,
     uuid_text,
 )
+from oncelog.cli.log.dump.newer_groups import newer_group_record
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal import transaction_records
 from oncelog.records.internal.consumer_protocol import decode_assignment, decode_subscription
@@ -82,7 +83,8 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
             "state_timestamp": group.current_state_timestamp,
             "members": [_member(one, group.protocol_type) for one in group.members],
         }
-    return {"kind": "unknown", "unknown": about.reason}
+    newer = newer_group_record(about.version, key, value)
+    return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
 
 
 def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from oncelog.base.ids import partition_of_directory
 from oncelog.base.units import MIB
-from oncelog.cli.log.dump.files import Row, error
+from oncelog.cli.log.dump.files import Header, Row, error
 from oncelog.cli.log.dump.internal import decode_internal
 from oncelog.cli.log.dump.message_sets import message_rows
 from oncelog.cli.log.dump.wanted import Wanted
@@ -130,4 +130,5 @@ def _content(record: Record, header: BatchHeader, topic: str, wanted: Wanted) ->
     }
     if not wanted.values:
         return sizes
-    return {**sizes, "headers": dict(record.headers) or None, "key": record.key, "value": record.value}
+    headers = [Header(name, value) for name, value in record.headers]
+    return {**sizes, "headers": headers or None, "key": record.key, "value": record.value}

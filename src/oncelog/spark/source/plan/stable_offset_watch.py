@@ -18,6 +18,7 @@ from typing import Final
 from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
+from oncelog.base.shell_words import option
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
@@ -118,5 +119,5 @@ def describe_held(
             who += f", since {moment_text(now_ms - holder.age_ms)} ({duration_text(holder.age_ms)})"
     return (
         f"{partition_name(partition)} at offset {stable}, {end - stable} offsets below its end: {who}; "
-        f"see `oncelog txn explain --topic {partition.topic} --partition {partition.partition}`"
+        f"see `oncelog txn explain {option('--topic', partition.topic)} --partition {partition.partition}`"
     )

@@ -1,0 +1,1 @@
+"""Properties files, beside ``java.util.Properties``."""
