@@ -121,9 +121,18 @@ class ByHand:
         )
         self._ask(message, END_VERSION)
         deadline = time.monotonic() + HANG_S
-        while wait and (state := describe_transaction(self.client, self.name).state).startswith("Prepare"):
+        while wait and self._is_ending():
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name} is still {state}")
+                raise RuntimeError(f"the transaction of {self.name} has not ended")
+
+    def _is_ending(self) -> bool:
+        """True while markers are to be written."""
+        try:
+            return describe_transaction(self.client, self.name).state.startswith("Prepare")
+        except BrokerRefused as refusal:
+            if refusal.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            return False  # the id has expired, as only one does whose transaction has ended
 
     def restart(self) -> None:
         """The epoch a new instance has; the sequences begin anew."""
