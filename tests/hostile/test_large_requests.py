@@ -136,6 +136,15 @@ def test_one_resource_of_an_unknown_type_refuses_them_all(driver):
     assert {each.error_code for each in refused.results} == {ErrorCode.INVALID_REQUEST}
 
 
+def test_brokers_named_by_thousands_of_digits_are_told_apart_in_linear_time(driver):
+    """An expression that backtracked took 3.4 s for each of these names."""
+    peer = driver.connect()
+    names = ["0" * 32_000 + "x", "0" * 32_000 + "1", "+0001", "1"]
+    asked = [DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=[]) for name in names]
+    results = peer.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST, 0], "what is the same is answered once"
+
+
 def test_a_handler_that_asks_coordinators_one_by_one_takes_turns(driver):
     peer = driver.connect()
     peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
