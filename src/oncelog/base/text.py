@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 _DIGEST_BYTES: Final = 12
@@ -13,6 +12,8 @@ def shortened(name: str, length: int) -> str:
     stay distinct."""
     if len(name) <= length:
         return name
+    from hashlib import blake2b  # a broker starts without it
+
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
     return f"{name[: length - len(digest) - 1]}…{digest}"
 
