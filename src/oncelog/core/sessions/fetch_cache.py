@@ -264,7 +264,7 @@ class FetchSessionCache:
         own = iter(list(self._of_connections.get(session.requester.connection_id, ())))
         for _ in range(MAX_EVICTIONS):
             lacks_slot = len(self._sessions) >= self._slots
-            if not lacks_slot and (session.privileged or self.size_bytes + session.size_bytes <= MAX_BYTES):
+            if not lacks_slot and self._has_bytes_for(session):
                 return True
             weakest = None if lacks_slot else next(own, None)
             if weakest is None:
@@ -273,7 +273,10 @@ class FetchSessionCache:
                 return False
             self.remove(weakest)
             self.evictions += 1
-        return False
+        return len(self._sessions) < self._slots and self._has_bytes_for(session)
+
+    def _has_bytes_for(self, session: FetchSession) -> bool:
+        return session.privileged or self.size_bytes + session.size_bytes <= MAX_BYTES
 
     def _weakest(self, session: FetchSession, now_ms: int, *, consumers_only: bool) -> int | None:
         """The session whose place another may take."""

@@ -240,6 +240,16 @@ def test_a_connection_that_lacks_room_loses_its_own_older_sessions(monkeypatch: 
     assert [session_id for session_id in (first, second, third) if sessions.cache.get(session_id)] == [second, third]
 
 
+def test_a_session_makes_room_by_a_few_others_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cache, "MAX_BYTES", 10 * (PARTITION_BYTES + 1))
+    for count, is_opened in ((8, True), (9, False)):
+        sessions = new_sessions(20)
+        for number in range(10):
+            assert opened(Fetcher(sessions, requester=Requester(number)), 1) != 0
+        late = Fetcher(sessions, requester=Requester(99), now_ms=EVICTION_MS + 1)
+        assert bool(opened(late, count)) is is_opened
+
+
 def test_sessions_end_with_the_connection_that_used_them_last() -> None:
     sessions = new_sessions()
     client = Fetcher(sessions)
