@@ -10,6 +10,11 @@ from oncelog.ports import Change, CommittedChange
 
 KEPT: Final = 1_000
 """Changes that a session can still be told of that begins to follow behind them."""
+KEPT_BYTES: Final = 8 << 20
+"""Memory of these changes: a thousand topics created at once take half a megabyte. A session that begins behind those
+that went for it sees a gap."""
+_CHANGE_BYTES: Final = 200
+"""Memory of a changed node without its path and value."""
 
 Listener = Callable[[CommittedChange], None]
 Ended = Callable[[], None]
@@ -57,7 +62,10 @@ class ChangeStream:
     def __init__(self, position: int = 0) -> None:
         self.position = position
         self.followers = Followers()
-        self._kept: deque[CommittedChange] = deque(maxlen=KEPT)
+        self._tokens: deque[str] = deque(maxlen=KEPT)
+        self._kept: deque[tuple[CommittedChange, int]] = deque()
+        """The last changes with their sizes."""
+        self._kept_bytes = 0
 
     def append(self, token: str, changes: Sequence[Change]) -> int:
         """A commit was carried out; its position. Every session that follows is told, the writer's too."""
@@ -67,12 +75,17 @@ class ChangeStream:
     def deliver(self, change: CommittedChange) -> None:
         """Take over the next change of the order; what is missing before it shows in its position."""
         self.position = change.position
-        self._kept.append(change)
+        self._tokens.append(change.token)
+        size = sum(_CHANGE_BYTES + len(path) + len(value or b"") for path, value, _ in change.changes)
+        self._kept.append((change, size))
+        self._kept_bytes += size
+        while len(self._kept) > KEPT or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
+            self._kept_bytes -= self._kept.popleft()[1]
         self.followers.deliver(change)
 
     def has(self, token: str) -> bool:
         """True if a commit of that name is among the last ones."""
-        return any(change.token == token for change in self._kept)
+        return token in self._tokens
 
     def follow(self, session_id: int, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
         """Tell a session of the changes after a position that are kept, and of all to come; None ends it."""
@@ -80,6 +93,6 @@ class ChangeStream:
             self.followers.remove(session_id)
             return
         self.followers.add(session_id, after, listener, ended)
-        for change in list(self._kept):
+        for change, _ in list(self._kept):
             if change.position > after:
                 listener(change)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -42,9 +41,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 Entry = DescribeConfigsResourceResult
 
-_BROKER_ID: Final = re.compile(r"[+]?0*([0-9]+)")
-"""1, +1 and 001 are the same broker."""
-
 _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
 _DENIED: Final = {
     ConfigResourceType.TOPIC: Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
@@ -74,8 +70,9 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
 def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
     keys, name = resource.configuration_keys, resource.resource_name
     if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
-        same = _BROKER_ID.fullmatch(name)
-        name = same[1] if same else name
+        digits = name.removeprefix("+")
+        if digits.isascii() and digits.isdigit():  # 1, +1 and 001 are the same broker
+            name = digits.lstrip("0") or "0"
     return resource.resource_type, name, tuple(keys or ())
 
 

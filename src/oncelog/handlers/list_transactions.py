@@ -1,8 +1,8 @@
 """ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the transactional ids this broker coordinates.
 
 Filters by state, producer id, duration (1) and a pattern (2) that the whole id has to match. States are named exactly;
-those that do not exist come back. A pattern is RE2's, whose time is linear in the text: clients send it. One sees the
-ids one may describe.
+those that do not exist come back. A pattern is compiled and matched by a worker, within the bounds of
+``records.patterns``. One sees the ids one may describe.
 
 A broker that waits for markers (``node.broker_requests.awaited_markers``) names in tags of ours the partitions of
 ``__transaction_state`` that it believes this one to lead, with their epochs; it is answered only if that is so.
@@ -10,7 +10,7 @@ A broker that waits for markers (``node.broker_requests.awaited_markers``) names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -19,7 +19,8 @@ from oncelog.core.transactions.states import state_named
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.broker_clients import is_trusted_broker
 from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.waits import NextSlice, Steps
+from oncelog.handlers.support.waits import Lane, NextSlice, Offload, Steps
+from oncelog.records.patterns import Pattern, PatternRefused
 from oncelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -27,6 +28,7 @@ from oncelog.wire.messages.list_transactions import (
 )
 
 if TYPE_CHECKING:
+    from oncelog.core.transactions.model import TransactionListing
     from oncelog.core.transactions.shard import TransactionShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -36,8 +38,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 _MANY: Final = 5000
-MAX_PROGRAM: Final = 5000
-"""Instructions a pattern may compile to: a match takes microseconds up to there, and a tenth of a second far beyond."""
+_WORK_PER_SLICE: Final = 2_000_000
+"""Bytes of ids times instructions of the pattern: 10 ms at most, after which a client that left stops the work."""
 
 
 def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTransactionsResponse]:
@@ -49,38 +51,70 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     if not _are_led(request, shards):
         return ListTransactionsResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    matches = _matcher(request.transactional_id_pattern)
-    if matches is None:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    pattern: Pattern | None = None
+    if request.transactional_id_pattern:
+        pattern = yield Offload(_compiled(request.transactional_id_pattern), Lane.PATTERNS)
+        if pattern is None:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     named = {name: state_named(name) for name in request.state_filters}
     states = {state for state in named.values() if state is not None} if named else None
     producer_ids = {ProducerId(producer_id) for producer_id in request.producer_id_filters} or None
     response = ListTransactionsResponse(unknown_state_filters=[name for name, state in named.items() if state is None])
 
-    sees_all = is_trusted_broker(context)
-
-    def list_in(shard: TransactionShard) -> None:
-        response.transaction_states += [
-            TransactionState(
-                transactional_id=listed.transactional_id,
-                producer_id=listed.producer_id,
-                transaction_state=listed.state,
-            )
-            for listed in shard.listings(
-                context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
-            )
-            if matches(listed.transactional_id)
-            and (
-                sees_all
-                or context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listed.transactional_id)
-            )
-        ]
-
-    if sum(shard.id_count() for shard in shards) > _MANY:
-        return (yield from _in_slices(shards, list_in, response))
+    takes_turns = sum(shard.id_count() for shard in shards) > _MANY
+    listings: list[TransactionListing] = []
     for shard in shards:
-        list_in(shard)
+        if takes_turns:
+            yield NextSlice()  # a million ids in one go would keep others waiting for a second
+        if not shard.is_loaded:  # it has become another broker's
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        listings += shard.listings(
+            context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
+        )
+        if len(listings) >= _MANY or shard is shards[-1]:
+            if pattern is not None and listings:
+                listings = yield Offload(_matching(pattern, listings), Lane.PATTERNS)
+            response.transaction_states += _visible(listings, context)
+            listings = []
     return response
+
+
+def _visible(listings: Sequence[TransactionListing], context: Context) -> list[TransactionState]:
+    """The listings of ids that the requester may describe."""
+    sees_all = is_trusted_broker(context)
+    return [
+        TransactionState(
+            transactional_id=listing.transactional_id,
+            producer_id=listing.producer_id,
+            transaction_state=listing.state,
+        )
+        for listing in listings
+        if sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listing.transactional_id)
+    ]
+
+
+def _compiled(text: str) -> Generator[None, None, Pattern | None]:
+    """Compile a pattern; None when it is refused."""
+    yield
+    try:
+        return Pattern(text)
+    except PatternRefused:
+        return None
+
+
+def _matching(
+    pattern: Pattern, listings: Sequence[TransactionListing]
+) -> Generator[None, None, list[TransactionListing]]:
+    """The listings whose ids match."""
+    matching, work = [], 0
+    for listing in listings:
+        if pattern.matches(listing.transactional_id):
+            matching.append(listing)
+        work += len(listing.transactional_id) * pattern.program_size
+        if work >= _WORK_PER_SLICE:
+            work = 0
+            yield
+    return matching
 
 
 def _are_led(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> bool:
@@ -88,35 +122,3 @@ def _are_led(request: ListTransactionsRequest, shards: Sequence[TransactionShard
     led = {shard.partition: int(shard.coordinator_epoch) for shard in shards}
     believed = zip(request.led_partitions, request.leader_epochs, strict=False)
     return all(led.get(partition) == leader_epoch for partition, leader_epoch in believed)
-
-
-def _in_slices(
-    shards: Sequence[TransactionShard],
-    list_in: Callable[[TransactionShard], None],
-    response: ListTransactionsResponse,
-) -> Steps[ListTransactionsResponse]:
-    """Shard by shard: a million ids in one go would keep others waiting for a second."""
-    for shard in shards:
-        yield NextSlice()
-        if not shard.is_loaded:  # it has become another broker's
-            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        list_in(shard)
-    return response
-
-
-def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
-    """Says whether an id matches as a whole; None when the pattern is no pattern."""
-    if not pattern:
-        return lambda transactional_id: True
-    import re2  # type: ignore[import-untyped]  # no types shipped; few ever send a pattern
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True  # whether it matches is all that is asked, and that is quicker
-    try:
-        compiled = re2.compile(pattern, options=options)
-    except re2.error:
-        return None
-    if compiled.programsize > MAX_PROGRAM:
-        return None
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

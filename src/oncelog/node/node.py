@@ -125,6 +125,7 @@ class Node(NodeParts):
             gone = self._connections.pop(event.connection_id, None)
             if gone is not None:
                 gone.shut()
+                self.partitions.fetch_sessions.cache.close(event.connection_id)
         elif isinstance(event, MetadataChanged):
             self._metadata_log.changed(event)
         elif isinstance(event, MetadataWritten):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, ProducerEpoch, ProducerId, TopicName
+from oncelog.core.groups.member_quota import MemberMemory
 from oncelog.core.groups.model import (
     CommitRequest,
     Decision,
@@ -89,12 +90,14 @@ class Driver:
     """The log that the shard is loaded from, and that it writes."""
     ids: int = 0
     """Member ids given out so far."""
+    memory: MemberMemory = field(default_factory=MemberMemory)
+    """The memory of members; other drivers' shards may share it."""
 
     def __post_init__(self) -> None:
         self.replies: dict[int, Any] = {}
         self.last_token = 0
         self.refuse_appends = False
-        self.shard = GroupShard(0, self.settings)
+        self.shard = GroupShard(0, self.settings, self.memory)
         for entry in self.log:
             apply_entry(self.shard, entry)
         self.carry_out(self.shard.loaded(self.now_ms))

@@ -326,7 +326,6 @@ def test_patterns_match_whole_ids_in_linear_time(broker: TransactionBroker) -> N
     assert matching("ab.?") == {"ab", "abc"}
     assert matching("(a*)*b") == {"ab"}
     assert matching("") == {"a" * 60, "ab", "abc"}
-    large = "|".join(f"(a*)*{number}" for number in range(3000))
-    for pattern in ("a{1001}", "(", large):
+    for pattern in ("a{1001}", "(", "a" * 501, "(?i)" + r"\pL" * 21, ".{1000}"):
         refused = broker.call(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
         assert (refused.error_code, refused.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])

@@ -35,6 +35,7 @@ from oncelog.handlers.support.waits import (
     AddToTransaction,
     AskCoordinator,
     FindTransactionalId,
+    Offload,
     Transact,
     TransactEach,
     UntilConfirmed,
@@ -45,6 +46,14 @@ from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
 SHARDS = 2
+
+
+def _result_of(steps: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 class TransactionBroker(LogBroker):
@@ -140,6 +149,8 @@ class TransactionBroker(LogBroker):
                 outcome = self.late & set(wait.offsets)
             elif isinstance(wait, UntilConfirmed):
                 outcome = {}
+            elif isinstance(wait, Offload):
+                outcome = _result_of(wait.steps)
             elif isinstance(wait, FindTransactionalId):
                 outcome = ids_of(self, (wait.producer_id,)).get(wait.producer_id)
             elif isinstance(wait, AskCoordinator):

@@ -152,7 +152,11 @@ def list_question(broker: int, wanted: ListFilter) -> Question[ListTransactionsR
 def refused_filter(answer: ListTransactionsResponse, wanted: ListFilter) -> BrokerRefused | None:
     """The error of a filter that is wrong, None for an answer that says nothing of the kind."""
     if answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
-        return BrokerRefused(answer.error_code, f"pattern {wanted.pattern!r}", "not a regular expression of RE2")
+        return BrokerRefused(
+            answer.error_code,
+            f"pattern {wanted.pattern!r}",
+            "not a regular expression of RE2, or larger than the broker takes",
+        )
     if answer.unknown_state_filters and wanted.states:
         unknown = ", ".join(answer.unknown_state_filters)
         return BrokerRefused(ErrorCode.INVALID_REQUEST, f"state {unknown}", "there is no such state of a transaction")

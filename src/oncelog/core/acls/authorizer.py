@@ -23,12 +23,16 @@ from oncelog.base.acls import (
     ResourceType,
     canonical_host,
 )
+from oncelog.base.memo import Memo, text_bytes
+from oncelog.base.units import MIB
 
 Acls = Mapping[ResourcePattern, ResourceAcls]
 """All lists of the cluster; another object whenever something in it has changed."""
 
-MAX_REMEMBERED: Final = 20_000
-"""Decisions that are remembered; with more of them all are forgotten, for names come from peers."""
+MAX_REMEMBERED_BYTES: Final = 4 * MIB
+"""Memory of decisions, some 10,000: names, principals and hosts come from peers."""
+_DECISION_BYTES: Final = 350
+"""Memory of a decision without its texts, measured."""
 
 _ANY_NAME: Final = "hardcode"
 """Apache Kafka's example of a topic without a list of its own, see ``allows_any``."""
@@ -44,8 +48,8 @@ class Authorizer:
     def __init__(self, settings: AuthorizerSettings) -> None:
         self.settings = settings
         self._index = _Index({})
-        self._rulings: dict[Question, Ruling] = {}
-        self._of_types: dict[tuple[str, str, Operation, ResourceType], bool] = {}
+        self._rulings: Memo[Question, Ruling] = Memo(MAX_REMEMBERED_BYTES)
+        self._of_types: Memo[tuple[str, str, Operation, ResourceType], bool] = Memo(MAX_REMEMBERED_BYTES // 4)
 
     def ruling(self, acls: Acls, question: Question) -> Ruling:
         """The answer by the lists as they are now."""
@@ -53,9 +57,9 @@ class Authorizer:
             self._take_over(acls)
         found = self._rulings.get(question)
         if found is None:
-            if len(self._rulings) >= MAX_REMEMBERED:
-                self._rulings.clear()
-            found = self._rulings[question] = self._decide(question)
+            found = self._decide(question)
+            principal, host, _, _, name = question
+            self._rulings.remember(question, found, _size_of(principal, host, name))
         return found
 
     def allows_any(
@@ -70,9 +74,8 @@ class Authorizer:
         key = (principal, host, operation, resource_type)
         found = self._of_types.get(key)
         if found is None:
-            if len(self._of_types) >= MAX_REMEMBERED:
-                self._of_types.clear()
-            found = self._of_types[key] = _some_allowed(self._index, *key)
+            found = _some_allowed(self._index, *key)
+            self._of_types.remember(key, found, _size_of(principal, host))
         return found
 
     def _take_over(self, acls: Acls) -> None:
@@ -84,6 +87,10 @@ class Authorizer:
         principal, host, operation, resource_type, name = question
         lists = self._index.lists_of(resource_type, name)
         return decide(lists, self.settings, principal, host.removeprefix("/"), operation)
+
+
+def _size_of(*texts: str) -> int:
+    return _DECISION_BYTES + sum(map(text_bytes, texts))
 
 
 class _Index:
@@ -123,15 +130,16 @@ def _some_allowed(index: _Index, principal: str, host: str, operation: Operation
             for entry in entries_for(acls, principal, host):
                 if entry.operation in (operation, Operation.ALL):
                     (denied if entry.permission is Permission.DENY else allowed).add(pattern)
+    prefix_lengths = {len(pattern.name) for pattern in denied if pattern.pattern_type is PatternType.PREFIXED}
     everything = ResourcePattern(resource_type, PatternType.LITERAL, WILDCARD)
     if everything in denied:
         return False
-    return everything in allowed or any(not _is_dominated(pattern, denied) for pattern in allowed)
+    return everything in allowed or any(not _is_dominated(pattern, denied, prefix_lengths) for pattern in allowed)
 
 
-def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern]) -> bool:
-    """True if everything that a pattern names is denied."""
+def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern], prefix_lengths: set[int]) -> bool:
+    """True if everything that a pattern names is denied; ``prefix_lengths`` are those of denied prefixes."""
     if pattern.pattern_type is PatternType.LITERAL and pattern in denied:
         return True
-    prefixes = (pattern.name[:length] for length in range(1, len(pattern.name) + 1))
+    prefixes = (pattern.name[:length] for length in prefix_lengths if length <= len(pattern.name))
     return any(ResourcePattern(pattern.resource_type, PatternType.PREFIXED, each) in denied for each in prefixes)

@@ -5,10 +5,10 @@ No client pushes metrics here: what is set is checked, kept and described.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Value
+from oncelog.records.patterns import Pattern, PatternRefused
 
 PUSH_INTERVAL: Final = "interval.ms"
 CLIENT_MATCH: Final = "match"
@@ -31,8 +31,8 @@ _LABELS: Final = frozenset(
         "client_source_port",
     }
 )
-_COMPILED_MAX: Final = 1_000
-"""Characters of a pattern up to which it is compiled to see whether it can be: nothing is matched against it."""
+_BEYOND_RE2: Final = ("", "invalid perl operator", "invalid escape sequence", r"invalid character class range: \p")
+"""RE2's complaints about what Java's expressions have: look-around, back-references, more classes; empty: too large."""
 
 
 def check_client_matches(matches: Value) -> None:
@@ -44,10 +44,15 @@ def check_client_matches(matches: Value) -> None:
 
 
 def _is_pattern(text: str) -> bool:
-    if len(text) > _COMPILED_MAX:
-        return True
+    """False for what is certainly no expression of Java. No text is ever matched against it."""
     try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError):
-        return False
+        Pattern(text)
+    except PatternRefused as refusal:
+        kind, _, rest = refusal.complaint.partition(": ")
+        if kind == "bad repetition operator":
+            return rest.endswith("+")  # possessive
+        if kind == "invalid repetition size":
+            least, _, most = rest.strip("{}").partition(",")
+            return not most or int(least) <= int(most)
+        return kind in _BEYOND_RE2 or refusal.complaint.startswith(_BEYOND_RE2[-1])
     return True

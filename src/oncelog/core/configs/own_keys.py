@@ -63,11 +63,11 @@ OWN_KEYS: Final = (
     ConfigKey(
         "oncelog.group.members.max.bytes",
         INT,
-        "33554432",
+        "20971520",
         at_least(1048576),
         documentation=(
-            "What the members of all groups on one partition of __consumer_offsets may say of themselves; beyond, "
-            "others wait until some have gone."
+            "The memory of the members of all groups that a broker coordinates: what they say of themselves, and "
+            "their assignments. Beyond, others wait until some have gone."
         ),
     ),
     ConfigKey(

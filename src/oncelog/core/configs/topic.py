@@ -8,9 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from oncelog.base.memo import Memo, text_bytes
+from oncelog.base.units import MIB
 from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
 from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
+
+_REMEMBERED_BYTES: Final = 4 * MIB
+"""Memory of typed configurations: thousands of different ones."""
+_CONFIG_BYTES: Final = 600
+"""Memory of one without the texts that it was read from."""
 
 
 class TopicConfig(NamedTuple):
@@ -50,14 +57,16 @@ class TopicConfigs:
 
     def __init__(self, broker: BrokerConfig) -> None:
         self._broker = broker
-        self._known: dict[frozenset[tuple[str, str]], TopicConfig] = {}
+        self._known: Memo[frozenset[tuple[str, str]], TopicConfig] = Memo(_REMEMBERED_BYTES)
 
     def of(self, overrides: Mapping[str, str]) -> TopicConfig:
         """The configuration of a topic that sets ``overrides``."""
         which = frozenset(overrides.items())
         config = self._known.get(which)
         if config is None:
-            config = self._known[which] = topic_config(self._broker, overrides)
+            config = topic_config(self._broker, overrides)
+            texts = sum(text_bytes(name) + text_bytes(value) for name, value in which)
+            self._known.remember(which, config, _CONFIG_BYTES + texts)
         return config
 
 

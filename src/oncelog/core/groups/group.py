@@ -26,7 +26,7 @@ from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinedMember, MemberDes
 from oncelog.core.groups.states import GroupEvent, GroupState, next_state
 from oncelog.core.groups.subscriptions import subscribed_topics
 
-_MEMBER_BYTES = 1000
+_MEMBER_BYTES = 1200
 _PROTOCOL_BYTES = 200
 """Estimated size of a protocol without its name and metadata."""
 ASSIGNED_STATES = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)

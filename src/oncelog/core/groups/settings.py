@@ -16,8 +16,8 @@ class GroupSettings:
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3 * SECOND_MS
     max_size: int = INT32_MAX
-    members_max_bytes: int = 32 * MIB
-    """The memory quota of the members of all groups of a shard."""
+    members_max_bytes: int = 20 * MIB
+    """The memory quota of the members of all groups of a broker."""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """The longest time a new member's JoinGroup stays parked; no key, as in Apache Kafka."""
     offset_metadata_max_length: int = 4096

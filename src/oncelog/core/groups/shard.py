@@ -22,7 +22,7 @@ from oncelog.base.invariant import invariant
 from oncelog.core.groups import persistence
 from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.group import Group
-from oncelog.core.groups.member_quota import MemberQuota
+from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.membership import Membership
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -64,7 +64,8 @@ _EXPIRY = TimerKey(TimerKind.EXPIRY)
 class GroupShard:
     """State of one ``__consumer_offsets`` partition."""
 
-    def __init__(self, partition: int, settings: GroupSettings) -> None:
+    def __init__(self, partition: int, settings: GroupSettings, memory: MemberMemory | None = None) -> None:
+        """``memory``: shared with the other shards of the broker."""
         self.partition = partition
         self.settings = settings
         self.is_loaded = False
@@ -73,7 +74,7 @@ class GroupShard:
         self._timers = Timers()
         self._rebalance = Rebalance(settings, self._timers)
         self._membership = Membership(self._groups, settings, self._rebalance)
-        self._quota = MemberQuota(self._groups, settings)
+        self._quota = MemberQuota(self._groups, settings, memory or MemberMemory())
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
         self._expiry_queue: list[GroupId] = []
 
@@ -81,12 +82,14 @@ class GroupShard:
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
         """JoinGroup; replies JoinReply, perhaps later."""
-        if not self._quota.has_room(request, now_ms):
+        if not self._quota.admits_join(request, now_ms):
             return Decision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         return self._membership.join(request, token, now_ms)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
         """SyncGroup; replies SyncReply, perhaps later."""
+        if not self._quota.admits_assignments(request, now_ms):
+            return Decision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return self._membership.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Decision:
@@ -268,6 +271,7 @@ class GroupShard:
     def loaded(self, now_ms: int) -> Decision:
         """The log has been read: sessions of all members start now, and the shard may decide. No reply."""
         self.is_loaded = True
+        self._quota.count()
         out = Decision()
         for group in list(self._groups.values()):
             for member in group.members.values():
@@ -289,6 +293,7 @@ class GroupShard:
                     out.released.append((member.sync_token, SyncReply(ErrorCode.NOT_COORDINATOR)))
         self.is_loaded = False
         self._groups.clear()
+        self._quota.close()
         return out
 
     def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:

@@ -7,6 +7,8 @@ For a user and a client id, the first of these that is set (KIP-55):
 3. the user                      7. the client id
 4. any user's client id          8. any client id
 
+Names without a limit of their own are cut to ``MAX_LENGTH``: peers choose them, and measures are kept by them.
+
 What is set for a user with any client id holds for each client id by itself; what is set for the user, or for any user,
 holds for all clients of a user together. A client without an id, or with an empty one, has only limits of its user.
 """
@@ -15,8 +17,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from oncelog.base.text import shortened
+
 ANY: Final = ""
 """The default of its type. No user and no client id is set by an empty name."""
+
+
+MAX_LENGTH: Final = 128
+"""Characters of a name under the limit of any name; of a longer one the beginning and a digest."""
 
 
 class Client(NamedTuple):
@@ -49,16 +57,22 @@ class Limits:
     def shared_by(self, user: str, client_id: str | None) -> Client | None:
         """The clients that share a limit with this one, None where none holds for it."""
         limits, client_id = self._limits, client_id or ""
-        if (client_id and (user, client_id) in limits) or (user, ANY) in limits:
+        if client_id and (user, client_id) in limits:
             return Client(user, client_id)
+        if (user, ANY) in limits:
+            return Client(user, shortened(client_id, MAX_LENGTH))
         if (user, None) in limits:
             return Client(user, "")
-        if (client_id and (ANY, client_id) in limits) or (ANY, ANY) in limits:
-            return Client(user, client_id)
+        if client_id and (ANY, client_id) in limits:
+            return Client(shortened(user, MAX_LENGTH), client_id)
+        if (ANY, ANY) in limits:
+            return Client(shortened(user, MAX_LENGTH), shortened(client_id, MAX_LENGTH))
         if (ANY, None) in limits:
-            return Client(user, "")
-        if client_id and ((None, client_id) in limits or (None, ANY) in limits):
+            return Client(shortened(user, MAX_LENGTH), "")
+        if client_id and (None, client_id) in limits:
             return Client("", client_id)
+        if client_id and (None, ANY) in limits:
+            return Client("", shortened(client_id, MAX_LENGTH))
         return None
 
     def limit(self, client: Client) -> float | None:

@@ -1,15 +1,16 @@
 """One kind of quota over all clients: who shares a limit is measured together, and told how long to wait.
 
 Invariants:
-1. Only clients that a limit holds for are measured. At most ``MAX_MEASURED`` are remembered, those heard of last: a
-   client that takes a new client id for each request costs no more memory than that, and gains no more than a new id
-   gives it anyway.
-2. What behaves like new (``is_idle``, ``is_full``) is forgotten first, and nobody can tell.
+1. Only clients that a limit holds for are measured. At most ``MAX_MEASURED`` are remembered, those heard of last, by
+   names of bounded length (``limits``): a client that takes a new client id for each request costs no more memory than
+   some 10 MB, and gains no more than a new id gives it anyway.
+2. A measure that behaves like a new one (``is_idle``, ``is_full``) is forgotten as others are used; no client can tell.
 3. A limit holds from the moment it is set: also for what was measured before.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -18,9 +19,9 @@ from oncelog.core.quotas.limits import Client, Limits
 from oncelog.core.quotas.rates import Rate, Windows
 from oncelog.core.quotas.token_bucket import TokenBucket
 
-MAX_MEASURED: Final = 10_000
+MAX_MEASURED: Final = 8_000
 _FORGOTTEN_AT_ONCE: Final = 2
-"""Idle measures dropped for each new one, so that they go faster than they come."""
+"""Idle measures dropped with each use of one, so that they go faster than they come."""
 
 M = TypeVar("M")
 
@@ -31,16 +32,19 @@ class Measures(Generic[M]):
     def __init__(self, new: Callable[[], M], is_like_new: Callable[[Client, M, int], bool]) -> None:
         self._new = new
         self._is_like_new = is_like_new
-        self._by_client: dict[Client, M] = {}
+        self._by_client: OrderedDict[Client, M] = OrderedDict()
 
     def of(self, client: Client, now_ms: int) -> M:
         """The client's measure."""
+        self._forget_idle(now_ms)
         measures = self._by_client
-        measure = measures.pop(client, None)
+        measure = measures.get(client)
         if measure is None:
-            self._forget(now_ms)
-            measure = self._new()
-        measures[client] = measure
+            if len(measures) >= MAX_MEASURED:
+                measures.popitem(last=False)
+            measure = measures[client] = self._new()
+        else:
+            measures.move_to_end(client)
         return measure
 
     def __iter__(self) -> Iterator[tuple[Client, M]]:
@@ -49,13 +53,11 @@ class Measures(Generic[M]):
     def __len__(self) -> int:
         return len(self._by_client)
 
-    def _forget(self, now_ms: int) -> None:
+    def _forget_idle(self, now_ms: int) -> None:
         measures = self._by_client
         for _ in range(_FORGOTTEN_AT_ONCE):
             oldest = next(iter(measures), None)
-            if oldest is None:
-                return
-            if len(measures) < MAX_MEASURED and not self._is_like_new(oldest, measures[oldest], now_ms):
+            if oldest is None or not self._is_like_new(oldest, measures[oldest], now_ms):
                 return
             del measures[oldest]
 

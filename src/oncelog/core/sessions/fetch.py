@@ -22,6 +22,8 @@ from oncelog.core.sessions.fetch_cache import (
     FetchSession,
     FetchSessionCache,
     PartitionKey,
+    Requester,
+    size_of,
 )
 from oncelog.core.sessions.pending_partitions import PendingPartitions
 
@@ -108,7 +110,7 @@ class FetchContext:
 class _FullContext(FetchContext):
     """A full request that opens a session, if the cache has room, when it is answered."""
 
-    __slots__ = ("_by_key", "_cache", "_privileged", "_uses_topic_ids")
+    __slots__ = ("_by_key", "_cache", "_requester", "_uses_topic_ids")
 
     def __init__(
         self,
@@ -116,13 +118,13 @@ class _FullContext(FetchContext):
         by_key: dict[PartitionKey, FetchPartition],
         *,
         uses_topic_ids: bool,
-        privileged: bool,
+        requester: Requester,
     ) -> None:
         super().__init__(list(by_key.values()))
         self._cache = cache
         self._by_key = by_key
         self._uses_topic_ids = uses_topic_ids
-        self._privileged = privileged
+        self._requester = requester
 
     def finish(
         self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
@@ -131,7 +133,7 @@ class _FullContext(FetchContext):
             asked.told_high_watermark = answer.high_watermark
             asked.told_log_start_offset = answer.log_start_offset
         session_id = self._cache.create(
-            self._by_key, privileged=self._privileged, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
+            self._by_key, requester=self._requester, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
         )
         return Finished(ErrorCode.NONE, session_id, answers)
 
@@ -215,18 +217,19 @@ class FetchSessions:
         forgotten: Iterable[PartitionKey],
         *,
         uses_topic_ids: bool,
-        privileged: bool,
+        requester: Requester | None,
         now_ms: int,
     ) -> FetchContext:
-        """Begin a request. A partition named twice counts once, as it was named last."""
+        """Begin a request. A partition named twice counts once, as it was named last. ``requester`` is None for a
+        request that no session is kept of."""
         by_key = {_key(partition, uses_topic_ids): partition for partition in asked}
         if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._incremental(session_id, epoch, by_key, forgotten, uses_topic_ids, now_ms)
+            return self._incremental(session_id, epoch, by_key, forgotten, uses_topic_ids, requester, now_ms)
         if session_id != NO_SESSION:
             self.cache.remove(session_id)
-        if epoch == FINAL_EPOCH:
+        if epoch == FINAL_EPOCH or requester is None:
             return FetchContext(list(by_key.values()))
-        return _FullContext(self.cache, by_key, uses_topic_ids=uses_topic_ids, privileged=privileged)
+        return _FullContext(self.cache, by_key, uses_topic_ids=uses_topic_ids, requester=requester)
 
     def _incremental(
         self,
@@ -235,6 +238,7 @@ class FetchSessions:
         by_key: dict[PartitionKey, FetchPartition],
         forgotten: Iterable[PartitionKey],
         uses_topic_ids: bool,
+        requester: Requester | None,
         now_ms: int,
     ) -> FetchContext:
         session = self.cache.get(session_id)
@@ -244,27 +248,18 @@ class FetchSessions:
             return FetchContext([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        if by_key and not self.cache.has_room(session, sum(key not in session.partitions for key in by_key)):
+        added = [key for key in by_key if key not in session.partitions]
+        if requester is None or (added and not self.cache.has_room(session, len(added), size_of(added))):
             # It outgrew its bound: the client starts again with a full request, and gets no session for it.
             self.cache.remove(session_id)
             return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        partitions = session.partitions
         if session.privileged and uses_topic_ids:
             if session.pending is None:
                 session.pending = PendingPartitions()
             session.pending.note(by_key)
-        for key, partition in by_key.items():
-            known = partitions.get(key)
-            if known is None:
-                partitions[key] = partition
-            else:
-                known.ask_again(partition)
-        for key in forgotten:
-            partitions.pop(key, None)
-        if not partitions:
-            self.cache.remove(session_id)
+        self.cache.use(session, by_key, forgotten, requester.connection_id, now_ms)
+        if not session.partitions:
             return FetchContext(list(by_key.values()))
-        self.cache.touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
         return _IncrementalContext(session)
 

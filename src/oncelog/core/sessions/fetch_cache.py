@@ -6,26 +6,47 @@ The rule: a new session may take the slot of another when
   3. the new one has at least as many partitions and the other is older than two minutes.
 Otherwise the new one gets no slot, and its client goes on with full requests, which is always allowed.
 
-Beside the slots the partitions are bounded, one session's and all sessions' together, because a slot may hold as many
-as fit a request. Sessions are kept in the order of their last use.
+Beside the slots the memory is bounded, because a slot may hold as much as fits a request:
+  4. sessions of consumers hold at most ``MAX_BYTES`` together; one that lacks room takes that of older sessions of its
+     connection, then that of others by rules 1 and 3;
+  5. a follower has one session, of at most ``MAX_FOLLOWER_PARTITIONS``: a new one replaces it;
+  6. a session ends with the connection that used it last.
+Sessions are kept in the order of their last use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-from oncelog.base.ids import TopicId, TopicName
-from oncelog.base.units import INT32_MAX, MINUTE_MS
+from oncelog.base.ids import BrokerId, TopicId, TopicName
+from oncelog.base.units import INT32_MAX, MIB, MINUTE_MS
 from oncelog.core.sessions.pending_partitions import PendingPartitions
 
 NO_SESSION: Final = 0
 EVICTION_MS: Final = 2 * MINUTE_MS
-MAX_SESSION_PARTITIONS: Final = 32_768
-MAX_CACHED_PARTITIONS: Final = 8 * MAX_SESSION_PARTITIONS
+MAX_BYTES: Final = 24 * MIB
+MAX_FOLLOWER_PARTITIONS: Final = 32_768
+PARTITION_BYTES: Final = 520
+"""The memory of a partition in a session without its name, measured: 330 to 520 bytes."""
+MAX_EVICTIONS: Final = 8
+"""Sessions that make room for one: to choose each may mean to look at all."""
 
 PartitionKey = tuple[TopicId | TopicName, int]
 """Topic id where the session uses ids, else name; and the partition's index."""
+
+
+class Requester(NamedTuple):
+    """The client whose session it is."""
+
+    connection_id: int
+    follower: BrokerId | None = None
+    """The broker that copies; None: a consumer."""
+
+
+def size_of(keys: Iterable[PartitionKey]) -> int:
+    """The memory that partitions take in a session, estimated."""
+    return sum([PARTITION_BYTES + len(name) for name, _ in keys])
 
 
 class FetchPartition:
@@ -80,13 +101,13 @@ class FetchSession:
     """A client's partitions, in the order in which they are read; ``epoch`` is the one the next request must have."""
 
     __slots__ = (
-        "counted",
         "created_ms",
         "epoch",
         "partitions",
         "pending",
-        "privileged",
+        "requester",
         "session_id",
+        "size_bytes",
         "used_ms",
         "uses_topic_ids",
     )
@@ -96,22 +117,41 @@ class FetchSession:
         session_id: int,
         partitions: dict[PartitionKey, FetchPartition],
         *,
-        privileged: bool,
+        requester: Requester,
         uses_topic_ids: bool,
         now_ms: int,
     ) -> None:
         self.session_id = session_id
         self.partitions = partitions
-        self.privileged = privileged
-        """A follower's."""
+        self.requester = requester
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.epoch = 1
-        self.counted = 0
-        """Partitions of it in the cache's total."""
+        self.size_bytes = size_of(partitions)
         self.pending: PendingPartitions[PartitionKey, FetchPartition] | None = None
         """The partitions that have to be read for the next request of a follower that fetches by topic ids."""
+
+    @property
+    def privileged(self) -> bool:
+        """True for a follower's session."""
+        return self.requester.follower is not None
+
+    def add(self, asked: dict[PartitionKey, FetchPartition]) -> None:
+        """Add partitions, or change their parameters."""
+        for key, partition in asked.items():
+            known = self.partitions.get(key)
+            if known is not None:
+                known.ask_again(partition)
+            else:
+                self.partitions[key] = partition
+                self.size_bytes += PARTITION_BYTES + len(key[0])
+
+    def forget(self, keys: Iterable[PartitionKey]) -> None:
+        """Leave partitions out from now on."""
+        for key in keys:
+            if self.partitions.pop(key, None) is not None:
+                self.size_bytes -= PARTITION_BYTES + len(key[0])
 
     def settle(self, caught_up: Iterable[FetchPartition]) -> None:
         """Leave out, until they change, the partitions of which the follower has all there is and is told the rest."""
@@ -126,16 +166,15 @@ class FetchSessionCache:
         self._slots = slots
         self._random_bytes = random_bytes
         self._sessions: dict[int, FetchSession] = {}
-        self._partition_count = 0
+        self._of_connections: dict[int, dict[int, None]] = {}
+        """The ids of each connection's sessions, in the order of their last use."""
+        self._of_followers: dict[BrokerId, int] = {}
+        self.size_bytes = 0
+        """The memory of consumers' sessions, estimated."""
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions in all sessions."""
-        return self._partition_count
 
     def get(self, session_id: int) -> FetchSession | None:
         """The session, None if it was removed."""
@@ -145,54 +184,116 @@ class FetchSessionCache:
         """End a session; nothing happens when it is gone."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partition_count -= session.counted
+            self._uncount(session)
 
-    def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Note that a session was used, and how many partitions it has now."""
+    def close(self, connection_id: int) -> None:
+        """End the sessions of a connection that is gone."""
+        for session_id in list(self._of_connections.get(connection_id, ())):
+            self.remove(session_id)
+
+    def use(
+        self,
+        session: FetchSession,
+        asked: dict[PartitionKey, FetchPartition],
+        forgotten: Iterable[PartitionKey],
+        connection_id: int,
+        now_ms: int,
+    ) -> None:
+        """Note the use of a session by a connection; it adds or changes the partitions ``asked`` and forgets others.
+        One without partitions ends."""
+        self.remove(session.session_id)
         session.used_ms = now_ms
-        del self._sessions[session.session_id]
-        self._sessions[session.session_id] = session
-        self._partition_count += len(session.partitions) - session.counted
-        session.counted = len(session.partitions)
+        session.requester = session.requester._replace(connection_id=connection_id)
+        session.add(asked)
+        session.forget(forgotten)
+        if session.partitions:
+            self._count(session)
 
-    def has_room(self, session: FetchSession | None, added: int) -> bool:
-        """True if ``added`` more partitions in a session (None: a new one) stay within the bounds."""
-        size = added if session is None else len(session.partitions) + added
-        return size <= MAX_SESSION_PARTITIONS and self._partition_count + added <= MAX_CACHED_PARTITIONS
+    def has_room(self, session: FetchSession, added: int, added_bytes: int) -> bool:
+        """True if ``added`` more partitions in a session stay within the bounds."""
+        if session.privileged:
+            return len(session.partitions) + added <= MAX_FOLLOWER_PARTITIONS
+        return self.size_bytes + added_bytes <= MAX_BYTES
 
     def create(
-        self, partitions: dict[PartitionKey, FetchPartition], *, privileged: bool, uses_topic_ids: bool, now_ms: int
+        self,
+        partitions: dict[PartitionKey, FetchPartition],
+        *,
+        requester: Requester,
+        uses_topic_ids: bool,
+        now_ms: int,
     ) -> int:
-        """The id of a new session with ``partitions``, or NO_SESSION when no slot is free for it."""
-        if not self.has_room(None, len(partitions)):
-            return NO_SESSION
-        if len(self._sessions) >= self._slots and not self._evict(len(partitions), privileged, now_ms):
-            return NO_SESSION
+        """The id of a new session with ``partitions``, or NO_SESSION when there is no room for it."""
         session = FetchSession(
-            self._new_id(), partitions, privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+            self._new_id(), partitions, requester=requester, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
-        session.counted = len(partitions)
-        self._partition_count += len(partitions)
-        self._sessions[session.session_id] = session
+        if requester.follower is not None and requester.follower in self._of_followers:
+            self.remove(self._of_followers[requester.follower])
+        if not self._make_room(session, now_ms):
+            return NO_SESSION
+        self._count(session)
         return session.session_id
 
-    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
-            return False
-        if now_ms - oldest.used_ms <= EVICTION_MS:
-            candidates = [
-                (session.privileged, session.counted, session.session_id)
-                for session in self._sessions.values()
-                if session.used_ms - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
-            ]
-            weakest = min(candidates, default=None)
-            if weakest is None or (privileged, size, 0) < (weakest[0], weakest[1], 0):
+    def _count(self, session: FetchSession) -> None:
+        session_id, (connection_id, follower) = session.session_id, session.requester
+        self._sessions[session_id] = session
+        self._of_connections.setdefault(connection_id, {})[session_id] = None
+        if follower is None:
+            self.size_bytes += session.size_bytes
+        else:
+            self._of_followers[follower] = session_id
+
+    def _uncount(self, session: FetchSession) -> None:
+        session_id, (connection_id, follower) = session.session_id, session.requester
+        own = self._of_connections[connection_id]
+        del own[session_id]
+        if not own:
+            del self._of_connections[connection_id]
+        if follower is None:
+            self.size_bytes -= session.size_bytes
+        elif self._of_followers.get(follower) == session_id:
+            del self._of_followers[follower]
+
+    def _make_room(self, session: FetchSession, now_ms: int) -> bool:
+        """Evict others until there is room for a session; False if it gets none."""
+        if session.privileged:
+            if len(session.partitions) > MAX_FOLLOWER_PARTITIONS:
                 return False
-            oldest = self._sessions[weakest[2]]
-        self.remove(oldest.session_id)
-        self.evictions += 1
-        return True
+        elif session.size_bytes > MAX_BYTES:
+            return False
+        own = iter(list(self._of_connections.get(session.requester.connection_id, ())))
+        for _ in range(MAX_EVICTIONS):
+            lacks_slot = len(self._sessions) >= self._slots
+            if not lacks_slot and self._has_bytes_for(session):
+                return True
+            weakest = None if lacks_slot else next(own, None)
+            if weakest is None:
+                weakest = self._weakest(session, now_ms, consumers_only=not lacks_slot)
+            if weakest is None:
+                return False
+            self.remove(weakest)
+            self.evictions += 1
+        return len(self._sessions) < self._slots and self._has_bytes_for(session)
+
+    def _has_bytes_for(self, session: FetchSession) -> bool:
+        return session.privileged or self.size_bytes + session.size_bytes <= MAX_BYTES
+
+    def _weakest(self, session: FetchSession, now_ms: int, *, consumers_only: bool) -> int | None:
+        """The session whose place another may take."""
+        others = [other for other in self._sessions.values() if not (consumers_only and other.privileged)]
+        if not others:
+            return None
+        if now_ms - others[0].used_ms > EVICTION_MS:
+            return others[0].session_id
+        candidates = [
+            (other.privileged, len(other.partitions), other.session_id)
+            for other in others
+            if other.used_ms - other.created_ms > EVICTION_MS or (session.privileged and not other.privileged)
+        ]
+        weakest = min(candidates, default=None)
+        if weakest is None or (session.privileged, len(session.partitions)) < weakest[:2]:
+            return None
+        return weakest[2]
 
     def _new_id(self) -> int:
         while True:

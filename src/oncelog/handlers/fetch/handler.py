@@ -20,7 +20,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers.fetch.follower import read_pending
 from oncelog.handlers.fetch.params import READ_COMMITTED, READ_UNCOMMITTED, params_of, replica_of
-from oncelog.handlers.fetch.partitions import SortedPartitions, forgotten_of, partitions_of
+from oncelog.handlers.fetch.partitions import SortedPartitions, forgotten_of, partitions_of, requester_of
 from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.fetch.response import TOPIC_IDS_SINCE, refusal_of, respond
 from oncelog.handlers.support.appended_records import LEAST_WAIT_MS, until_readable
@@ -56,7 +56,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         partitions_of(request, context, by_id=by_id),
         forgotten_of(request, by_id=by_id),
         uses_topic_ids=by_id,
-        privileged=replica is not None,
+        requester=requester_of(request, context, replica, by_id=by_id),
         now_ms=context.now_ms,
     )
     if session.error_code != ErrorCode.NONE:

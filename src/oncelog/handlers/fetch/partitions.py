@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
-from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey
+from oncelog.core.controller.names import name_refusal
+from oncelog.core.sessions.fetch import FINAL_EPOCH
+from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey, Requester
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.fetch.params import UNKNOWN
 from oncelog.wire.messages.fetch import PartitionData
@@ -49,6 +51,26 @@ def forgotten_of(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey
         key: TopicId | TopicName = TopicId(topic.topic_id) if by_id else TopicName(topic.topic)
         for partition in topic.partitions:
             yield key, partition
+
+
+def requester_of(request: FetchRequest, context: Context, replica: Replica | None, *, by_id: bool) -> Requester | None:
+    """The client of a session. None for a request that no session is kept of: it names a topic that cannot exist, or
+    claims to come from a broker and does not."""
+    cluster = context.cluster
+    if request.session_epoch == FINAL_EPOCH:
+        return None
+    if not by_id:
+        topics = cluster.image.topics
+        if any(topic.topic not in topics and name_refusal(topic.topic) for topic in request.topics):
+            return None
+    if replica is None:
+        return Requester(context.connection_id)
+    is_follower = (
+        replica.broker_id != cluster.broker_id
+        and replica.broker_id in cluster.image.brokers
+        and context.would_allow(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    )
+    return Requester(context.connection_id, replica.broker_id) if is_follower else None
 
 
 class SortedPartitions:

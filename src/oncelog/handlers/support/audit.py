@@ -2,7 +2,7 @@
 
 The rule: who, from where, which transaction, what was checked, what came of it, when; nothing is left to be looked up
 elsewhere. A record is made where the decision is, and the runtime writes it (``docs/internals/hanging-transactions.md``
-has the fields). It is bounded by the request it is about.
+has the fields). Names of more than ``NAME_LENGTH`` characters are cut: peers choose them, and the log has a bound.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
+from oncelog.base.text import shortened
+
 PARTITIONS_NAMED: Final = 100
 """A record names so many partitions; the others are counted."""
+NAME_LENGTH: Final = 512
+"""Characters of a name; of a longer one the beginning and a digest."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Value = str | int | bool | None | Sequence[str] | Mapping[str, "Value"] | Sequence[Mapping[str, "Value"]]
@@ -41,12 +45,23 @@ class AuditRecord:
             "time_ms": self.time_ms,
             "action": self.action,
             "outcome": self.outcome,
-            "who": self.who,
-            "transaction": self.transaction,
+            "who": bounded(self.who),
+            "transaction": bounded(self.transaction),
             "checked": list(self.checked),
-            **self.details,
+            **{name: bounded(value) for name, value in self.details.items()},
         }
         return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def bounded(value: Value, elements: int = PARTITIONS_NAMED) -> Value:
+    """A value with its names cut, and its arrays cut to so many elements."""
+    if isinstance(value, str):
+        return shortened(value, NAME_LENGTH)
+    if isinstance(value, Mapping):
+        return {name: bounded(inner, elements) for name, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [bounded(inner, elements) for inner in value[:elements]]  # type: ignore[return-value]  # as they were
+    return value
 
 
 def timestamp(time_ms: int) -> str:

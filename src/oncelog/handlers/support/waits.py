@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, Offset, ProducerId, TopicPartition, TransactionalId
@@ -186,16 +187,25 @@ class NextSlice:
     holds_connection: ClassVar[bool] = True
 
 
+class Lane(IntEnum):
+    """A queue of work for workers: within a lane one request's work is done at a time, lanes go on side by side."""
+
+    LARGE = 0
+    """Work that may hold a hundred megabytes."""
+    SMALL = 1
+    """Work of a millisecond that holds no memory."""
+    PATTERNS = 2
+    """Work that takes time and no memory; only requests with patterns wait for it."""
+
+
 @dataclass(slots=True, eq=False)
 class Offload:
-    """A wait until a worker has driven ``steps`` to their end, when all that others have asked for before is through:
-    what it becomes is a hundred megabytes for a request of a few bytes, and is there for one of them at a time. The
-    steps touch nothing but what they were given; between two of them they are given up, if nobody waits any more.
-    Resumed with what they return; what they raise is raised inside the handler."""
+    """A wait until a worker has driven ``steps`` to their end, after what others have in the same ``lane``. The steps
+    touch nothing but what they were given; between two of them they are given up, if nobody waits any more. Resumed
+    with what they return; what they raise is raised inside the handler."""
 
     steps: Generator[None, None, Any]
-    is_small: bool = False
-    """True for work of a millisecond and no memory, which does not wait behind what is large."""
+    lane: Lane = Lane.LARGE
     holds_connection: ClassVar[bool] = True
 
 

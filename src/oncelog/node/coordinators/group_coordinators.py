@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -11,6 +12,7 @@ from oncelog.node.coordinators.hosted_shard import HostedShard
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 
 if TYPE_CHECKING:
+    from oncelog.core.groups.member_quota import MemberMemory
     from oncelog.core.groups.model import Decision
     from oncelog.core.groups.shard import GroupShard
     from oncelog.handlers.support.waits import Coordinate
@@ -30,10 +32,16 @@ class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
         super().__init__(services)
         self._settings = settings
 
+    @cached_property
+    def _member_memory(self) -> MemberMemory:
+        from oncelog.core.groups.member_quota import MemberMemory
+
+        return MemberMemory()
+
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> GroupShard:
         from oncelog.core.groups.shard import GroupShard
 
-        return GroupShard(partition, self._settings)
+        return GroupShard(partition, self._settings, self._member_memory)
 
     def _replayer(self, shard: GroupShard) -> ApplyBatch:
         from oncelog.node.coordinators.loading import group_replayer

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.acls import Operation, ResourceType, kafka_word
-from oncelog.core.acls.texts import rule_text, shown
+from oncelog.base.text import shortened
+from oncelog.core.acls.texts import NAME_LENGTH, rule_text, shown
 from oncelog.core.controller.entities.acl_changes import acl_count as acl_count
 from oncelog.handlers.registry import BY_KEY
 from oncelog.node.events import AccessLogged
@@ -67,7 +68,7 @@ class DecisionLog:
                 self._write("debug", self._line(context, operation, resource, name, count))
             return
         self.denied[operation, resource] += 1
-        if self._is_written((context.principal, context.client_host)):
+        if self._is_written((shortened(context.principal, NAME_LENGTH), context.client_host)):
             self._write("info", self._line(context, operation, resource, name, count))
 
     def changed(self, context: Context, verb: str, what: str) -> None:

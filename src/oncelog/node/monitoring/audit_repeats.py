@@ -12,16 +12,20 @@ all others are one.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from oncelog.handlers.support.audit import AuditRecord, Value, summary
+from oncelog.base.text import shortened
+from oncelog.handlers.support.audit import NAME_LENGTH, AuditRecord, Value, bounded, summary
 from oncelog.handlers.support.markers_audit import ABORT_HANGING
 from oncelog.node.events import Audit
 
 INTERVAL_S: Final = 600.0
 IN_FULL: Final = 20
 REQUESTERS: Final = 100
+_ELEMENTS_KEPT: Final = 10
+"""Elements of an array, the partitions of a request, that a record of repetitions names."""
 REPEATED: Final = "repeated"
 """The field that only a record of repetitions has."""
 
@@ -59,7 +63,7 @@ class Repeats:
         if not seen.outcomes:
             seen.since_ms = record.time_ms
         seen.outcomes[record.outcome] += 1
-        seen.last = record
+        seen.last = _kept(record)
         return False
 
     def counted(self) -> list[Audit]:
@@ -70,10 +74,25 @@ class Repeats:
 
     def _seen_of(self, record: AuditRecord) -> _Seen:
         done = "done" if record.outcome in _DONE else "refused"
-        key: _Key = (str(record.who.get("principal")), str(record.who.get("host")), record.action, done)
+        principal = shortened(str(record.who.get("principal")), NAME_LENGTH)
+        key: _Key = (principal, str(record.who.get("host")), record.action, done)
         if key not in self._seen and len(self._seen) >= REQUESTERS:
             key = _OTHERS
         return self._seen.setdefault(key, _Seen())
+
+
+def _kept(record: AuditRecord) -> AuditRecord:
+    """A record as it is kept until the interval is over: a request may name a megabyte."""
+    return replace(
+        record,
+        who=_short(record.who),
+        transaction=_short(record.transaction),
+        details=_short(record.details),
+    )
+
+
+def _short(values: Mapping[str, Value]) -> Mapping[str, Value]:
+    return {name: bounded(value, _ELEMENTS_KEPT) for name, value in values.items()}
 
 
 def _repetition(seen: _Seen) -> AuditRecord:

@@ -128,7 +128,8 @@ class Requests:
             if task.alarm is not None:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
-            task.nudge = None
+            # What it waited in refers to it: a ring that would keep a megabyte of request until garbage is collected.
+            task.nudge = task.forget = None
             task.resumes += 1
             if task.resumes > RESUMES_PER_SLICE:
                 self._runnable.wait_for_slice(task, value, error)

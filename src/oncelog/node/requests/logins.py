@@ -26,7 +26,7 @@ from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.handlers import registry
 from oncelog.handlers.api_versions import names_its_software
 from oncelog.handlers.sasl_handshake import unsupported_mechanism
-from oncelog.handlers.support.waits import Offload, Steps
+from oncelog.handlers.support.waits import Lane, Offload, Steps
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Report
 from oncelog.node.outbox import Outbox
@@ -207,7 +207,7 @@ class Logins:
         return answer(lambda: step)
 
     def _verified(self, state: LoginState, check: Check, answer: _Answering) -> Steps[LoginAnswer | LoginEnded]:
-        failure = yield Offload(_work_of(check), is_small=True)
+        failure = yield Offload(_work_of(check), Lane.SMALL)
         try:
             return answer(lambda: check.then(failure, self._deadlines.now_ms))
         except LoginRefused as refusal:

@@ -1,4 +1,4 @@
-"""Work of requests that is too much for the loop and holds much memory: a worker does it, one request's at a time.
+"""Work of requests that is too much for the loop: a worker does it, one request's of each lane at a time.
 
 A client that leaves is not waited for, but its work is, up to its next pause: the worker has what it holds until then.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.handlers.support.waits import Offload
+from oncelog.handlers.support.waits import Lane, Offload
 from oncelog.node.events import Effect, JobFinished, RunJob
 from oncelog.node.requests.tasks import Runnable, Task
 
@@ -35,33 +35,31 @@ class _Work:
 
 
 class OffloadedWork:
-    """Work of requests that workers do: what is large one after the other, and beside it what is small. Tokens are
-    negative: others count upwards."""
+    """Work of requests that workers do, lane by lane. Tokens are negative: those of other jobs count upwards."""
 
     def __init__(self, runnable: Runnable) -> None:
         self._runnable = runnable
-        self._queues: tuple[deque[_Work], deque[_Work]] = (deque(), deque())
-        """Large work, small work."""
+        self._queues: dict[Lane, deque[_Work]] = {lane: deque() for lane in Lane}
         self._running: dict[int, _Work] = {}
-        """Work that workers have, by token, one of each kind at most."""
+        """Work that workers have, by token, one of each lane at most."""
         self._token = 0
 
     def park(self, task: Task, wait: Offload) -> None:
         """Have the work of ``task`` done when its turn comes."""
-        self._queues[wait.is_small].append(_Work(task, wait))
+        self._queues[wait.lane].append(_Work(task, wait))
 
     def start(self, effects: list[Effect]) -> None:
-        """Have the next one of each kind done, if none is; those whose client is gone are passed over."""
-        for queue in self._queues:
-            while queue and not self._runs(is_small=queue[0].wait.is_small):
+        """Have the next one of each lane done, if none is; those whose client is gone are passed over."""
+        for lane, queue in self._queues.items():
+            while queue and not self._runs(lane):
                 work = queue.popleft()
                 if work.task.waiting:
                     self._token -= 1
                     self._running[self._token] = work
                     effects.append(RunJob(self._token, work.slices(), waited_for=True))
 
-    def _runs(self, *, is_small: bool) -> bool:
-        return any(work.wait.is_small is is_small for work in self._running.values())
+    def _runs(self, lane: Lane) -> bool:
+        return any(work.wait.lane is lane for work in self._running.values())
 
     def is_idle(self) -> bool:
         """True while no worker is busy with such work."""

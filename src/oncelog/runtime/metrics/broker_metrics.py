@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
@@ -21,11 +23,12 @@ from prometheus_client.registry import Collector
 
 from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import shortened
 from oncelog.node.monitoring.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
 from oncelog.runtime.metrics.access_metrics import access_metrics
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
-from oncelog.runtime.metrics.quota_metrics import quota_metrics
+from oncelog.runtime.metrics.quota_metrics import LABEL_LENGTH, quota_metrics
 from oncelog.runtime.metrics.tls_metrics import tls_metrics
 from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
 
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from oncelog.runtime.tls.listeners import ListenersTls
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
+MOST_GROUP_LAGS: Final = 10_000
+"""Groups and topics whose lag is told, those that are furthest behind: any client may commit offsets of more."""
 
 
 class Metrics(Collector):
@@ -143,8 +148,9 @@ class Metrics(Collector):
                 log = self._node.logs.logs.get(TopicPartition(topic, partition))
                 if log is not None:  # one that is still to be created is not created to be looked at
                     behind[(group, topic)] += max(0, log.high_watermark - offset)
-        for labels, value in sorted(behind.items()):
-            lag.add_metric(list(labels), value)
+        furthest_behind = nlargest(MOST_GROUP_LAGS, behind.items(), key=itemgetter(1))
+        for labels, value in sorted(furthest_behind):
+            lag.add_metric([shortened(label, LABEL_LENGTH) for label in labels], value)
         yield lag
 
     def _runtime(self) -> Iterator[Metric]:

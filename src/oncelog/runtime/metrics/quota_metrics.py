@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from oncelog.base.text import shortened
+
 if TYPE_CHECKING:
     from oncelog.node.client_quotas import Usage
     from oncelog.node.node import Node
 
 MOST_CLIENTS: Final = 100
+LABEL_LENGTH: Final = 200
+"""Characters of a name that a peer chose; of a longer one the beginning and a digest."""
 
 
 def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
@@ -36,8 +40,9 @@ def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
         throttles.add_metric([name], quota.throttles.count)
         seconds.add_metric([name], quota.throttles.sum_ms / 1000)
         for used in nlargest(MOST_CLIENTS, quota.usage(now_ms), key=_share):
-            usage.add_metric([name, *used.client], used.rate)
-            limit.add_metric([name, *used.client], used.limit)
+            client = [shortened(text, LABEL_LENGTH) for text in used.client]
+            usage.add_metric([name, *client], used.rate)
+            limit.add_metric([name, *client], used.limit)
     yield from (throttles, seconds, usage, limit)
     muted = node.requests.throttling.muted
     yield GaugeMetricFamily("oncelog_muted_connections", "Connections not read now for a quota.", value=muted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from oncelog.base.errors import ErrorCode as E
+from oncelog.core.groups.member_quota import MemberMemory
 from oncelog.core.groups.model import Protocol
 from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import Driver
@@ -30,6 +31,38 @@ def test_beyond_the_bound_newcomers_wait_until_some_have_gone_and_members_go_on(
     assert more.error_code is E.COORDINATOR_NOT_AVAILABLE
     driver.advance(60_000)  # nobody has said a word for as long as a session is
     assert driver.join(name="d", version=3, protocols=offering(30_000)) is None
+
+
+def test_assignments_count_and_are_refused_where_there_is_no_room() -> None:
+    driver = Driver(GroupSettings(initial_rebalance_delay_ms=0, members_max_bytes=100_000))
+    driver.join(name="a", version=3, group="g")
+    driver.join(name="b", version=3, group="h")
+    driver.advance(0)
+    first, second = (driver.replies[token].member_id for token in (1, 2))
+
+    def assign(group: str, member: str) -> E:
+        error_code: E = driver.sync(member, 1, {member: bytes(90_000)}, group=group).error_code
+        return error_code
+
+    assert assign("g", first) is E.NONE
+    assert assign("h", second) is E.COORDINATOR_NOT_AVAILABLE
+    assert driver.sync(second, 1, {second: b"small"}, group="h").error_code is E.NONE
+    driver.join(name="c", version=3, group="i")
+    driver.advance(0)
+    driver.leave(first, group="g")
+    third = driver.replies[driver.last_token - 1].member_id
+    driver.advance(1000)
+    assert assign("i", third) is E.NONE
+
+
+def test_all_shards_of_a_broker_share_the_bound() -> None:
+    memory, settings = MemberMemory(), GroupSettings(initial_rebalance_delay_ms=3000, members_max_bytes=100_000)
+    full, other = (Driver(settings, memory=memory) for _ in range(2))
+    for name in "abc":
+        full.join(name=name, version=3, protocols=offering(30_000))
+    assert other.join(name="d", version=3, protocols=offering(30_000)).error_code is E.COORDINATOR_NOT_AVAILABLE
+    full.shard.unloaded(full.now_ms)
+    assert other.join(name="d", version=3, protocols=offering(30_000)) is None
 
 
 def test_members_without_a_common_protocol_are_told_apart_without_comparing_all_with_all() -> None:

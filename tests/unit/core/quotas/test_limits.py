@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.core.quotas.limits import ANY, Client, Key, Limits
+from oncelog.core.quotas.limits import ANY, MAX_LENGTH, Client, Key, Limits
 
 PRECEDENCE: list[Key] = [
     ("u", "c"),
@@ -70,3 +70,20 @@ def test_a_limit_that_is_taken_away_holds_no_longer(keys: list[Key], user: str, 
         limits.set(key, None)
     assert not limits
     assert limits.shared_by(user, client_id) is None
+
+
+def test_long_names_are_cut_where_the_limit_is_not_their_own() -> None:
+    long, other = "c" * 30_000, "c" * 30_001
+    for keys in ([(None, ANY)], [(ANY, ANY)], [("u", ANY)], [(ANY, None)]):
+        limits = Limits()
+        for key in keys:
+            limits.set(key, 7.0)
+        clients = [limits.shared_by(user, client_id) for user, client_id in (("u", long), ("u", other), (long, "c"))]
+        for client in clients:
+            assert client is None or (max(map(len, client)) <= MAX_LENGTH and limits.limit(client) == 7.0)
+        assert clients[0] is not None
+        assert keys == [(ANY, None)] or clients[0] != clients[1]
+    own = Limits()
+    own.set((None, long), 5.0)
+    own.set((None, ANY), 7.0)
+    assert [own.limit(client) for name in (long, other) if (client := own.shared_by("u", name))] == [5.0, 7.0]

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
+from oncelog.base.ids import NO_TOPIC_ID, BrokerId, TopicId, TopicName
 from oncelog.core.sessions import fetch_cache
 from oncelog.core.sessions.fetch import FetchContext, FetchSessions, Finished, next_epoch
-from oncelog.core.sessions.fetch_cache import EVICTION_MS, FetchPartition, PartitionKey
+from oncelog.core.sessions.fetch_cache import EVICTION_MS, PARTITION_BYTES, FetchPartition, PartitionKey, Requester
 
 TOPIC = TopicName("t")
+CONSUMER = Requester(1)
+FOLLOWER = Requester(2, BrokerId(7))
 
 
 @dataclass
@@ -37,16 +39,17 @@ class Fetcher:
     sessions: FetchSessions
     state: dict[int, Answered] = field(default_factory=dict)
     by_id: bool = False
-    privileged: bool = False
+    requester: Requester | None = CONSUMER
+    topic: TopicName = TOPIC
     now_ms: int = 0
 
     def begin(
         self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
     ) -> FetchContext:
         topic_id = TopicId(b"i" * 16) if self.by_id else NO_TOPIC_ID
-        keys: list[PartitionKey] = [(topic_id if self.by_id else TOPIC, index) for index in forgotten]
+        keys: list[PartitionKey] = [(topic_id if self.by_id else self.topic, index) for index in forgotten]
         partitions = [
-            FetchPartition(topic_id, TOPIC, index, offset, 1000, -1, -1) for index, offset in (asked or {}).items()
+            FetchPartition(topic_id, self.topic, index, offset, 1000, -1, -1) for index, offset in (asked or {}).items()
         ]
         return self.sessions.begin(
             session_id,
@@ -54,7 +57,7 @@ class Fetcher:
             partitions,
             keys,
             uses_topic_ids=self.by_id,
-            privileged=self.privileged,
+            requester=self.requester,
             now_ms=self.now_ms,
         )
 
@@ -132,7 +135,7 @@ def test_incremental_requests_add_change_and_forget() -> None:
 def test_a_partition_named_twice_counts_as_named_last() -> None:
     sessions = new_sessions()
     twice = [FetchPartition(NO_TOPIC_ID, TOPIC, 0, offset, 1, -1, -1) for offset in (5, 9)]
-    context = sessions.begin(0, -1, twice, [], uses_topic_ids=False, privileged=False, now_ms=0)
+    context = sessions.begin(0, -1, twice, [], uses_topic_ids=False, requester=None, now_ms=0)
     assert [asked.fetch_offset for asked in context.partitions] == [9]
 
 
@@ -201,7 +204,7 @@ def test_an_old_session_in_use_gives_way_to_a_larger_one_only() -> None:
 
 def test_a_follower_takes_a_consumers_slot_but_not_the_reverse() -> None:
     sessions = new_sessions(1)
-    consumer, follower = Fetcher(sessions), Fetcher(sessions, privileged=True)
+    consumer, follower = Fetcher(sessions), Fetcher(sessions, requester=FOLLOWER)
     assert opened(consumer, 5) != 0
     assert opened(follower, 1) != 0
     assert opened(consumer, 5) == 0
@@ -211,17 +214,77 @@ def test_no_slots_means_no_sessions() -> None:
     assert opened(Fetcher(new_sessions(0))) == 0
 
 
-def test_the_partitions_of_a_session_and_of_all_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_cache, "MAX_SESSION_PARTITIONS", 4)
-    monkeypatch.setattr(fetch_cache, "MAX_CACHED_PARTITIONS", 6)
-    client = Fetcher(new_sessions())
-    assert opened(client, 5) == 0
-    session_id = opened(client, 4)
+def test_the_memory_of_all_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cache, "MAX_BYTES", 5 * (PARTITION_BYTES + 1))
+    sessions = new_sessions()
+    client, other, named_longer = (Fetcher(sessions, requester=Requester(number)) for number in range(3))
+    named_longer.topic = TopicName("t" * 249)
+    assert opened(client, 6) == 0
+    session_id = opened(client, 3)
     assert session_id != 0
-    assert opened(client, 3) == 0
-    assert client.fetch(session_id, 1, {3: 1}) == (ErrorCode.NONE, session_id, [])
+    assert opened(other, 3) == 0
+    assert opened(named_longer, 2) == 0
+    assert opened(other, 2) != 0
+    assert client.fetch(session_id, 1, {2: 1}) == (ErrorCode.NONE, session_id, [])
     assert client.fetch(session_id, 2, {9: 1})[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert client.sessions.cache.partition_count == 0
+    assert sessions.cache.size_bytes == 2 * (PARTITION_BYTES + 1)
+
+
+def test_a_connection_that_lacks_room_loses_its_own_older_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cache, "MAX_BYTES", 5 * (PARTITION_BYTES + 1))
+    sessions = new_sessions()
+    client, other = Fetcher(sessions), Fetcher(sessions, requester=Requester(2))
+    first, second = opened(client, 2), opened(client, 2)
+    assert opened(other, 3) == 0
+    third = opened(client, 3)
+    assert [session_id for session_id in (first, second, third) if sessions.cache.get(session_id)] == [second, third]
+
+
+def test_a_session_makes_room_by_a_few_others_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cache, "MAX_BYTES", 10 * (PARTITION_BYTES + 1))
+    for count, is_opened in ((8, True), (9, False)):
+        sessions = new_sessions(20)
+        for number in range(10):
+            assert opened(Fetcher(sessions, requester=Requester(number)), 1) != 0
+        late = Fetcher(sessions, requester=Requester(99), now_ms=EVICTION_MS + 1)
+        assert bool(opened(late, count)) is is_opened
+
+
+def test_sessions_end_with_the_connection_that_used_them_last() -> None:
+    sessions = new_sessions()
+    client = Fetcher(sessions)
+    session_id, moved = opened(client), opened(client)
+    client.requester = Requester(2)
+    assert client.fetch(moved, 1)[0] == ErrorCode.NONE
+    sessions.cache.close(1)
+    assert client.fetch(session_id, 1)[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.fetch(moved, 2)[0] == ErrorCode.NONE
+    sessions.cache.close(2)
+    sessions.cache.close(2)
+    assert (len(sessions.cache), sessions.cache.size_bytes) == (0, 0)
+
+
+def test_a_follower_has_one_session_and_takes_nothing_from_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cache, "MAX_BYTES", 2 * (PARTITION_BYTES + 1))
+    monkeypatch.setattr(fetch_cache, "MAX_FOLLOWER_PARTITIONS", 5)
+    sessions = new_sessions()
+    consumer, follower = Fetcher(sessions), Fetcher(sessions, requester=FOLLOWER)
+    assert opened(follower, 6) == 0
+    first = opened(follower, 5)
+    assert opened(consumer) != 0
+    second = opened(follower, 5)
+    assert [session_id for session_id in (first, second) if sessions.cache.get(session_id)] == [second]
+    assert follower.fetch(second, 1, {9: 0})[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions.cache) == 1
+
+
+def test_a_request_without_a_requester_keeps_no_session() -> None:
+    client = Fetcher(new_sessions())
+    session_id = opened(client)
+    client.requester = None
+    assert opened(client) == 0
+    assert client.fetch(session_id, 1)[0] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not len(client.sessions.cache)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("hsexrf"), st.integers(0, 3)), max_size=25))
@@ -268,7 +331,7 @@ def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, 
 
 
 def test_what_a_refused_answer_would_have_told_is_looked_at_with_the_next_request() -> None:
-    client = Fetcher(new_sessions(), by_id=True, privileged=True)
+    client = Fetcher(new_sessions(), by_id=True, requester=FOLLOWER)
     session_id = opened(client)
     refused = client.begin(session_id, 1)
     assert refused.session is not None

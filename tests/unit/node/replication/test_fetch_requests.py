@@ -12,7 +12,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicId, TopicName
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.sessions.fetch import FetchSessions
-from oncelog.core.sessions.fetch_cache import FetchPartition
+from oncelog.core.sessions.fetch_cache import FetchPartition, Requester
 from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
 from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -143,7 +143,7 @@ def test_the_leaders_session_is_what_is_wanted(steps: list[tuple[int, int | None
             asked,
             forgotten(request),
             uses_topic_ids=True,
-            privileged=True,
+            requester=Requester(1, BrokerId(7)),
             now_ms=0,
         )
         finished = context.finish([], 0)

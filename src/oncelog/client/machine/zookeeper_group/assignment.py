@@ -42,7 +42,8 @@ def share_of(
 ) -> dict[TopicPartition, str]:
     """The partitions for a consumer, each with the thread that owns it, in order."""
     others = {name: read_registration(value) for name, value in picture.members.items() if name != consumer}
-    readers = {name: found for name, found in others.items() if found is not None} | {consumer: subscription}
+    readers = {name: read.as_read_by(subscription) for name, read in others.items() if read is not None}
+    readers[consumer] = subscription
     share: dict[TopicPartition, str] = {}
     for topic in sorted(picture.topics):
         own = subscription.streams_of(topic, exclude_internal=exclude_internal)

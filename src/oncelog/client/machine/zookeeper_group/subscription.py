@@ -3,19 +3,22 @@
 A subscription is static (topics with their number of streams), or a filter, a regular expression with one number: a
 ``white_list`` reads the topics that match it, a ``black_list`` all others. Rules of Kafka's consumers: in a filter
 ``,`` means ``|``, spaces and quotes around it do not count, and a whole name has to match; filters leave internal
-topics out.
+topics out. An expression that another consumer has registered is compiled by RE2 (``records.patterns``), unless this
+process uses the same: another's could take Python exponential time.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from oncelog.base.ids import INTERNAL_TOPICS
 from oncelog.client.errors import ConfigError
+from oncelog.records.patterns import Pattern, PatternRefused
 
 STATIC: Final = "static"
 WHITE_LIST: Final = "white_list"
@@ -25,12 +28,14 @@ _MAX_STREAMS: Final = 100_000
 """More than any consumer has: a registration that claims more is not read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subscription:
     """``streams`` is the number of threads by topic or, with a filter, by its only expression."""
 
     pattern: str
     streams: Mapping[str, int]
+    is_own: bool = field(default=False, compare=False)
+    """True if this process chose the expression: then it is Python's, otherwise RE2's."""
 
     @classmethod
     def to_topics(cls, topics: Iterable[str], streams: int = 1) -> Subscription:
@@ -45,7 +50,12 @@ class Subscription:
             re.compile(cleaned)
         except re.error as error:
             raise ConfigError(f"topic filter {expression!r} is not a regular expression: {error}") from None
-        return cls(BLACK_LIST if black_list else WHITE_LIST, {cleaned: _checked(streams)})
+        return cls(BLACK_LIST if black_list else WHITE_LIST, {cleaned: _checked(streams)}, is_own=True)
+
+    def as_read_by(self, reader: Subscription) -> Subscription:
+        """The same subscription; own, if it is a filter with the expression of ``reader``, which is."""
+        is_same = not self.is_static and not reader.is_static and [*self.streams] == [*reader.streams]
+        return replace(self, is_own=True) if is_same and reader.is_own else self
 
     @property
     def is_static(self) -> bool:
@@ -56,14 +66,22 @@ class Subscription:
         """The number of threads that read a topic; 0 for a topic that is not read."""
         if self.is_static:
             return self.streams.get(topic, 0)
-        [(expression, count)] = self.streams.items()
-        if exclude_internal and topic in INTERNAL_TOPICS:
+        [count] = self.streams.values()
+        if self._matches is None or (exclude_internal and topic in INTERNAL_TOPICS):
             return 0
+        return count if self._matches(topic) == (self.pattern == WHITE_LIST) else 0
+
+    @cached_property
+    def _matches(self) -> Callable[[str], bool] | None:
+        """Says whether the filter's expression matches a topic; None for an expression that cannot be compiled here."""
+        [expression] = self.streams
+        if self.is_own:
+            compiled = re.compile(expression)
+            return lambda topic: compiled.fullmatch(topic) is not None
         try:
-            matches = re.fullmatch(expression, topic) is not None
-        except re.error:  # it is somebody else's, in Java's dialect: nothing can be said of it
-            return 0
-        return count if matches == (self.pattern == WHITE_LIST) else 0
+            return Pattern(expression).matches
+        except PatternRefused:
+            return None
 
 
 def _checked(streams: int) -> int:

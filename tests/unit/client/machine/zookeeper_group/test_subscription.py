@@ -57,8 +57,24 @@ def test_a_black_list_reads_all_others() -> None:
     assert streams(Subscription.to_filter("a|b", black_list=True), "a", "b", "c", "__consumer_offsets") == [0, 0, 1, 0]
 
 
-def test_an_expression_of_java_that_python_cannot_read_matches_nothing() -> None:
+def test_an_expression_of_java_that_re2_cannot_read_matches_nothing() -> None:
     assert streams(Subscription("white_list", {"a\\p{Alpha}": 1}), "ab") == [0]
+    assert streams(Subscription("black_list", {"(?!a).*": 1}), "ab") == [0]
+
+
+def test_an_expression_of_another_consumer_is_matched_in_linear_time() -> None:
+    """Python's re would not return: it tries each way to divide the name among the two stars."""
+    other = Subscription("white_list", {"(a|a)*b": 2})
+    assert streams(other, "a" * 249, "aab") == [0, 2]
+
+
+def test_the_own_expression_is_read_the_same_of_another_consumer() -> None:
+    own = Subscription.to_filter("(?!internal).*")
+    other = read_registration(registration_value(own, 0))
+    assert other is not None
+    assert streams(other, "t") == [0]
+    assert streams(other.as_read_by(own), "t", "internal") == [1, 0]
+    assert streams(other.as_read_by(Subscription.to_topics(["t"])), "t") == [0]
 
 
 @pytest.mark.parametrize("make", [lambda: Subscription.to_filter("("), lambda: Subscription.to_topics(["t"], 0)])

@@ -1,0 +1,48 @@
+"""A memory of results whose keys come from peers, bounded in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+LARGEST_SHARE: Final = 512
+"""A result that takes more than this part of the memory is not remembered: only attackers use names of 30 kB."""
+_STRING_BYTES: Final = 50
+
+
+def text_bytes(text: str) -> int:
+    """The memory that a string takes, estimated from above."""
+    return _STRING_BYTES + len(text) * (1 if text.isascii() else 4)
+
+
+class Memo(Generic[K, V]):
+    """Results by key. When the next one would exceed ``max_bytes``, all are forgotten: no order of use is kept, so that
+    a look-up costs no more than that of a dict."""
+
+    __slots__ = ("_max_bytes", "_results", "get", "held_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._results: dict[K, V] = {}
+        self.get = self._results.get
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def remember(self, key: K, result: V, size_bytes: int) -> None:
+        """Remember a result that is not remembered yet and takes ``size_bytes`` with its key."""
+        if size_bytes * LARGEST_SHARE > self._max_bytes:
+            return
+        if self.held_bytes + size_bytes > self._max_bytes:
+            self.clear()
+        self._results[key] = result
+        self.held_bytes += size_bytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._results.clear()
+        self.held_bytes = 0
