@@ -129,7 +129,7 @@ class EffectRunner:
             Audit: self._write_audit,
             AccessLogged: _log_access,
             Fatal: self._fatal,
-            StopListening: lambda _effect: self.stop_listening(),
+            StopListening: self._stop_listening,
             Stopped: self._stop,
         }
 
@@ -317,6 +317,14 @@ class EffectRunner:
 
     def _report(self, effect: Report) -> None:
         _LOG.log(logging.getLevelName(effect.level.upper()), "%s", effect.message)
+
+    def _stop_listening(self, _effect: StopListening) -> None:
+        self.stop_listening()
+        self._loop.call_soon(self._end_reading)  # the other effects of this event come first
+
+    def _end_reading(self) -> None:
+        for connection in list(self.connections.values()):
+            connection.end_reading()
 
     def _fatal(self, effect: Fatal) -> None:
         _LOG.critical("stopping: %s", effect.message)
