@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from oncelog.cli.plain_options import read_plainly
+from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 
 
 def run() -> None:
@@ -24,7 +25,7 @@ def run() -> None:
         app()
     _prepare_streams()
     # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt_at_stop_signals()
     try:
         code = invoke(sys.argv[1:])
     except KeyboardInterrupt:  # while the modules of a command are imported: nothing has begun
