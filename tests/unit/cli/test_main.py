@@ -35,6 +35,8 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli.commands",
         "oncelog.cli.main",
         "oncelog.cli.plain_options",
+        "oncelog.runtime",
+        "oncelog.runtime.stop_signals",
     }
     assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
 
