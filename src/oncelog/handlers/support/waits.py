@@ -202,6 +202,8 @@ class Offload:
     steps: Generator[None, None, Any]
     is_small: bool = False
     """True for work of a millisecond and no memory, which does not wait behind what is large."""
+    ends_with_client: bool = False
+    """True if the request changes nothing: its work is given up once nobody can be answered."""
     holds_connection: ClassVar[bool] = True
 
 

@@ -162,7 +162,7 @@ class Requests:
             if task.alarm is not None:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
-            task.nudge = None
+            task.nudge = task.finish = None
             task.resumes += 1
             if task.resumes > RESUMES_PER_SLICE:
                 self._runnable.wait_for_slice(task, value, error)

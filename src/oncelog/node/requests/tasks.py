@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from oncelog.handlers.support.waits import Offload
+
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
     from oncelog.handlers.support.context import Context
@@ -57,9 +59,11 @@ class Task:
         now. Any other request is carried out to its end."""
         if not (self.waiting and getattr(self.wait, "ends_with_client", False)):
             return
-        if may_read and self.finish is not None:
+        if not may_read:
+            self.abandon()
+        elif self.finish is not None:
             self.finish()
-        else:
+        elif not isinstance(self.wait, Offload):  # that is over soon
             self.abandon()
 
     def abandon(self) -> None:
