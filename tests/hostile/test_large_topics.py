@@ -13,7 +13,7 @@ from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.produce import handler as produce_handler
 from oncelog.handlers.support import yielding
 from oncelog.node.partitions.manager import LOGS_PER_SLICE
-from oncelog.node.requests import dispatch, large_responses
+from oncelog.node.requests import closed_connections, dispatch, large_responses
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
@@ -343,8 +343,10 @@ def test_a_broker_that_stops_first_appends_what_is_looked_into(driver):
     assert driver.stopped
 
 
-def test_markers_of_a_client_that_does_not_wait_for_the_end_are_written_down(driver, monkeypatch):
+def test_markers_of_a_request_that_is_given_up_are_written_down(driver, monkeypatch):
+    """Its client has closed, and others have left more behind."""
     three_a_turn(monkeypatch)
+    monkeypatch.setattr(closed_connections, "MAX_CONNECTIONS", 0)
     peer = driver.connect()
 
     def leave() -> None:

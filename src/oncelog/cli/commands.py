@@ -1,8 +1,8 @@
 """The ``oncelog`` command: a table of sub-commands, each imported only when it is the one that runs.
 
 Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command; rich is never needed for help. Expected
-failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C and SIGTERM in 130 with nothing printed,
-and a reader that closes our pipe (``| head``) is no failure. A traceback means a bug.
+failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C, SIGTERM and SIGHUP in 130 with nothing
+printed, and a reader that closes our pipe (``| head``) is no failure. A traceback means a bug.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 EXTRAS: Final = {
     "pyspark": "spark",

@@ -15,6 +15,7 @@ from functools import partial
 
 from oncelog.cli.plain_options import read_plainly
 from oncelog.cli.terminal import escape_diagnostics
+from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 
 
 def run() -> None:
@@ -26,7 +27,7 @@ def run() -> None:
     _prepare_streams()
     escape_diagnostics()
     # As Ctrl-C: what was begun is brought to a good end (a group is left, its offsets committed) on the way out.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt_at_stop_signals()
     try:
         code = invoke(sys.argv[1:])
     except KeyboardInterrupt:  # while the modules of a command are imported: nothing has begun

@@ -131,7 +131,7 @@ def _until_all_have_followed(deletions: list[_Deletion], deadline_ms: int, conte
         return all(deletion.has_ended(context) for deletion in deletions)
 
     if not ready() and context.now_ms < deadline_ms:
-        yield UntilReadable([deletion.partition for deletion in deletions], ready, deadline_ms)
+        yield UntilReadable([deletion.partition for deletion in deletions], ready, deadline_ms, ends_with_client=False)
     for deletion in deletions:
         deletion.tell(context)
 

@@ -47,7 +47,9 @@ def handle(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupRespon
     joining = _join_request(request, context)
     if not fits_record(joining.new_member_id):
         return _response(JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR), context)
-    reply = yield from ask(request.group_id, lambda shard, token, now_ms: shard.join(joining, token, now_ms))
+    reply = yield from ask(
+        request.group_id, lambda shard, token, now_ms: shard.join(joining, token, now_ms), ends_with_client=True
+    )
     return _response(JoinReply(reply) if isinstance(reply, ErrorCode) else reply, context)
 
 

@@ -244,7 +244,7 @@ def _searched(search: Search) -> Steps[TimestampOffset | None]:
     try:
         scan = next(search)
         while True:
-            scan = search.send((yield Offload(scan)))
+            scan = search.send((yield Offload(scan, ends_with_client=True)))
     except StopIteration as end:
         found = end.value
     return found

@@ -53,7 +53,7 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
         return ListTransactionsResponse(error_code=ErrorCode.NOT_COORDINATOR)
     pattern: Pattern | None = None
     if request.transactional_id_pattern:
-        pattern = yield Offload(_compiled(request.transactional_id_pattern), Lane.PATTERNS)
+        pattern = yield Offload(_compiled(request.transactional_id_pattern), Lane.PATTERNS, ends_with_client=True)
         if pattern is None:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     named = {name: state_named(name) for name in request.state_filters}
@@ -73,7 +73,7 @@ def handle(request: ListTransactionsRequest, context: Context) -> Steps[ListTran
         )
         if len(listings) >= _MANY or shard is shards[-1]:
             if pattern is not None and listings:
-                listings = yield Offload(_matching(pattern, listings), Lane.PATTERNS)
+                listings = yield Offload(_matching(pattern, listings), Lane.PATTERNS, ends_with_client=True)
             response.transaction_states += _visible(listings, context)
             listings = []
     return response

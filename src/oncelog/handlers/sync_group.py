@@ -48,7 +48,9 @@ def handle(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupRespon
         protocol_name=request.protocol_name,
         assignments=[(MemberId(part.member_id), bytes(part.assignment)) for part in request.assignments],
     )
-    reply = yield from ask(request.group_id, lambda shard, token, now_ms: shard.sync(syncing, token, now_ms))
+    reply = yield from ask(
+        request.group_id, lambda shard, token, now_ms: shard.sync(syncing, token, now_ms), ends_with_client=True
+    )
     synced = SyncReply(reply) if isinstance(reply, ErrorCode) else reply
     return SyncGroupResponse(
         error_code=synced.error_code,

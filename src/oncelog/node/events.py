@@ -36,6 +36,13 @@ class ConnectionOpened:
 
 
 @dataclass(slots=True)
+class ConnectionHalfClosed:
+    """The client sends nothing more; it may still read answers."""
+
+    connection_id: int
+
+
+@dataclass(slots=True)
 class ConnectionClosed:
     """The connection is gone; nothing more is sent on it."""
 
@@ -161,6 +168,7 @@ class Shutdown:
 
 Event = (
     ConnectionOpened
+    | ConnectionHalfClosed
     | ConnectionClosed
     | RequestReceived
     | Synced
@@ -336,7 +344,8 @@ class Fatal:
 
 @dataclass(slots=True)
 class StopListening:
-    """Accept no more connections: the broker is about to stop, and its leaderships have been moved away."""
+    """Accept no more connections and read no more requests: the broker is about to stop, and its leaderships have been
+    moved away. Requests that were read are handed in, then :class:`ConnectionHalfClosed` of each connection."""
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from oncelog.node.events import (
     BrokerDisconnected,
     BrokerSent,
     ConnectionClosed,
+    ConnectionHalfClosed,
     ConnectionOpened,
     Continue,
     Continued,
@@ -109,7 +110,7 @@ class Node(NodeParts):
     def _take(self, event: Event, effects: list[Effect]) -> None:
         if isinstance(event, RequestReceived):
             connection = self._connections.get(event.connection_id)
-            if connection is not None and connection.open and not self._stopping:
+            if connection is not None and connection.open:
                 if event.spent_ns:
                     connection.spent_ns += event.spent_ns
                 self.requests.receive(connection, event.frame)
@@ -122,10 +123,14 @@ class Node(NodeParts):
         elif isinstance(event, ConnectionOpened):
             self._open(event)
         elif isinstance(event, ConnectionClosed):
-            gone = self._connections.pop(event.connection_id, None)
-            if gone is not None:
-                gone.shut()
+            closed = self._connections.pop(event.connection_id, None)
+            if closed is not None:
+                self.requests.close(closed)
                 self.partitions.fetch_sessions.cache.close(event.connection_id)
+        elif isinstance(event, ConnectionHalfClosed):
+            half_closed = self._connections.get(event.connection_id)
+            if half_closed is not None:
+                self.requests.half_close(half_closed)
         elif isinstance(event, MetadataChanged):
             self._metadata_log.changed(event)
         elif isinstance(event, MetadataWritten):
@@ -144,7 +149,9 @@ class Node(NodeParts):
                 self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # what is left of a load goes on in _settle
+            self._rounds_before_stop = max(0, self._rounds_before_stop - 1)
             self._runnable.next_slice()
+            self.requests.go_on_with_closed()
         elif isinstance(event, StoodStill):
             self._standstill.stood_still(event)
         elif isinstance(event, Shutdown):
@@ -167,6 +174,8 @@ class Node(NodeParts):
         self._standstill.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
+        # The outside hands in what it has read with its next round. One round may be under way already.
+        self._rounds_before_stop = 2
         for log in self.logs.logs.values():
             if log.durable_offset < log.log_end_offset:
                 self._group_commit.flush(log)  # side by side now, rather than one by one when the logs are closed
@@ -182,7 +191,7 @@ class Node(NodeParts):
         if self.partitions.create_slice() | loading:
             self.requests.run_woken()
             self._go_on_later(effects)
-        if self._runnable.has_slices() or self.transactions.markers.has_decided():
+        if self._runnable.has_slices() or self.transactions.markers.has_decided() or self.requests.closed.has_ready():
             self._go_on_later(effects)
         self._producer_ids.prefetch(effects)
         if self._hanging_watch is not None or self.logs.transactions.begun:
@@ -196,7 +205,9 @@ class Node(NodeParts):
             self._stop_serving(effects)
         self._group_commit.start_syncs(effects)
         self.directory.look()
-        if self._stopping:
+        if self._stopping and self._rounds_before_stop:
+            self._go_on_later(effects)
+        elif self._stopping:
             self._stop_when_idle(effects)
 
     def _go_on_later(self, effects: list[Effect]) -> None:
@@ -206,11 +217,15 @@ class Node(NodeParts):
 
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
-        decided = not (self._runnable.has_slices() or self.transactions.markers.has_decided())
+        decided = not (self._runnable.has_slices() or self.transactions.markers.has_decided() or self._has_backlog())
         idle = decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
         if idle or self.now_ms >= self._stop_by_ms:
             self._stopping = False
             effects.append(Stopped())
+
+    def _has_backlog(self) -> bool:
+        """True while requests that have arrived are not decided."""
+        return not self.requests.closed.is_idle() or any(each.backlog for each in self._connections.values())
 
     # In step with the cluster
 

@@ -98,6 +98,8 @@ class NodeParts:
         self.logs = logs
         self._connections: dict[int, Connection] = {}
         self._continuing = False
+        self._rounds_before_stop = 0
+        """Rounds of the loop in which requests that were read before :class:`StopListening` may still come."""
         self._stopping = False
         self._stop_by_ms: int | None = None
         self._shutting_down = False

@@ -13,6 +13,7 @@ from oncelog import __version__
 from oncelog.node.settings import Settings
 from oncelog.runtime.collector import Collector
 from oncelog.runtime.server import Server
+from oncelog.runtime.stop_signals import stop_signals
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """The time after which a thread gives up the interpreter to another. A worker needs it after a sync; at Python's 5 ms
@@ -30,7 +31,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_until_signalled(settings: Settings, *, http: str | None, announce: Callable[[str], None]) -> int:
-    """Run a broker until SIGTERM, Ctrl-C or a failure; the process's exit code.
+    """Run a broker until SIGTERM, SIGHUP, Ctrl-C or a failure; the process's exit code.
 
     Raises StartRefused when it cannot start.
     """
@@ -46,7 +47,8 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
     await server.start()
     Collector().start()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ending = stop_signals()
+    for number in ending:
         loop.add_signal_handler(number, stop.set)
     if http is not None:
         announce(f"metrics on http://{await server.start_http(http)}/metrics")
@@ -61,8 +63,10 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
     if server.stopped.done():
         await server.abandon()
         return 1
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending:
         loop.remove_signal_handler(number)  # a second Ctrl-C ends it at once
+        if number not in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # the system and a shell each send SIGHUP
     reason = await server.stop(SHUTDOWN_S)
     announce("oncelog stopped cleanly" if reason is None else f"oncelog stopped, not cleanly: {reason}")
     return 0 if reason is None else 1

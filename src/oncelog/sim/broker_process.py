@@ -18,6 +18,7 @@ from oncelog.node.events import (
     Authenticated,
     Close,
     ConnectionClosed,
+    ConnectionHalfClosed,
     ConnectionOpened,
     ConnectToBroker,
     Continue,
@@ -318,7 +319,10 @@ class BrokerProcess:
         self._ended(None)
 
     def _stop_listening(self, _effect: StopListening) -> None:
-        """Whoever connects until the process has ended finds nobody who answers."""
+        """Read nothing more. Whoever connects until the process has ended finds nobody who answers."""
+        for peer in self.peers.values():
+            peer.pause()
+            self._kernel.soon(self.dispatch, ConnectionHalfClosed(peer.connection.number))
 
     def _stop(self, _effect: Stopped) -> None:
         try:

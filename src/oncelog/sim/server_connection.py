@@ -49,12 +49,13 @@ class ServerConnection:
             self._handler.frame_received(self, frame)
 
     def closed(self) -> None:
-        """The client's end is closed."""
+        """The client's end is closed: what has arrived is handed in first."""
+        self.resume()
         self._handler.client_closed(self)
 
     def drop(self) -> None:
         """Close the connection from this side; its client is not listened to any more."""
-        self.closed()
+        self._handler.client_closed(self)
         self.connection.close()
 
     def pause(self) -> None:

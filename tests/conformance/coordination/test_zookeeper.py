@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
@@ -13,6 +13,7 @@ from oncelog.base.tree import MAX_COMMIT_BYTES, commit_size
 from oncelog.coordination.zookeeper import journal
 from oncelog.coordination.zookeeper.journal import CHANGES
 from oncelog.coordination.zookeeper.tree import ZooKeeperSession, ZooKeeperTree
+from oncelog.core.controller.image.layout import missing_base
 from oncelog.ports import (
     ANY_VERSION,
     Change,
@@ -51,7 +52,37 @@ def test_nodes_are_where_kafkas_tools_look_for_them(session: ZooKeeperSession, c
     client.start()
     value, stat = client.get("/brokers/ids/1")
     assert (value, stat.ephemeralOwner) == (b"{}", session._link.client.session_id)
-    assert sorted(client.get_children("/")) == ["brokers", "oncelog_tree"]
+    assert sorted(client.get_children("/")) == ["brokers", "consumers", "oncelog_tree"]
+    client.stop()
+    client.close()
+
+
+KAFKAS: Final = (
+    "/admin/delete_topics",
+    "/brokers/ids",
+    "/brokers/seqid",
+    "/brokers/topics",
+    "/config/brokers",
+    "/config/changes",
+    "/config/clients",
+    "/config/ips",
+    "/config/topics",
+    "/config/users",
+    "/consumers",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+"""Nodes that Apache Kafka's brokers make when they start (3.9: ``ZkData.PersistentZkPaths``), but that of producer ids,
+which is made with the first block."""
+
+
+def test_all_nodes_of_kafkas_brokers_are_there_from_the_start(session: ZooKeeperSession, connect: str) -> None:
+    session.commit(missing_base(node.path for node in session.subtree("/")))
+    assert missing_base(node.path for node in session.snapshot()[1]) == []
+    client = KazooClient(connect)
+    client.start()
+    assert [path for path in KAFKAS if client.exists(path) is None] == []
+    assert client.get_acls("/consumers")[0][0].perms == 31, "everybody's"
     client.stop()
     client.close()
 

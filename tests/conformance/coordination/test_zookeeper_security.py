@@ -219,7 +219,7 @@ def test_a_tree_that_is_there_already_is_closed_and_opened(
     chroot = f"/{uuid4()}"
     sessions.append(tree(server.connect + chroot, LOGINS["sasl"]).session())
     ours = ["/brokers", "/brokers/ids", "/config", "/config/users", "/config/users/alice"]
-    theirs = ["/consumers", "/consumers/old", "/of_another_application"]
+    theirs = ["/consumers/old", "/of_another_application"]
     sessions[0].commit([Create(path, b"") for path in (*ours, *theirs)])
     config = tmp_path / "server.properties"
 

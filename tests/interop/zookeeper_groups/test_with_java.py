@@ -174,6 +174,14 @@ def test_javas_tools_see_ours(group: Group, load: Load, brokers: Brokers) -> Non
     ], described
 
 
+def test_javas_tools_list_no_groups_before_there_are_any(zookeeper: ZooKeeper) -> None:
+    connect = f"{zookeeper.connect}/fresh/path"
+    with Broker({"node.id": "1", "zookeeper.connect": connect}):
+        for tool in ("kafka.admin.ConsumerGroupCommand", "kafka.admin.TopicCommand"):
+            listed = run_old("1.0.2", tool, "--zookeeper", connect, "--list")
+            assert (listed.returncode, listed.stdout) == (0, ""), listed
+
+
 @pytest.mark.parametrize("release", ["1.0.2", "0.8.2.2"])
 def test_offsets_in_kafka_with_dual_commit_are_those_of_java(group: Group, load: Load, release: str) -> None:
     keys = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}

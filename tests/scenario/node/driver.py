@@ -25,6 +25,7 @@ from oncelog.node.events import (
     BrokerDisconnected,
     Close,
     ConnectionClosed,
+    ConnectionHalfClosed,
     ConnectionOpened,
     ConnectToBroker,
     Continue,
@@ -46,6 +47,7 @@ from oncelog.node.events import (
     SendToBroker,
     SettleMetadata,
     Shutdown,
+    StopListening,
     Stopped,
     Sync,
     Synced,
@@ -221,6 +223,10 @@ class Driver:
         del self.peers[peer.id]
         self.dispatch(ConnectionClosed(peer.id))
 
+    def half_close(self, peer: Peer) -> None:
+        """The client sends nothing more, and reads on."""
+        self.dispatch(ConnectionHalfClosed(peer.id))
+
     def advance(self, milliseconds: int) -> None:
         """Move time on, stopping at every deadline."""
         target_ms = self.now_ms + milliseconds
@@ -312,6 +318,9 @@ class Driver:
                 self.access_lines.append(effect.line)
             case Fatal():
                 self.fatal = effect.message
+            case StopListening():
+                for peer in self.peers.values():
+                    self._carry_out(self.node.handle(ConnectionHalfClosed(peer.id), self.now_ms))
             case Stopped():
                 self.stopped = True
         return None

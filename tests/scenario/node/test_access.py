@@ -19,6 +19,7 @@ from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.peers.clients.sweep.wire import batch
@@ -261,3 +262,13 @@ def test_another_authorizer_is_refused_at_the_start() -> None:
         BrokerConfig({"authorizer.class.name": "com.example.OurAuthorizer"})
     with pytest.raises(ConfigError, match="principalType:principalName but got admin"):
         BrokerConfig({"super.users": "User:a;admin"})
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_an_error_of_the_group_is_repeated_at_the_partitions_of_offset_fetch(version: int) -> None:
+    """aiokafka looks nowhere else."""
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+    answer = Scenario().app.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    assert codes == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2

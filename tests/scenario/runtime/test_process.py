@@ -28,7 +28,7 @@ def ready_line(process) -> str:
     return line
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_cleanly(tmp_path, number):
     process = serve(tmp_path)
     assert re.search(r"ready on 127\.0\.0\.1:\d+", ready_line(process))

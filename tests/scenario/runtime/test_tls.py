@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.x509.name import _ASN1Type
 
 from oncelog.base.low_water_mark import HAS_LOW_WATER_MARK
 from oncelog.node.events import ConnectionOpened, Event
@@ -130,6 +132,19 @@ def test_mapping_rules_decide_the_principal_and_whom_none_maps_is_not_let_in(
             assert await ask(broker.port(), authority.context(authority.client(), tmp_path))
             assert await is_refused(broker.port(), authority.context(authority.client("bob"), tmp_path))
             assert broker.principals == [("SSL", "User:ALICE")]
+
+    run(scenario)
+
+
+def test_a_name_in_an_encoding_that_reads_as_another_is_not_let_in(tmp_path: Path, authority: Authority) -> None:
+    """The CA has signed for two other characters; their bytes are those of "admi"."""
+    attribute = x509.NameAttribute(x509.NameOID.COMMON_NAME, "慤浩", _type=_ASN1Type.BMPString)
+
+    async def scenario() -> None:
+        async with secured(tmp_path, authority, ssl_client_auth="requested") as broker:
+            assert await is_refused(broker.port(), authority.context(authority.named(x509.Name([attribute])), tmp_path))
+            assert not broker.principals
+            assert broker.outcomes() == {"failed": 1}
 
     run(scenario)
 

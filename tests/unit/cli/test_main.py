@@ -38,6 +38,8 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli.main",
         "oncelog.cli.plain_options",
         "oncelog.cli.terminal",
+        "oncelog.runtime",
+        "oncelog.runtime.stop_signals",
     }
     assert not loaded & {"rich", "asyncio", "numpy", "pyarrow", "pyspark"}
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.coordinators import unled_coordinators
 from oncelog.admin.transactions.id_answers import IdAnswers, read_states
+from oncelog.admin.transactions.told_once import ToldOnce
 from oncelog.admin.transactions.transactional_ids import ListedTransaction, ListFilter
 from oncelog.base.errors import PeerError
 from oncelog.client.blocking.client import Client
@@ -59,7 +60,10 @@ def page_of_ids(
         rows = heapq.nsmallest(count, found.rows())
         ahead = found.total - found.matching
     listed = [ListedTransaction(name, producer_id, state, broker) for name, producer_id, state, broker in rows]
-    return IdPage(listed, found.total, ahead, found.unanswered)
+    found.told.settle()
+    listed = list(found.told.filter(listed))
+    total = found.total - len(found.told.dropped)
+    return IdPage(listed, total, ahead, found.unanswered + found.told.unanswered)
 
 
 class _Found:
@@ -73,6 +77,7 @@ class _Found:
         self.total = self.matching = 0
         self.unanswered = self._answers.unanswered
         self.unanswered += unled_coordinators(client)
+        self.told = ToldOnce(client)
 
     def rows(self) -> Iterator[_Row]:
         """The ids behind ``after``, or before ``before``, in no order."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.coordinators import unled_coordinators
 from oncelog.admin.transactions.id_answers import IdAnswers, read_state, read_states
+from oncelog.admin.transactions.told_once import ToldOnce
 from oncelog.admin.transactions.transactional_ids import ListedTransaction, ListFilter
 from oncelog.base.errors import PeerError
 from oncelog.client.blocking.client import Client
@@ -74,6 +75,7 @@ def sorted_ids(
     answers = IdAnswers(client, wanted or ListFilter())
     if coordinators is None:
         answers.unanswered += unled_coordinators(client)
+    told = ToldOnce(client)
     runs: list[_Run] = []
     answered = 0
     for broker in sorted(client.view.brokers if coordinators is None else set(coordinators)):
@@ -81,28 +83,57 @@ def sorted_ids(
         if reader is None:
             continue
         try:
-            runs += list(_runs_of(broker, reader, key))
+            runs += list(_runs_of(broker, reader, by_id))
             answered += 1
         except PeerError as error:
             answers.note(broker, str(error))
+    if coordinators is None:
+        told.settle()
+    found = SortedIds(by_id, runs, answers.unanswered, answered)
+    if answered > 1:
+        for _ in told.filter(found):
+            pass
+    answers.unanswered += told.unanswered
+    if key is not by_id or told.dropped:
+        runs = [again for run in runs for again in _sorted_again(run, key, told.dropped)]
     return SortedIds(key, runs, answers.unanswered, answered)
 
 
 def _runs_of(broker: int, reader: CompactReader, key: Key) -> Iterator[_Run]:
     """The runs of an answer. Raises PeerError."""
+    return _sorted_runs(broker, reader.view, read_states(reader), key)
+
+
+def _sorted_again(run: _Run, key: Key, dropped: Container[tuple[str, int]]) -> Iterator[_Run]:
+    """A run in another order, without some ids."""
+    reader = CompactReader(run.body, RESPONSE_MAX_ELEMENTS)
+
+    def states() -> Iterator[tuple[int, TransactionState]]:
+        for place in run.places:
+            reader.position = place
+            state = read_state(reader)
+            if (state.transactional_id, run.broker) not in dropped:
+                yield place, state
+
+    return _sorted_runs(run.broker, run.body, states(), key)
+
+
+def _sorted_runs(
+    broker: int, body: memoryview, states: Iterable[tuple[int, TransactionState]], key: Key
+) -> Iterator[_Run]:
     waiting: list[tuple[Any, int]] = []
-    for place, one in read_states(reader):
+    for place, one in states:
         waiting.append((key(_row(one, broker)), place))
         if len(waiting) == RUN:
-            yield _run(broker, reader, waiting)
+            yield _run(broker, body, waiting)
             waiting.clear()
     if waiting:
-        yield _run(broker, reader, waiting)
+        yield _run(broker, body, waiting)
 
 
-def _run(broker: int, reader: CompactReader, waiting: list[tuple[Any, int]]) -> _Run:
+def _run(broker: int, body: memoryview, waiting: list[tuple[Any, int]]) -> _Run:
     waiting.sort()
-    return _Run(broker, reader.view, array("I", (place for _, place in waiting)))
+    return _Run(broker, body, array("I", (place for _, place in waiting)))
 
 
 def _row(one: TransactionState, broker: int) -> ListedTransaction:

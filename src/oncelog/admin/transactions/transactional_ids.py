@@ -4,7 +4,8 @@ From KIP-664, with the filters of KIP-994 and KIP-1152. Rules:
 
 1. A list names the coordinators that did not answer, and the partitions of the transaction log that nobody leads:
    ids that are not in the list may be there. A broker that is too old for a filter counts as one that did not answer.
-2. An id is asked of the broker that leads its partition of the transaction log, which its hash names, so no
+2. An id is told once, whichever coordinators move meanwhile (``told_once``).
+3. An id is asked of the broker that leads its partition of the transaction log, which its hash names, so no
    FindCoordinator is needed for each; where that is not known, or the coordinator has moved, FindCoordinator is asked.
 """
 
@@ -17,6 +18,7 @@ from typing import Final
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.admin.transactions.coordinators import claims_on_coordinators, coordinator_of, unled_coordinators
 from oncelog.admin.transactions.leadership import Claim
+from oncelog.admin.transactions.told_once import ToldOnce
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, NEVER_TIMES_OUT, ONGOING_STATE
@@ -85,6 +87,7 @@ def list_transactions(
         asked, claims = sorted(client.view.brokers), claims_on_coordinators(client)
     else:
         asked, unanswered, claims = sorted(set(coordinators)), [], {}
+    told = ToldOnce(client)
     rows: list[ListedTransaction] = []
     answered = 0
     for broker, response in _ask_all(client, asked, wanted):
@@ -96,7 +99,10 @@ def list_transactions(
                 ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
                 for one in response.transaction_states
             ]
-    return Listing(sorted(rows, key=lambda row: row.transactional_id), unanswered, answered, claims)
+    if coordinators is None:
+        told.settle()
+    rows = list(told.filter(sorted(rows, key=lambda row: row.transactional_id)))
+    return Listing(rows, unanswered + told.unanswered, answered, claims)
 
 
 def _ask_all(

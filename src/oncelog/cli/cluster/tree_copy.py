@@ -6,7 +6,9 @@ Rules:
 2. A node of the target says meanwhile whose copy is under way, so that nobody else's nodes are ever taken for a half of
    it.
 3. What belongs to sessions, registrations and the controller's place, stays behind: brokers write it as they join.
-4. Between the copy and its end the source is set aside. Before that the broker may be started alone once more, and the
+4. Nodes of consumers that balance through ZooKeeper are written over what is there: the tree in ZooKeeper does not list
+   them, and always has their parent.
+5. Between the copy and its end the source is set aside. Before that the broker may be started alone once more, and the
    next copy has what it did; after it nobody changes the source, and the only way is on.
 """
 
@@ -16,11 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.base.tree import MAX_COMMIT_BYTES, Conflict, Create, Delete, Operation, TreeNode, commit_size
+from oncelog.base.tree import MAX_COMMIT_BYTES, Conflict, Create, Delete, Operation, Set, TreeNode, commit_size
 from oncelog.core.controller.image import layout
 from oncelog.ports import Coordination
 
 OURS: Final = "/oncelog"
+_CONSUMERS: Final = "/consumers"
 MOST_OPERATIONS: Final = 1_000
 _ENTITY_PARENTS: Final = (layout.BROKER_CONFIGS, layout.GROUP_CONFIGS, layout.CLIENT_METRICS_CONFIGS)
 
@@ -92,12 +95,18 @@ def _check_same_nodes(target: Coordination, lasting: Sequence[TreeNode]) -> None
     there = {node.path: node.value for node in target.subtree("/")}
     for node in lasting:
         path = _encoded(node.path)
+        if _is_of_consumers(path):
+            continue
         if there.get(path) != node.value:
             raise CopyRefused(
                 f"the tree in ZooKeeper is that of this cluster already, and differs from the directory's ({path}): "
                 "one of them was used after the copy. If no broker has used the one in ZooKeeper, delete its path "
                 "there, and run the command again"
             )
+
+
+def _is_of_consumers(path: str) -> bool:
+    return path == _CONSUMERS or path.startswith(f"{_CONSUMERS}/")
 
 
 def _is_of_session(path: str) -> bool:
@@ -134,10 +143,16 @@ def _write(target: Coordination, nodes: Sequence[TreeNode], progress: Callable[[
     """Create all nodes but the cluster's id, parents first."""
     parents_first = sorted((node for node in nodes if node.path not in (OURS, layout.CLUSTER_ID)), key=_path)
     done = 0
-    for part in _commits(Create(_encoded(node.path), node.value) for node in parents_first):
+    for part in _commits(_writing(target, node) for node in parents_first):
         target.commit(part)
         done += len(part)
         progress(done, len(nodes))
+
+
+def _writing(target: Coordination, node: TreeNode) -> Operation:
+    path = _encoded(node.path)
+    there = target.read(path) if _is_of_consumers(path) else None
+    return Create(path, node.value) if there is None else Set(path, node.value, there.version)
 
 
 def _encoded(path: str) -> str:

@@ -18,6 +18,7 @@ from oncelog.cli.terminal import clear_screen, log_to_stderr, print_line
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.service import run_engines
 from oncelog.mirror.settings import MirrorSettings
+from oncelog.runtime.stop_signals import stop_signals
 
 _SHOWN = 40
 
@@ -127,7 +128,7 @@ def _document(engine: Engine, final: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _stopped_by_signals(engines: Sequence[Engine]) -> Iterator[None]:
-    """Take the first Ctrl-C or SIGTERM as a request to end; the next has its usual effect."""
+    """Take the first Ctrl-C, SIGTERM or SIGHUP as a request to end; the next has its usual effect."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     asked = False
 
@@ -139,7 +140,7 @@ def _stopped_by_signals(engines: Sequence[Engine]) -> Iterator[None]:
         for engine in engines:
             engine.stop()
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = stop_signals()
     before = {number: signal.getsignal(number) for number in numbers}
     for number in numbers:
         loop.add_signal_handler(number, ask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,12 +13,14 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """Writes records to stdout and counts them, up to a maximum."""
+    """Writes records to stdout and counts them, up to a maximum. Raises OSError where it cannot."""
 
     def __init__(self, formatter: Formatter, count: int | None, read_committed: bool) -> None:
         self._formatter = formatter
         self._left = count
         self._read_committed = read_committed
+        if sys.__stdout__ is None:  # closed by the caller: offsets of records that nobody sees must not be committed
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         self._output = sys.stdout.buffer
 
     def is_full(self) -> bool:

@@ -25,6 +25,7 @@ from oncelog.cli.table.options import (
     spark_at,
 )
 from oncelog.cli.terminal import print_line
+from oncelog.runtime.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from oncelog.spark.jobs.load_job import LoadReport
@@ -100,8 +101,8 @@ def _say(report: LoadReport) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Handle the first Ctrl-C or SIGTERM as a request to stop; the next one has its default effect."""
-    before: dict[int, Any] = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    """Handle the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next one has its default effect."""
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in stop_signals()}
 
     def restore() -> None:
         for number, handler in before.items():

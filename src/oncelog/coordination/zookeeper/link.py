@@ -53,7 +53,8 @@ ATTEMPTS: Final = 1_000
 """Transactions that lose their position to others before the tree counts as unavailable."""
 LOOK_S: Final = 5.0
 """The time after which the journal is read although no watch has fired."""
-_HIDDEN: Final = (ROOT, "/zookeeper")
+_HIDDEN: Final = (ROOT, "/zookeeper", CONSUMERS)
+"""Nodes that are not of the tree, or always there."""
 _UNSETTLED: Final = 1_000
 """Commits of unknown outcome that are remembered."""
 
@@ -263,7 +264,7 @@ class ZooKeeperLink:
                 f"{parent.rstrip('/')}/{name}" for parent, names in self.client.children_of(parents) for name in names
             ]
             parents = []
-            for below, node in self.client.get_all(path for path in paths if path not in (*_HIDDEN, CONSUMERS)):
+            for below, node in self.client.get_all(path for path in paths if path not in _HIDDEN):
                 if node is not None:
                     found.append(TreeNode(below, node[0], node[1].version))
                     if node[1].children:

@@ -52,8 +52,8 @@ class ZooKeeperTree:
             self._address, self._access, self._session_timeout_ms, self._connection_timeout_ms, wake.set
         )
         try:
-            if self._access.owns_nodes:  # nobody else could create what consumers need
-                client.ensure((CONSUMERS,))
+            # Consumers could not create it themselves below a chroot that is owned, and tools of theirs expect it.
+            client.ensure((CONSUMERS,))
             link = ZooKeeperLink(client, wake, former)
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
             former.append(client.session_id)

@@ -9,7 +9,7 @@ State        takes                                             answers          
 Rules:
 1. The nonce of the last message is the client's and ours, whole (CVE-2024-56128), and its ``c`` is what the first
    message said of channel binding.
-2. A name without a credential goes the same way up to the proof (``scram_credentials.credential_of_nobody``).
+2. A name without a credential goes the same way up to the proof (``scram_strangers``).
 3. Mandatory extensions and delegation tokens (``tokenauth``) are refused; other extensions are passed over.
 """
 

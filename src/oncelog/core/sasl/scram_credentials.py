@@ -1,8 +1,4 @@
-"""SCRAM credentials: the keys that a broker has of a password (RFC 5802), as Apache Kafka writes them, and nobody's.
-
-A name that has no credential is answered with one that is derived from it and from a secret of the cluster: the same
-salt each time and on every broker, as a real one has, made like those of Apache Kafka's tools. No password fits it.
-"""
+"""SCRAM credentials: the keys that a broker has of a password (RFC 5802), as Apache Kafka writes them."""
 
 from __future__ import annotations
 
@@ -10,12 +6,9 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.base.scram_salts import SALT_BITS, salt_text
 from oncelog.core.sasl.exchange import SCRAM_SHA_256, SCRAM_SHA_512
 
 HASHES: Final = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
@@ -79,21 +72,6 @@ def read_credential(mechanism: str, text: str) -> ScramCredential:
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise DamagedCredential(f"{iterations} iterations, where {MIN_ITERATIONS} to {MAX_ITERATIONS} are allowed")
     return ScramCredential(salt, stored_key, server_key, iterations)
-
-
-def usual_iterations(iterations: Iterable[int]) -> int:
-    """The iterations that most credentials have, the fewest of those: those of a name that has none."""
-    counts = Counter(iterations)
-    return min(counts, key=lambda count: (-counts[count], count), default=MIN_ITERATIONS)
-
-
-def credential_of_nobody(secret: bytes, mechanism: str, user: str, iterations: int) -> ScramCredential:
-    """The credential that a name without one is answered with; no password fits it."""
-    name = HASHES[mechanism]
-    seed = f"{mechanism}\0{user}".encode()
-    number = int.from_bytes(hmac.digest(secret, b"salt\0" + seed, "sha256")) >> (256 - SALT_BITS)
-    stored_key, server_key = (hmac.digest(secret, kind + seed, name) for kind in (b"stored\0", b"server\0"))
-    return ScramCredential(salt_text(number), stored_key, server_key, iterations)
 
 
 def _base64(data: bytes) -> str:

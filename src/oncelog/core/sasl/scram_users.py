@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from oncelog.core.sasl.scram_credentials import (
-    HASHES,
-    DamagedCredential,
-    ScramCredential,
-    credential_of_nobody,
-    read_credential,
-    usual_iterations,
-)
-
-_ITERATIONS: Final = ",iterations="
+from oncelog.core.sasl.scram_credentials import HASHES, DamagedCredential, ScramCredential, read_credential
+from oncelog.core.sasl.scram_strangers import CredentialForm, CredentialForms, credential_of_stranger, form_of
 
 
 def credential_for(
-    secret: bytes, mechanism: str, user: str, configs: Mapping[str, str], iterations: int
+    secret: bytes, mechanism: str, user: str, configs: Mapping[str, str], forms: CredentialForms
 ) -> ScramCredential:
     """The credential that answers a login of ``user``, who has set ``configs``: the user's own, or one that no password
     fits. Both are made, so that the time does not tell which it is."""
-    nobody = credential_of_nobody(secret, mechanism, user, iterations)
-    text = nobody.text()
+    stranger = credential_of_stranger(secret, mechanism, user, forms)
+    text = stranger.text()
     try:
         return read_credential(mechanism, configs.get(mechanism, text))
     except DamagedCredential:
-        return nobody
+        return stranger
 
 
-def iterations_shown(configs: Iterable[Mapping[str, str]]) -> Mapping[str, int]:
-    """Iterations by mechanism that a name without a credential is answered with: those that most users have."""
-    found: dict[str, list[int]] = {mechanism: [] for mechanism in HASHES}
-    for each in configs:
-        for mechanism, counts in found.items():
-            _, _, digits = each.get(mechanism, "").rpartition(_ITERATIONS)
-            if digits.isascii() and digits.isdecimal() and len(digits) < 6:
-                counts.append(int(digits))
-    return {mechanism: usual_iterations(counts) for mechanism, counts in found.items()}
+def forms_of_users(configs: Iterable[Mapping[str, str]]) -> Mapping[str, CredentialForms]:
+    """The forms of users' credentials by mechanism, of those that can log in."""
+    forms: dict[str, list[CredentialForm]] = {mechanism: [] for mechanism in HASHES}
+    for user_configs in configs:
+        for mechanism, of_mechanism in forms.items():
+            text = user_configs.get(mechanism)
+            if text is not None:
+                try:
+                    of_mechanism.append(form_of(read_credential(mechanism, text)))
+                except DamagedCredential:
+                    continue  # nobody logs in with it
+    return {mechanism: CredentialForms(of_mechanism) for mechanism, of_mechanism in forms.items()}

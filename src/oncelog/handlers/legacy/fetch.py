@@ -61,7 +61,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         found = _found(request, response)
         if not found:
             return response
-        results: list[Result] = yield Offload(_convert(found, _limits(request, context)))
+        results: list[Result] = yield Offload(_convert(found, _limits(request, context)), ends_with_client=True)
         has_news = _take_over(found, results) or _has_errors(response)
         request.max_wait_ms = max(0, deadline_ms - context.now_ms)
         if has_news or not request.max_wait_ms:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
+_IDS_SINCE: Final = 13
 _NO_END: Final = Offset(-1)
 
 
@@ -121,8 +122,8 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
 
 
 def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context: Context) -> ErrorCode:
-    if not name and topic.topic_id != NO_TOPIC_ID:
-        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not name and context.version >= _IDS_SINCE:
+        return ErrorCode.UNKNOWN_TOPIC_ID  # no right is asked for: there is nothing to have it on
     if not context.allows(Operation.WRITE, ResourceType.TOPIC, name, len(topic.partition_data)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if acks not in (ACKS_ALL, ACKS_NONE, 1):

@@ -71,7 +71,7 @@ class Context:
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     """The security protocol of that listener."""
     request_bytes: int = 0
-    """Size of the request; only while quotas are set."""
+    """Size of the request."""
     spent_ns: int = 0
     """Time that earlier requests of the connection took and that was not counted yet; only while quotas are set."""
 

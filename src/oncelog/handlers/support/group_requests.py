@@ -29,10 +29,12 @@ COORDINATOR_ERRORS: Final = {
 """The error codes of every API that a group coordinator decides."""
 
 
-def ask(group_id: str, decide: Callable[[GroupShard, int, int], Decision]) -> Generator[Coordinate, Any, Any]:
+def ask(
+    group_id: str, decide: Callable[[GroupShard, int, int], Decision], *, ends_with_client: bool = False
+) -> Generator[Coordinate, Any, Any]:
     """The shard's reply, or the ErrorCode for which it cannot decide now."""
     try:
-        return (yield Coordinate(GroupId(group_id), decide))
+        return (yield Coordinate(GroupId(group_id), decide, ends_with_client))
     except CoordinatorRefusal as refusal:
         return refusal.error_code
 

@@ -37,13 +37,16 @@ class UntilDurable:
 class UntilReadable:
     """A wait until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were
     truncated or disappeared, and told which; or ``deadline_ms``. Resumed with None. One that ``gives_way`` ends, too,
-    when its client sends another request on the same connection."""
+    when its client sends another request on the same connection; one that ``ends_with_client``, when its client has
+    closed."""
 
     partitions: Sequence[TopicPartition] | None
     """None: any partition."""
     ready: Callable[[Sequence[TopicPartition]], bool]
     deadline_ms: int
     gives_way: bool = False
+    ends_with_client: bool = True
+    """False where more than the answer is left to do, or the answer would be another one before the wait is over."""
     holds_connection: ClassVar[bool] = True
 
 
@@ -59,6 +62,9 @@ class Coordinate:
 
     group_id: GroupId
     decide: Callable[[GroupShard, int, int], Decision]
+    ends_with_client: bool = False
+    """True if nothing but the answer is left to do once the shard has decided: requests behind one whose client has
+    closed need not wait for the rest of its group."""
     holds_connection: ClassVar[bool] = True
 
 
@@ -206,6 +212,8 @@ class Offload:
 
     steps: Generator[None, None, Any]
     lane: Lane = Lane.LARGE
+    ends_with_client: bool = False
+    """True if the request changes nothing: its work is given up once nobody can be answered."""
     holds_connection: ClassVar[bool] = True
 
 

@@ -4,6 +4,10 @@ The name is that of Java's ``X500Principal.getName()``, RFC 2253 with Java's esc
 text with those of Apache Kafka's ACLs: relative names last to first, nine attribute types by their keyword, all others
 as number and hexadecimal value. OpenSSL has verified a certificate before it is read here; what cannot be read raises
 ValueError all the same.
+
+Java reads the bytes of every string type as UTF-8. A CA sees other letters where the type has another encoding: the
+two characters U+6164 U+6D69 of a BMPString are the bytes of "admi". So a value that becomes part of a principal as text
+must be UTF-8, or ASCII by its type, and well-formed; any other is refused.
 """
 
 from __future__ import annotations
@@ -25,8 +29,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-_TEXT_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, UniversalString, BMPString."""
+_ENCODINGS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii"}
+"""Encodings of UTF8String, PrintableString and IA5String, by their tags."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 
@@ -38,9 +42,18 @@ _Element = tuple[int, memoryview, memoryview]
 class Certificate:
     """A certificate as far as it matters here. Times are seconds since 1970."""
 
-    subject: str
+    subject_der: bytes
+    """Relative names of the subject, encoded."""
     not_before_s: int
     not_after_s: int
+
+    @property
+    def subject(self) -> str:
+        """Name of the subject. Raises ValueError where it cannot be read for certain."""
+        try:
+            return _name(memoryview(self.subject_der))
+        except IndexError as error:
+            raise ValueError(f"not a certificate: {error!r}") from None
 
 
 def read_certificate(der: bytes) -> Certificate:
@@ -51,7 +64,7 @@ def read_certificate(der: bytes) -> Certificate:
         parts = [part for part in _elements(signed) if part[0] != _VERSION]
         _serial, _algorithm, _issuer, validity, subject, *_ = parts
         begins, ends = _elements(validity[1])
-        return Certificate(_name(subject[1]), _time_s(*begins[:2]), _time_s(*ends[:2]))
+        return Certificate(bytes(subject[1]), _time_s(*begins[:2]), _time_s(*ends[:2]))
     except (IndexError, StopIteration) as error:
         raise ValueError(f"not a certificate: {error!r}") from None
 
@@ -90,9 +103,21 @@ def _attribute(element: _Element) -> str:
     kind, (tag, value, encoded) = _elements(element[1])
     number = _object_id(kind[1])
     keyword = _KEYWORDS.get(number)
-    if keyword is None or tag not in _TEXT_TAGS:
-        return f"{keyword or number}=#{bytes(encoded).hex()}"
-    return f"{keyword}={_escaped(bytes(value).decode('utf-8', 'replace'))}"
+    if keyword is None:
+        return f"{number}=#{bytes(encoded).hex()}"
+    encoding = _ENCODINGS.get(tag)
+    if encoding is None:
+        raise ValueError(
+            f"{keyword} in the certificate's subject has ASN.1 type {tag:#04x}; "
+            "UTF8String, PrintableString and IA5String are allowed"
+        )
+    try:
+        text = bytes(value).decode(encoding)
+    except UnicodeDecodeError:
+        raise ValueError(f"{keyword} in the certificate's subject is not {encoding.upper()} as its type says") from None
+    if "\0" in text:
+        raise ValueError(f"{keyword} in the certificate's subject contains a NUL character")
+    return f"{keyword}={_escaped(text)}"
 
 
 def _object_id(content: memoryview) -> str:
@@ -109,8 +134,7 @@ def _object_id(content: memoryview) -> str:
 
 def _escaped(text: str) -> str:
     """A value with Java's escapes: of special characters everywhere, of blanks at both ends."""
-    marked = ["\\" + letter if letter in _ESCAPED else "\\00" if letter == "\0" else letter for letter in text]
-    whole = "".join(marked)
+    whole = "".join("\\" + letter if letter in _ESCAPED else letter for letter in text)
     inner = whole.strip(_BLANKS)
     if inner == whole:
         return whole

@@ -22,6 +22,7 @@ from oncelog.node.events import (
     BrokerDisconnected,
     BrokerSent,
     ConnectionClosed,
+    ConnectionHalfClosed,
     ConnectionOpened,
     Continued,
     DeadlineReached,
@@ -53,6 +54,7 @@ _EVENTS: Final[dict[str, type]] = {
     kind.__name__: kind
     for kind in (
         ConnectionOpened,
+        ConnectionHalfClosed,
         ConnectionClosed,
         RequestReceived,
         Synced,

@@ -45,8 +45,9 @@ class DelayedFetches:
             self._deadlines.cancel(alarm)
 
         task.forget = forget
+        task.finish = partial(self._release, task, until)
         if until.gives_way:
-            task.nudge = partial(self._release, task, until)
+            task.nudge = task.finish
 
     def changed(self, partition: TopicPartition) -> None:
         """Note that a partition's readable range moved; those who wait are asked when the event is over."""

@@ -8,6 +8,8 @@ Invariants:
    ``backlog``, as do all while the broker postpones requests: Apache Kafka mutes the channel. A produce that waits for
    its sync holds back only its response. A follower's fetch is answered when another request comes behind it.
 3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
+4. A request that has arrived whole is carried out in its turn, also when its client has closed meanwhile
+   (``closed_connections``). Only a client that has not logged in, or sent what closes the connection, loses its own.
 """
 
 from __future__ import annotations
@@ -36,8 +38,15 @@ class Holder(Protocol):
     def give_way(self) -> None:
         """Go on, if it waits for something that gives way to the next request."""
 
+    @property
+    def request_bytes(self) -> int:
+        """Size of the request."""
+
+    def client_closed(self, *, may_read: bool) -> None:
+        """End a wait after which only the answer is left to do, with an answer for a client that ``may_read``."""
+
     def abandon(self) -> None:
-        """End it where it waits: its client is gone."""
+        """End it where it waits."""
 
 
 class Slot:
@@ -57,6 +66,7 @@ class Connection:
     __slots__ = (
         "backlog",
         "backlog_bytes",
+        "half_closed",
         "holder",
         "host",
         "id",
@@ -85,6 +95,9 @@ class Connection:
         self.login: LoginState | None = None
         """How far its client has authenticated by SASL; None where the listener asks for none."""
         self.open = True
+        """False once nothing can be sent any more."""
+        self.half_closed = False
+        """The client sends nothing more, but may still read: what has arrived is answered, then this end closes too."""
         self.paused = False
         self.refused = False
         """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
@@ -161,6 +174,25 @@ class Connection:
         if slot in self.slots:
             while self.slots.pop() is not slot:
                 pass
+
+    @property
+    def is_logged_in(self) -> bool:
+        """True if requests other than those of a login are taken."""
+        return self.login is None or self.login.again
+
+    @property
+    def is_working(self) -> bool:
+        """True while requests that have arrived are not decided, or one holds the others."""
+        return bool(self.backlog) or self.is_held()
+
+    def lose(self) -> None:
+        """Answer nothing more; what has arrived is still carried out, but no request waits for the client's sake."""
+        self.open = False
+        for slot in self.slots:
+            if slot.chunks is not None:
+                slot.chunks = ()  # may be a megabyte, or hold a file
+        if self.holder is not None:
+            self.holder.client_closed(may_read=False)
 
     def shut(self) -> None:
         """Decide and send nothing more: what was postponed is dropped, a request that holds it is abandoned."""

@@ -23,7 +23,8 @@ from oncelog.node.deadlines import Deadlines
 from oncelog.node.events import Authenticated, Close, Fatal, Pause, Report, Resume, Send
 from oncelog.node.monitoring.traffic import Traffic
 from oncelog.node.outbox import Outbox
-from oncelog.node.requests.connections import Connection, Slot
+from oncelog.node.requests.closed_connections import ClosedConnections
+from oncelog.node.requests.connections import MAX_UNANSWERED, Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.loaded_apis import LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
@@ -90,6 +91,7 @@ class Requests:
         self._quotas = throttling.quotas
         self.apis = LoadedApis(ports.cluster)
         self.traffic = Traffic()
+        self.closed = ClosedConnections()
         self._postponed: dict[Connection, None] | None = None
         """Connections with requests that arrived since :meth:`postpone`; None when they are decided at once."""
 
@@ -108,6 +110,38 @@ class Requests:
         if not connection.paused and connection.is_full():
             connection.paused = True
             self._outbox.effects.append(Pause(connection.id))
+
+    def half_close(self, connection: Connection) -> None:
+        """The client sends nothing more: answer what has arrived, then close. One that has not logged in is closed at
+        once, and so is one that waits for its group: such an answer may be minutes away."""
+        if not connection.open:
+            return
+        connection.half_closed = True
+        if not connection.is_logged_in:
+            connection.shut()
+            self._outbox.effects.append(Close(connection.id, None))
+            return
+        if connection.holder is not None:
+            connection.holder.client_closed(may_read=True)
+        self._decide_postponed(connection)
+        self._flush(connection)
+
+    def close(self, connection: Connection) -> None:
+        """The connection is gone: answer nothing more, but carry out what has arrived."""
+        if not connection.open:
+            return
+        if not connection.is_logged_in:
+            connection.shut()
+            return
+        connection.lose()
+        self._flush(connection)
+        self._decide_postponed(connection)
+
+    def go_on_with_closed(self) -> None:
+        """Decide the next requests of one closed connection, after others have had their turn."""
+        connection = self.closed.take_ready()
+        if connection is not None:
+            self._decide_postponed(connection)
 
     def postpone(self) -> None:
         """Decide nothing that arrives until :meth:`go_on`."""
@@ -129,7 +163,7 @@ class Requests:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
             # What it waited in refers to it: a ring that would keep a megabyte of request until garbage is collected.
-            task.nudge = task.forget = None
+            task.nudge = task.finish = task.forget = None
             task.resumes += 1
             if task.resumes > RESUMES_PER_SLICE:
                 self._runnable.wait_for_slice(task, value, error)
@@ -142,9 +176,20 @@ class Requests:
     def _decide_postponed(self, connection: Connection) -> None:
         if self._postponed is not None:
             self._postponed[connection] = None
+            if not connection.open:
+                self.closed.update(connection, is_ready=False)
             return
-        while connection.open and not connection.refused and (frame := connection.next_postponed()) is not None:
+        decided = 0
+        while not connection.refused and (frame := connection.next_postponed()) is not None:
             self._decide(connection, frame)
+            decided += 1
+            if decided == MAX_UNANSWERED and not connection.open:
+                break  # nothing has slowed this client down while it sent: others have their turn in between
+        if not connection.open:
+            self.closed.update(connection, is_ready=bool(connection.backlog) and not connection.is_held())
+            # A Fetch that was decided just now may have begun a session, which nothing else would end.
+            self._ports.partitions.fetch_sessions.cache.close(connection.id)
+            return
         if connection.paused and connection.open and connection.muting is None and not connection.is_full():
             connection.paused = False
             self._outbox.effects.append(Resume(connection.id))
@@ -166,8 +211,9 @@ class Requests:
             self._failed(connection, None, "a request that cannot be decoded", error)
             return
         context = self._context(connection, header)
+        context.request_bytes = len(frame)
         if self._quotas.enabled:
-            context.request_bytes, context.spent_ns, connection.spent_ns = len(frame), connection.spent_ns, 0
+            context.spent_ns, connection.spent_ns = connection.spent_ns, 0
         slot = connection.reserve()
         if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
             from oncelog.handlers.support.chunking import in_slices  # most brokers never get a request so large
@@ -275,24 +321,25 @@ class Requests:
 
     def _park(self, task: Task, wait: Any) -> None:
         """Keep a task with the part of the node that will wake it."""
-        task.waiting = True
-        if task.connection.open:
-            task.slot.held = wait.holds_connection
-            if wait.holds_connection and task.connection.is_newest(task.slot):
-                task.connection.holder = task
+        connection = task.connection
+        task.waiting, task.wait = True, wait
+        task.slot.held = wait.holds_connection
+        if wait.holds_connection and connection.is_newest(task.slot):
+            connection.holder = task
         try:
             self._parking[type(wait)](task, wait)
-            task.connection.let_postponed_pass()
+            if not connection.open or connection.half_closed:
+                task.client_closed(may_read=connection.open)
+            connection.let_postponed_pass()
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
 
     def _finish(self, task: Task, response: Message | LoginAnswer | LoginEnded | None) -> None:
         if isinstance(response, (LoginAnswer, LoginEnded)):
-            if task.connection.open:
-                self._conclude_login(task.connection, task.slot, response)
+            self._conclude_login(task.connection, task.slot, response)
             return
-        if response is not None and is_large(response):
+        if response is not None and task.connection.open and is_large(response):
             task.steps = encoded_in_slices(response, task.context.version)
             self._advance(task, None, None)
             return
@@ -303,18 +350,17 @@ class Requests:
         api, context, connection = task.api, task.context, task.connection
         try:
             throttle_ms = self.throttling.answered(api.key, context, response) if self._quotas.enabled else 0
-            if connection.open:
-                if response is None:
-                    task.slot.chunks = ()
-                else:
-                    chunks = encode_response(task.correlation_id, api.key, context.version, response)
-                    task.slot.chunks = chunks
-                    if api.key == FETCH_KEY:
-                        size_of = _range_size if api.module == _FETCH_OF_RANGES else chunk_size
-                        self.traffic.record_bytes_out += sum(map(size_of, chunks))
-                self._flush(connection)
-                if throttle_ms:
-                    self._mute(connection, throttle_ms)
+            if response is None or not connection.open:
+                task.slot.chunks = ()
+            else:
+                chunks = encode_response(task.correlation_id, api.key, context.version, response)
+                task.slot.chunks = chunks
+                if api.key == FETCH_KEY:
+                    size_of = _range_size if api.module == _FETCH_OF_RANGES else chunk_size
+                    self.traffic.record_bytes_out += sum(map(size_of, chunks))
+            if throttle_ms:
+                self._mute(connection, throttle_ms)
+            self._flush(connection)
         except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
             self._failed(connection, task.slot, api.name, failure)
             return
@@ -322,9 +368,11 @@ class Requests:
 
     def _flush(self, connection: Connection) -> None:
         chunks = connection.take_ready()
+        if not connection.open:
+            return
         if chunks:
             self._outbox.effects.append(Send(connection.id, chunks))
-        if connection.refused and connection.open and not connection.slots:
+        if not connection.slots and (connection.refused or (connection.half_closed and not connection.backlog)):
             connection.shut()
             self._outbox.effects.append(Close(connection.id, connection.refusal))
             return
@@ -333,13 +381,13 @@ class Requests:
             self._outbox.effects.append(Resume(connection.id))
 
     def _mute(self, connection: Connection, throttle_ms: int) -> None:
-        """Read and decide nothing of a throttled client until its time has passed. What was decided before is
-        answered."""
-        if not connection.open:
+        """Read and decide nothing of a throttled client until its time has passed, also if it closes meanwhile. What
+        was decided before is answered."""
+        if not (connection.open or connection.backlog):
             return
         self.throttling.muted += connection.muting is None
         connection.mute(self._deadlines.now_ms + throttle_ms)
-        if not connection.paused:
+        if connection.open and not connection.paused:
             connection.paused = True
             self._outbox.effects.append(Pause(connection.id))
         self._deadlines.at(connection.muted_until_ms, partial(self._unmute, connection))
@@ -349,9 +397,8 @@ class Requests:
             return
         self.throttling.muted -= 1
         connection.unmute()
-        if connection.open:
-            self._flush(connection)
-            self._decide_postponed(connection)
+        self._flush(connection)
+        self._decide_postponed(connection)
 
     def _failed(self, connection: Connection, slot: Slot | None, what: str, error: Exception) -> None:
         if isinstance(error, InvariantViolation):

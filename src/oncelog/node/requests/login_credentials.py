@@ -8,14 +8,15 @@ from typing import Final
 
 from oncelog.base.tree import CommitOutcome, Create
 from oncelog.core.controller.image import layout
-from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.client_entities import ClientEntities, ClientEntity
 from oncelog.core.controller.image.cluster_image import configs_of
 from oncelog.core.sasl.exchange import OAUTHBEARER, PLAIN, Exchange
 from oncelog.core.sasl.oauthbearer import OAuthBearer
 from oncelog.core.sasl.plain import Plain
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import ScramCredential
-from oncelog.core.sasl.scram_users import credential_for, iterations_shown
+from oncelog.core.sasl.scram_strangers import CredentialForms
+from oncelog.core.sasl.scram_users import credential_for, forms_of_users
 from oncelog.core.sasl.settings import ListenerSasl
 from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
 from oncelog.node.metadata import Metadata
@@ -33,6 +34,9 @@ class LoginCredentials:
         self._commits = commits
         self._proposed: bytes | None = None
         """The secret that this broker has written, or tries to."""
+        self._formed_of: ClientEntities | None = None
+        """The users whose forms are known."""
+        self._forms: Mapping[str, CredentialForms] = {}
         self.key_sets: dict[str, VerifySignature] = {}
         """The public keys by which tokens are verified, by listener; the outside's."""
         self.added_passwords: Mapping[str, str] = {}
@@ -50,12 +54,11 @@ class LoginCredentials:
 
     def _credential(self, mechanism: str, user: str) -> ScramCredential:
         image = self._cluster.image
-        iterations = image.derived.get(iterations_shown)
-        if iterations is None:
+        if image.client_entities is not self._formed_of:  # most changes of the image are of something else
             users = (each.configs for entity, each in image.client_entities.items() if entity.user)
-            iterations = image.derived[iterations_shown] = iterations_shown(users)
+            self._formed_of, self._forms = image.client_entities, forms_of_users(users)
         configs = configs_of(image, ClientEntity(user=user))
-        return credential_for(self._secret(), mechanism, user, configs, iterations[mechanism])
+        return credential_for(self._secret(), mechanism, user, configs, self._forms[mechanism])
 
     def _secret(self) -> bytes:
         """The cluster's secret; the first broker that needs one writes it."""

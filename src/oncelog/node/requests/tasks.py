@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from oncelog.handlers.support.waits import Offload
+
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
     from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.waits import NextSlice, Steps
+    from oncelog.handlers.support.waits import NextSlice, Steps, Wait
     from oncelog.node.deadlines import Alarm
     from oncelog.node.requests.connections import Connection, Slot
 
@@ -28,26 +30,49 @@ class Task:
     slot: Slot
     started_ms: int
     waiting: bool = False
+    wait: Wait | None = None
+    """The last wait it was parked for."""
     alarm: Alarm | None = None
     resumes: int = 0
     """Times it went on since others had their turn."""
     forget: Callable[[], object] | None = None
     """Takes the task out of what it waits in, where that could keep it for long."""
 
+    finish: Callable[[], object] | None = None
+    """Ends the wait of a fetch: it answers with what is there."""
+
     nudge: Callable[[], object] | None = None
     """Ends what the task waits for, where its client may ask for that by sending another request."""
+
+    @property
+    def request_bytes(self) -> int:
+        """Size of the request."""
+        return self.context.request_bytes
 
     def give_way(self) -> None:
         """Go on, if the task waits for something that gives way to its client's next request."""
         if self.waiting and self.nudge is not None:
             self.nudge()
 
+    def client_closed(self, *, may_read: bool) -> None:
+        """End a wait after which only the answer is left to do; a client that ``may_read`` gets one if it can be given
+        now. Any other request is carried out to its end."""
+        if not (self.waiting and getattr(self.wait, "ends_with_client", False)):
+            return
+        if not may_read:
+            self.abandon()
+        elif self.finish is not None:
+            self.finish()
+        elif not isinstance(self.wait, Offload):  # that is over soon
+            self.abandon()
+
     def abandon(self) -> None:
-        """End the task where it waits: its client is gone."""
+        """End the task where it waits, without an answer."""
         self.waiting = False
         if self.forget is not None:
             self.forget()
         self.steps.close()
+        self.slot.chunks, self.slot.held = (), False
 
 
 class Runnable:

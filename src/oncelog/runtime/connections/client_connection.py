@@ -3,6 +3,10 @@
 Receiving goes through one buffer shared by all connections of a loop: what arrives is copied once, into the frame it
 belongs to, and only what has arrived takes memory (500 peers that announce 90 MB and stall cost nothing). Bytes held
 in unfinished frames and unsent responses count against a bound for the whole broker; above it, reading pauses.
+
+Requests that have arrived whole are handed in, whatever becomes of the connection. At the end of the peer's stream the
+node hears of it behind them, answers what it can, and closes. When the connection breaks, what is still with the system
+is read first: a peer that closes before it has read its answers resets the connection behind its last requests.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ from typing import Final, NamedTuple, cast
 from oncelog.base.errors import PeerError
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
-from oncelog.node.events import ConnectionClosed, ConnectionOpened, RequestReceived
+from oncelog.node.events import ConnectionClosed, ConnectionHalfClosed, ConnectionOpened
+from oncelog.ports import Buffer
+from oncelog.runtime.arrived_bytes import read_arrived
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
 from oncelog.runtime.connections.send_queue import SendQueue
 from oncelog.runtime.effects.effect_runner import EffectRunner
@@ -77,6 +83,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """When enough of an unfinished request had last arrived: see ``_progress``."""
         self._unfinished_bytes = 0
         self._unsent_since_s: float | None = None
+        self._end: ConnectionHalfClosed | ConnectionClosed | None = None
+        """The event for the node once all requests are handed in."""
+        self._is_lost = False
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -137,12 +146,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         """asyncio: the socket is gone."""
         self._quotas.leave(self, self._accounted)
         self._accounted = 0
+        self._is_lost = True
         if self._sending is not None:
             self._sending.drop()
         if self._effect_runner.connections.pop(self.id, None) is not None:
-            while self._undecided:  # a peer that produces with acks=0 may close without waiting for answers
-                self._effect_runner.dispatch(RequestReceived(self.id, self._undecided.popleft()))
-            self._effect_runner.dispatch(ConnectionClosed(self.id))
+            if exc is not None and self._transport is not None:
+                self._take(read_arrived(self._transport))
+            self._end = ConnectionClosed(self.id)
+            self._hand_in()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """asyncio: where to put what arrives; used up before the next connection's turn."""
@@ -151,14 +162,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio: ``nbytes`` have arrived."""
         self.last_active_s = self._loop.time()
-        splitter = self._splitter
-        try:
-            frames = splitter.feed(self._receive_buffer[:nbytes])
-        except PeerError:
-            frames = []
-        self._undecided.extend(frames)
-        self._progress(splitter.held_bytes, begun=bool(frames))
+        is_begun = self._take(self._receive_buffer[:nbytes])
+        self._progress(self._splitter.held_bytes, begun=is_begun)
         self._hand_in()
+
+    def _take(self, data: Buffer) -> bool:
+        """Cut ``data`` into requests; True if some are whole now."""
+        try:
+            frames = self._splitter.feed(data)
+        except PeerError:
+            return False
+        self._undecided.extend(frames)
+        return bool(frames)
 
     def _progress(self, held: int, *, begun: bool) -> None:
         """Note the progress of an unfinished request. A large one over a slow link is fine while bytes arrive; but the
@@ -173,17 +188,23 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _hand_in(self) -> None:
         """Hand the node the requests that have arrived, as long as the peer takes its responses: a thousand small
-        requests with large responses in one packet must not all be answered into memory."""
+        requests with large responses in one packet must not all be answered into memory. A lost peer gets none."""
         undecided, sending = self._undecided, self._sending
         turn_ends_s = time.monotonic() + TURN_S
-        while undecided and sending is not None and not sending.is_full:
+        while undecided and sending is not None and (self._is_lost or not sending.is_full):
             self._spent_ns = self._effect_runner.receive(self.id, undecided.popleft(), self._spent_ns)
             if undecided and time.monotonic() > turn_ends_s:
                 self.pause_reading("turn")
                 self._loop.call_soon(self._next_turn)
                 break
+        if undecided:
+            self._account()
+            return
+        if self._end is not None:
+            end, self._end = self._end, None
+            self._effect_runner.dispatch(end)
         refusal = self._splitter.refusal
-        if refusal is not None and not undecided and self._transport is not None:
+        if refusal is not None and self._transport is not None and not self._is_lost:
             self._quotas.garbage(self, str(refusal))
             self.close_after_sending()
         self._account()
@@ -194,6 +215,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hand_in()
 
     def _account(self) -> None:
+        if self._is_lost:
+            return
         held = self._splitter.held_bytes + sum(map(len, self._undecided)) + self._effect_runner.backlog_bytes(self.id)
         held += self._undecrypted_bytes
         if self._sending is not None:
@@ -208,8 +231,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._account()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer has closed; what is queued for it is still handed to the socket."""
-        return False
+        """asyncio: the peer sends nothing more. True: answers may still be sent to it."""
+        if self.id not in self._effect_runner.connections or self._transport is None or self._transport.is_closing():
+            return False
+        self.end_reading()
+        return not self._transport.is_closing()
+
+    def end_reading(self) -> None:
+        """Read nothing more; hand in what has arrived, and tell the node that it was the last."""
+        if "ended" in self._paused_by:
+            return
+        self.pause_reading("ended")
+        self._unfinished_since_s = None
+        self._end = ConnectionHalfClosed(self.id)
+        self._hand_in()
 
     def pause_writing(self) -> None:
         """asyncio: the peer reads slowly. What it sends is not read either, or its requests would pile up here."""

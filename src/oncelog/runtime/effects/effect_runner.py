@@ -130,7 +130,7 @@ class EffectRunner:
             Audit: self._write_audit,
             AccessLogged: _log_access,
             Fatal: self._fatal,
-            StopListening: lambda _effect: self.stop_listening(),
+            StopListening: self._stop_listening,
             Stopped: self._stop,
         }
 
@@ -318,6 +318,14 @@ class EffectRunner:
 
     def _report(self, effect: Report) -> None:
         log_with_trace(_LOG, logging.getLevelName(effect.level.upper()), effect.message, effect.trace)
+
+    def _stop_listening(self, _effect: StopListening) -> None:
+        self.stop_listening()
+        self._loop.call_soon(self._end_reading)  # the other effects of this event come first
+
+    def _end_reading(self) -> None:
+        for connection in list(self.connections.values()):
+            connection.end_reading()
 
     def _fatal(self, effect: Fatal) -> None:
         trace, _, reason = effect.message.rstrip("\n").rpartition("\n")

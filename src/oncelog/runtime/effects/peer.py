@@ -32,6 +32,9 @@ class Peer(Protocol):
     def stalled_since_s(self) -> float | None:
         """Loop time since which the peer owes the rest of a request or takes no responses; None while it does."""
 
+    def end_reading(self) -> None:
+        """Read nothing more; hand in what has arrived, and tell the node that it was the last."""
+
     def close_after_sending(self) -> None:
         """Read nothing more; close once the queued responses are sent."""
 

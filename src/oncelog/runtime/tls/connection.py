@@ -27,6 +27,7 @@ from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
 from oncelog.node.listeners.certificates import read_certificate
 from oncelog.node.listeners.principal_mapping import NoRuleApplies
+from oncelog.runtime.arrived_bytes import read_arrived
 from oncelog.runtime.tls.credentials import Credentials
 from oncelog.runtime.tls.handshakes import COMPLETED, FAILED, Handshakes
 from oncelog.runtime.tls.record_tracker import RecordTracker
@@ -61,6 +62,9 @@ class Above(Protocol):
 
     def undecrypted(self, size: int) -> None:
         """Note how many bytes have arrived and wait to be decrypted."""
+
+    def eof_received(self) -> bool:
+        """The peer sends nothing more; True if answers may still be sent to it."""
 
     def pause_writing(self) -> None:
         """The peer reads slowly."""
@@ -123,6 +127,13 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is gone."""
+        if self.state is State.OPEN and self._below is not None:
+            if exc is not None:
+                self._incoming.write(read_arrived(self._below))
+            self._is_paused = True
+            while self._is_paused and self._incoming.pending:  # the connection above may pause in between
+                self._is_paused = False
+                self._decrypt()
         self.state = State.CLOSED
         self._handshakes.end(self, FAILED)
         self._above.connection_lost(exc)
@@ -155,8 +166,8 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._step()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer has closed."""
-        return False
+        """asyncio: the peer has closed, without the word of TLS for it. True: answers may still be sent to it."""
+        return self.state is State.OPEN and self._above.eof_received()
 
     def pause_writing(self) -> None:
         """asyncio: the peer reads slowly."""
@@ -271,7 +282,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 return
             if filled:
                 above.buffer_updated(filled)
-            if is_over:
+            if is_over and not above.eof_received():
                 self.close()
         if self._outgoing.pending:
             self._flush()

@@ -105,7 +105,8 @@ class Interception:
                 yield UntilReadable((), _never, context.now_ms + FOREVER_MS)
             fault.struck(_hit(api, request, context))
             if rule.delay_ms is not None:
-                yield UntilReadable((_HELD,), partial(_is_removed, fault), context.now_ms + rule.delay_ms)
+                until_ms = context.now_ms + rule.delay_ms
+                yield UntilReadable((_HELD,), partial(_is_removed, fault), until_ms, ends_with_client=False)
             if rule.drop:
                 raise PeerError(fault.what)
             if rule.error is not None:

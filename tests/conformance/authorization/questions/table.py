@@ -50,6 +50,16 @@ from tests.conformance.authorization.questions.records import (
     produce,
     produce_transactional,
 )
+from tests.conformance.authorization.questions.topic_ids import (
+    delete_topics_without_id,
+    fetch_by_id,
+    fetch_without_id,
+    metadata_by_any_id,
+    metadata_without_id,
+    offset_commit_by_id,
+    offset_fetch_by_id,
+    produce_by_id,
+)
 from tests.conformance.authorization.questions.topics import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -140,6 +150,14 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "alter-user-scram-credentials": alter_user_scram_credentials,
     "describe-all-topic-partitions": describe_topic_partitions(),
     "alter-replica-log-dirs": alter_replica_log_dirs,
+    "ids-produce": produce_by_id,
+    "ids-fetch": fetch_by_id,
+    "ids-fetch-none": fetch_without_id,
+    "ids-metadata": metadata_by_any_id,
+    "ids-metadata-none": metadata_without_id,
+    "ids-delete-topics": delete_topics_without_id,
+    "ids-offset-commit": offset_commit_by_id,
+    "ids-offset-fetch": offset_fetch_by_id,
     "unregister-broker": unregister_broker,
 }
 """In the order in which they are asked."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from oncelog.base.tree import Create, Operation, Set
+from oncelog.base.tree import Create, Operation, Set, TreeNode
 from oncelog.cli.cluster import tree_copy
 from oncelog.cli.cluster.tree_copy import CopyRefused, complete, copy_tree
 from oncelog.coordination.memory import MemorySession, MemoryTree
@@ -68,6 +68,37 @@ def test_what_lasts_is_copied(source: MemorySession) -> None:
     assert {node.path for node in target.subtree("/")} == {*layout.BASE_PATHS, *EXPECTED}
     assert found.count == len(target.subtree("/"))
     assert told[-1][1] == found.count
+
+
+class HidesConsumers(DiesAfter):
+    """As ZooKeeper's tree: the parent of consumers is always there, and nothing of theirs is listed."""
+
+    def __init__(self, tree: MemoryTree, commits: int) -> None:
+        super().__init__(tree, commits)
+        if self.read("/consumers") is None:
+            tree.session().commit([Create("/consumers", b"")])
+
+    def subtree(self, path: str) -> list[TreeNode]:
+        return [node for node in super().subtree(path) if not node.path.startswith("/consumers")]
+
+
+def test_offsets_of_old_consumers_come_along_and_are_written_over(
+    source: MemorySession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_copy, "MOST_OPERATIONS", 3)
+    source.commit([Create(path, b"") for path in ("/consumers", "/consumers/g", "/consumers/g/offsets")])
+    source.commit([Create("/consumers/g/offsets/t", b""), Create("/consumers/g/offsets/t/0", b"7")])
+    tree = MemoryTree()
+    with pytest.raises(Interrupted):
+        copy_tree(source, HidesConsumers(tree, 9), nobody)
+    target = HidesConsumers(tree, 1000)
+    assert target.read("/consumers/g") is not None, "it was interrupted behind that"
+    found = copy_tree(source, target, nobody)
+    complete(target, found.cluster_id)
+    assert copy_tree(source, target, nobody) == found
+    offset = target.read("/consumers/g/offsets/t/0")
+    assert offset is not None
+    assert offset.value == b"7"
 
 
 def test_it_goes_on_after_any_interruption(source: MemorySession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+from collections import Counter
 
 import pytest
 
@@ -15,11 +17,10 @@ from oncelog.core.sasl.scram_credentials import (
     DamagedCredential,
     ScramCredential,
     credential_of,
-    credential_of_nobody,
     read_credential,
-    usual_iterations,
 )
-from oncelog.core.sasl.scram_users import credential_for, iterations_shown
+from oncelog.core.sasl.scram_strangers import CredentialForms, credential_of_stranger, form_of
+from oncelog.core.sasl.scram_users import credential_for, forms_of_users
 
 MECHANISM = "SCRAM-SHA-256"
 CREDENTIAL = credential_of(MECHANISM, "pencil", b"W\x92\x1c\x8a salt", 4096)
@@ -154,8 +155,8 @@ def test_cve_2026_10143_iterations_are_bounded_both_ways(iterations):
     with pytest.raises(DamagedCredential):
         read_credential(MECHANISM, text)
     # Such a credential lets nobody in, and its user looks like any other.
-    found = credential_for(b"secret", MECHANISM, "user", {MECHANISM: text}, 4096)
-    assert found == credential_of_nobody(b"secret", MECHANISM, "user", 4096)
+    found = credential_for(b"secret", MECHANISM, "user", {MECHANISM: text}, CredentialForms())
+    assert found == credential_of_stranger(b"secret", MECHANISM, "user", CredentialForms())
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 1_000_001, 2_147_483_647])
@@ -177,9 +178,9 @@ def test_a_key_of_another_mechanism_is_damaged():
         read_credential("SCRAM-SHA-512", CREDENTIAL.text())
 
 
-def test_nobody_has_a_salt_that_depends_on_name_mechanism_and_secret_alone():
+def test_a_stranger_has_a_salt_that_depends_on_name_mechanism_and_secret_alone():
     salts = {
-        credential_of_nobody(secret, mechanism, user, 4096).salt
+        credential_of_stranger(secret, mechanism, user, CredentialForms()).salt
         for secret in (b"1", b"2")
         for mechanism in (MECHANISM, "SCRAM-SHA-512")
         for user in ("a", "b")
@@ -189,9 +190,46 @@ def test_nobody_has_a_salt_that_depends_on_name_mechanism_and_secret_alone():
     assert salt_text(0) == b"0"
 
 
-def test_nobody_shows_the_iterations_that_most_users_have():
-    assert usual_iterations([]) == 4096
-    assert usual_iterations([8192, 8192, 4096]) == 8192
-    assert usual_iterations([8192, 4096]) == 4096
+def with_salt(salt: bytes, iterations: int) -> ScramCredential:
+    return ScramCredential(salt, CREDENTIAL.stored_key, CREDENTIAL.server_key, iterations)
+
+
+USERS = [with_salt(salt_text(1 << 129 | number), 4096) for number in range(60)]
+USERS += [with_salt(bytes(range(number, number + 64)), 10_000) for number in range(30)]
+USERS += [with_salt(b"%032x" % (number * 7**30), 8192) for number in range(1, 10)]
+USERS += [with_salt(b"Zz-_" * 6, 16_384)]
+
+
+def strangers(users: list[ScramCredential], count: int = 4000) -> list[ScramCredential]:
+    forms = CredentialForms(map(form_of, users))
+    return [credential_of_stranger(b"secret", MECHANISM, f"name-{number}", forms) for number in range(count)]
+
+
+def test_strangers_look_like_users_as_often_as_users_do():
+    shown = Counter((form_of(stranger).iterations, len(stranger.salt)) for stranger in strangers(USERS))
+    of_users = Counter((form_of(user).iterations, len(user.salt)) for user in USERS)
+    assert {iterations for iterations, _ in shown} == {4096, 8192, 10_000, 16_384}
+    for (iterations, size), count in of_users.items():
+        if iterations != 4096:  # the size of Apache Kafka's salts varies
+            assert count * 40 * 0.5 < shown[iterations, size] < count * 40 * 1.6
+    hexadecimal = [stranger.salt for stranger in strangers(USERS) if stranger.iterations == 8192]
+    assert all(re.fullmatch(rb"[0-9a-f]{32}", salt) for salt in hexadecimal)
+
+
+def test_one_user_more_changes_few_strangers():
+    before, after = strangers(USERS), strangers([*USERS, with_salt(b"x" * 24, 4096)])
+    assert sum(old != new for old, new in zip(before, after, strict=True)) < 4000 * 0.03
+
+
+def test_a_user_without_the_mechanism_is_a_stranger_of_it():
+    configs = {"SCRAM-SHA-512": "x"}
+    shown = credential_for(b"secret", MECHANISM, "user", configs, CredentialForms())
+    assert shown == credential_of_stranger(b"secret", MECHANISM, "user", CredentialForms())
+
+
+def test_forms_are_those_of_credentials_that_let_somebody_in():
     many = {MECHANISM: CREDENTIAL.text().replace("4096", "8192")}
-    assert iterations_shown([many, {}, {"x": "y"}]) == {MECHANISM: 8192, "SCRAM-SHA-512": 4096}
+    damaged = {MECHANISM: CREDENTIAL.text().replace("4096", "999999")}
+    forms = forms_of_users([many, damaged, {}, {"x": "y"}])
+    assert forms[MECHANISM].at(0) == forms[MECHANISM].at(2**64 - 1) == form_of(with_salt(CREDENTIAL.salt, 8192))
+    assert forms["SCRAM-SHA-512"].at(0).iterations == 4096

@@ -39,7 +39,9 @@ SUBJECTS = [
         ],
         "2.5.4.12=#0c024472,2.5.4.5=#13023737,OU=ou,L=M,ST=BY,STREET=1 Road,DC=example",
     ),
-    ([A(NameOID.COMMON_NAME, "bmp", _type=_ASN1Type.BMPString)], r"CN=\00b\00m\00p"),
+    ([A(NameOID.COMMON_NAME, "plain", _type=_ASN1Type.PrintableString)], "CN=plain"),
+    ([A(NameOID.COMMON_NAME, "a@b", _type=_ASN1Type.IA5String)], "CN=a@b"),
+    ([A(NameOID.SERIAL_NUMBER, "ö", _type=_ASN1Type.T61String)], "2.5.4.5=#1402c3b6"),
     ([A(NameOID.COMMON_NAME, "a\x01b\tc * ' ( ) / : ? ~")], "CN=a\x01b\tc * ' ( ) / : ? ~"),
 ]
 
@@ -54,6 +56,49 @@ def test_a_subject_is_written_as_java_writes_it(authority: Authority, attributes
     assert read_certificate(authority.named(x509.Name(attributes)).der).subject == expected
 
 
+AMBIGUOUS = [
+    ("慤浩", _ASN1Type.BMPString, "ASN.1 type 0x1e"),
+    ("bmp", _ASN1Type.BMPString, "ASN.1 type 0x1e"),
+    ("universal", _ASN1Type.UniversalString, "ASN.1 type 0x1c"),
+    ("teletex", _ASN1Type.T61String, "ASN.1 type 0x14"),
+    ("général", _ASN1Type.GeneralizedTime, "ASN.1 type 0x18"),
+    ("12", _ASN1Type.NumericString, "ASN.1 type 0x12"),
+    ("visible", _ASN1Type.VisibleString, "ASN.1 type 0x1a"),
+    ("jürgen@example", _ASN1Type.IA5String, "is not ASCII"),
+    ("alice\0.evil", _ASN1Type.UTF8String, "NUL"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "reason"), AMBIGUOUS)
+@pytest.mark.parametrize("attribute", [NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.DOMAIN_COMPONENT])
+def test_a_subject_that_does_not_say_for_certain_what_it_is_has_no_name(
+    authority: Authority, attribute: x509.ObjectIdentifier, text: str, kind: _ASN1Type, reason: str
+) -> None:
+    name = x509.Name([A(NameOID.COMMON_NAME, "alice"), A(attribute, text, _type=kind)])
+    certificate = read_certificate(authority.named(name).der)
+    assert certificate.not_after_s > certificate.not_before_s, "a broker reads the end of its own"
+    with pytest.raises(ValueError, match=reason):
+        _ = certificate.subject
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "reason"),
+    [
+        (_ASN1Type.UTF8String, b"\xff", "is not UTF-8"),
+        (_ASN1Type.UTF8String, b"\xc0", "is not UTF-8"),
+        (_ASN1Type.UTF8String, b"\x80", "is not UTF-8"),
+        (_ASN1Type.PrintableString, b"\xfc", "is not ASCII"),
+        (_ASN1Type.PrintableString, b"\0", "NUL"),
+    ],
+)
+def test_a_subject_that_is_not_what_its_type_says_has_no_name(
+    authority: Authority, kind: _ASN1Type, wrong: bytes, reason: str
+) -> None:
+    der = authority.named(x509.Name([A(NameOID.COMMON_NAME, "alice here", _type=kind)])).der
+    with pytest.raises(ValueError, match=reason):
+        _ = read_certificate(der.replace(b"alice here", b"alice" + wrong + b"here")).subject
+
+
 def test_the_end_of_a_certificate_is_read(authority: Authority) -> None:
     identity = authority.client()
     found = read_certificate(identity.der)
@@ -66,7 +111,7 @@ def test_what_is_cut_off_anywhere_is_no_certificate(authority: Authority) -> Non
     der = authority.client().der
     for size in range(0, len(der), 7):
         with pytest.raises(ValueError, match=r"not a certificate|substring|unpack"):
-            read_certificate(der[:size])
+            _ = read_certificate(der[:size]).subject
 
 
 SERVICE = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/"

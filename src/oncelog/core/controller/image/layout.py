@@ -54,23 +54,29 @@ topic could hit its successor of the same name: whoever writes to a topic's node
 
 BASE_PATHS: Final = (
     "/admin",
+    "/admin/delete_topics",
     "/brokers",
     BROKER_IDS,
+    "/brokers/seqid",
     TOPICS,
     "/cluster",
     "/config",
     BROKER_CONFIGS,
+    "/config/changes",
     CLIENT_METRICS_CONFIGS,
     CLIENT_CONFIGS,
     GROUP_CONFIGS,
     IP_CONFIGS,
     TOPIC_CONFIGS,
     USER_CONFIGS,
+    "/isr_change_notification",
+    "/log_dir_event_notification",
     "/oncelog",
     BROKER_RECORDS,
     DELETED_TOPICS,
 )
-"""Nodes without a value, the parents of all others."""
+"""Nodes without a value: parents of others, and those of Apache Kafka's brokers that nothing here is put into, because
+its tools on ZooKeeper end with an error where one is missing. ``/consumers`` is made by the adapter of ZooKeeper."""
 
 _PLAINTEXT: Final = SecurityProtocol.PLAINTEXT
 

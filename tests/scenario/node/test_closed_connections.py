@@ -1,0 +1,372 @@
+"""Requests that have arrived whole are carried out in order, also when their client has closed behind them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from oncelog.base.errors import ErrorCode as E
+from oncelog.base.units import MIB
+from oncelog.handlers.registry import APIS
+from oncelog.node.requests import closed_connections
+from oncelog.node.requests.connections import MAX_UNANSWERED
+from oncelog.wire.header import RequestHeader, encode_request
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.scenario.node.driver import Driver
+from tests.scenario.node.requests import (
+    FETCH_VERSION,
+    PRODUCE_VERSION,
+    batch,
+    create_topic,
+    fetch,
+    log_of,
+    produce,
+    produced,
+)
+from tests.scenario.node.test_quotas import set_quota
+
+WAITS_FOR_OTHERS = {"Fetch", "JoinGroup", "SyncGroup"}
+"""They may have nothing left to do but their answer."""
+
+
+@pytest.fixture
+def driver():
+    driver = Driver({"group.initial.rebalance.delay.ms": "0"})
+    create_topic(driver.connect(), "t")
+    return driver
+
+
+def member_of(driver, group: str = "g") -> tuple[object, str, int]:
+    """A connection whose member is the only one of a stable group, with its id and generation."""
+    peer = driver.connect()
+    peer.ask(FindCoordinatorRequest(key=group), 2)
+    join = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=300_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    peer.send(join, 3)
+    driver.advance(1)
+    joined = peer.responses.popleft()
+    assignments = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")]
+    sync = SyncGroupRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
+    sync.assignments = assignments
+    peer.ask(sync, 2)
+    return peer, joined.member_id, joined.generation_id
+
+
+def commit(member_id: str, generation: int, offset: int, group: str = "g") -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    return OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics
+    )
+
+
+def leave(member_id: str, group: str = "g") -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
+
+
+def state_of(driver, group: str = "g") -> tuple[str, int]:
+    """The group's state and how many members it has."""
+    described = driver.connect().ask(DescribeGroupsRequest(groups=[group]), 4).groups[0]
+    return described.group_state, len(described.members)
+
+
+def committed(driver, group: str = "g") -> int:
+    answer = driver.connect().ask(OffsetFetchRequest(group_id=group, topics=None), 5)
+    return next((p.committed_offset for t in answer.topics for p in t.partitions), -1)
+
+
+@pytest.mark.parametrize("half_closes", [False, True])
+def test_a_consumer_that_commits_leaves_and_closes_has_done_both(driver, half_closes):
+    peer, member_id, generation = member_of(driver)
+    driver.hold_syncs = True
+    peer.send(commit(member_id, generation, 7), 8)
+    peer.send(leave(member_id), 3)
+    if half_closes:
+        driver.half_close(peer)
+    driver.disconnect(peer)
+    driver.release()
+    assert state_of(driver) == ("Empty", 0)
+    assert committed(driver) == 7
+
+
+def test_a_member_that_waits_for_its_group_and_has_left_behind_it(driver):
+    waiting, member_id, _ = member_of(driver)
+    rejoin = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=300_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"new")],
+    )
+    other = driver.connect()
+    rejoining = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=300_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    other.send(rejoining, 3)
+    assert not other.responses, "the group waits for its first member"
+    third = driver.connect()
+    third.send(rejoining, 3)
+    waiting.send(commit(member_id, 1, 3), 8)
+    third.send(ListGroupsRequest(), 2)
+    third.send(produce("t", batch(driver, b"behind the join")), PRODUCE_VERSION)
+    driver.disconnect(third)
+    assert log_of(driver, "t").log_end_offset == 1, "nothing is left of a join but its answer"
+    waiting.send(rejoin, 3)
+    waiting.send(leave(member_id), 3)
+    driver.disconnect(waiting)
+    assert state_of(driver)[1] == 2
+
+
+def test_a_parked_fetch_ends_with_its_client_and_what_is_behind_it_is_carried_out(driver):
+    peer = driver.connect()
+    peer.send(fetch("t", 0, max_wait_ms=2**31 - 1), FETCH_VERSION)
+    for name in (b"a", b"b"):
+        peer.send(produce("t", batch(driver, name)), PRODUCE_VERSION)
+    assert log_of(driver, "t").log_end_offset == 0
+    driver.disconnect(peer)
+    assert log_of(driver, "t").log_end_offset == 2
+    assert driver.node._delayed_fetches._by_partition == {}
+    assert len(driver.node.requests.closed) == 0
+
+
+def test_a_client_that_may_still_read_gets_its_answers_and_then_the_end(driver):
+    peer = driver.connect()
+    peer.send(fetch("t", 0, max_wait_ms=2**31 - 1), FETCH_VERSION)
+    peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    driver.half_close(peer)
+    fetched, appended = peer.responses
+    assert fetched.responses[0].partitions[0].error_code == E.NONE
+    assert produced(appended) == (0, 0)
+    assert peer.closed
+
+
+def test_a_client_that_has_nothing_under_way_is_closed_at_once(driver):
+    peer = driver.connect()
+    driver.half_close(peer)
+    assert peer.closed
+
+
+def test_acks_0_and_the_end(driver):
+    peer = driver.connect()
+    driver.hold_syncs = True
+    for _ in range(3):
+        peer.send(produce("t", batch(driver, b"a"), acks=0), PRODUCE_VERSION)
+    driver.half_close(peer)
+    assert peer.closed
+    driver.disconnect(peer)
+    assert log_of(driver, "t").log_end_offset == 3
+
+
+def test_a_throttled_client_cannot_close_to_be_carried_out_sooner(driver):
+    peer = driver.connect()
+    set_quota(peer, producer_byte_rate=1000.0)
+    throttle_ms = peer.ask(produce("t", batch(driver, b"x" * 20_000)), PRODUCE_VERSION).throttle_time_ms
+    assert throttle_ms > 1
+    peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    driver.disconnect(peer)
+    driver.advance(throttle_ms - 1)
+    assert log_of(driver, "t").log_end_offset == 1
+    driver.advance(1)
+    assert log_of(driver, "t").log_end_offset == 2
+    assert len(driver.node.requests.closed) == 0
+    assert driver.node.requests.throttling.muted == 0
+
+
+def test_nothing_is_carried_out_for_a_client_that_has_not_logged_in():
+    driver = Driver({"sasl.enabled.mechanisms": "PLAIN", "listeners": "SASL_PLAINTEXT://:9092"})
+    peer = driver.connect("SASL_PLAINTEXT")
+    driver.dispatch_changes()
+    driver.half_close(peer)
+    assert peer.closed
+
+
+def test_garbage_behind_a_waiting_request_changes_nothing_about_it(driver):
+    peer = driver.connect()
+    driver.hold_metadata = True
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    peer.send_frame(b"\x7f\xff\0\0\0\0\0\0\0\0")
+    peer.send(produce("t", batch(driver, b"behind the garbage")), PRODUCE_VERSION)
+    driver.disconnect(peer)
+    driver.release()
+    assert "u" in driver.node.cluster.image.topics
+    assert log_of(driver, "t").log_end_offset == 0
+
+
+def test_very_many_requests_leave_others_their_turn(driver):
+    peer = driver.connect()
+    peer.send(fetch("t", 0, max_wait_ms=2**31 - 1), FETCH_VERSION)
+    count = 3 * MAX_UNANSWERED
+    for _ in range(count):
+        peer.send(produce("t", batch(driver, b"a"), acks=1), PRODUCE_VERSION)
+    ends = []
+    go_on = driver.node.requests.go_on_with_closed
+
+    def watched() -> None:
+        ends.append(log_of(driver, "t").log_end_offset)
+        go_on()
+
+    driver.node.requests.go_on_with_closed = watched
+    driver.disconnect(peer)
+    assert ends == [MAX_UNANSWERED, 2 * MAX_UNANSWERED]
+    assert log_of(driver, "t").log_end_offset == count
+
+
+def test_what_closed_connections_leave_behind_is_bounded(driver, monkeypatch):
+    monkeypatch.setattr(closed_connections, "MAX_CONNECTIONS", 3)
+    driver.hold_metadata = True
+    for index in range(5):
+        peer = driver.connect()
+        topic = CreatableTopic(name=f"u{index}", num_partitions=1, replication_factor=1)
+        peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        for _ in range(2 if index == 3 else 1):
+            peer.send(produce("t", batch(driver, b"%d" % index)), PRODUCE_VERSION)
+        driver.disconnect(peer)
+        assert len(driver.node.requests.closed) <= 3
+    driver.release()
+    assert len(driver.node.requests.closed) == 0
+    assert log_of(driver, "t").log_end_offset == 3, "the one with the most gave way, then the first of the others"
+
+
+def test_one_large_request_alone_is_not_too_much(driver):
+    peer = driver.connect()
+    peer.send(fetch("t", 0, max_wait_ms=2**31 - 1), FETCH_VERSION)
+    driver.hold_metadata = True
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    connection = driver.node._connections[peer.id]
+    peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    connection.backlog_bytes += 100 * MIB
+    driver.disconnect(peer)
+    connection.backlog_bytes -= 100 * MIB
+    driver.release()
+    assert log_of(driver, "t").log_end_offset == 1
+
+
+def test_the_end_of_the_broker_waits_for_what_has_arrived(driver):
+    gone, alive = driver.connect(), driver.connect()
+    driver.hold_metadata = True
+    for index, peer in enumerate((gone, alive)):
+        topic = CreatableTopic(name=f"u{index}", num_partitions=1, replication_factor=1)
+        peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    driver.disconnect(gone)
+    driver.shutdown()
+    assert not driver.stopped
+    driver.release()
+    assert driver.stopped
+    assert log_of(driver, "t").log_end_offset == 2
+    assert len(alive.responses) == 2
+    assert alive.closed
+
+
+def test_the_end_of_the_broker_waits_no_longer_than_it_may(driver):
+    peer = driver.connect()
+    driver.hold_metadata = True
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    driver.disconnect(peer)
+    driver.shutdown(within_ms=1000)
+    driver.advance(999)
+    assert not driver.stopped
+    driver.advance(1)
+    assert driver.stopped
+
+
+class Carried:
+    """The handlers of a node: which began, and which came to their end."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+
+    def around(self, api, handle):
+        def steps(request, context):
+            self.begun.append(api.name)
+            try:
+                response = yield from handle(request, context)
+            except GeneratorExit:
+                raise
+            except BaseException:
+                self.ended.append(api.name)
+                raise
+            self.ended.append(api.name)
+            return response
+
+        return steps
+
+
+def frame_of(api) -> bytes:
+    """A request of an API as it is made, in its latest version."""
+    module = __import__(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}", fromlist=["_"])
+    request = getattr(module, f"{api.name}Request")()
+    header = RequestHeader(api.key, api.max_version, 1, "c")
+    return b"".join(map(bytes, encode_request(header, request)))[4:]
+
+
+def make(carried: Carried) -> Driver:
+    driver = Driver({"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"})
+    driver.node.directory.measure = lambda: (1_000, 1_000)
+    driver.node.put_around_handlers(carried.around)
+    return driver
+
+
+def closes_its_connection(api) -> bool:
+    driver = make(Carried())
+    peer = driver.connect()
+    peer.raw = True
+    peer.send_frame(frame_of(api))
+    return peer.closed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", [False, True])
+def test_each_pair_of_apis_with_a_close_behind_them(held):
+    sound = [api for api in APIS if not closes_its_connection(api)]
+    assert len(sound) > 45
+    frames = {api.name: frame_of(api) for api in sound}
+    carried = Carried()
+    driver = make(carried)
+    for index, names in enumerate(itertools.product(frames, repeat=2)):
+        carried.begun, carried.ended = [], []
+        driver.hold_syncs = driver.hold_metadata = driver.hold_jobs = held
+        peer = driver.connect()
+        peer.raw = True
+        for name in names:
+            peer.send_frame(frames[name])
+        if index % 2:
+            driver.half_close(peer)
+        driver.disconnect(peer)
+        driver.release()
+        driver.advance(1_000)
+        assert tuple(carried.begun) == names
+        assert [name for name in carried.ended if name not in WAITS_FOR_OTHERS] == [
+            name for name in names if name not in WAITS_FOR_OTHERS
+        ]
+    assert driver.fatal is None
+    assert driver.reports == []
+    assert len(driver.node.requests.closed) == 0
