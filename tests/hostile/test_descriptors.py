@@ -82,7 +82,7 @@ def scraped(port: int) -> bytes:
 @pytest.mark.parametrize("where", ["listener", "HTTP port"])
 def test_silent_strangers_leave_descriptors_for_logs_modules_and_clients(tmp_path: Path, where: str) -> None:
     (http,) = free_ports(1)
-    with broker_with_few_descriptors(tmp_path, http) as broker, ExitStack() as until:
+    with ExitStack() as until, broker_with_few_descriptors(tmp_path, http) as broker:
         servers = broker.bootstrap_servers
         first = AdminClient({**QUIET, "bootstrap.servers": servers})
         first.list_topics(timeout=HANG_S)

@@ -114,7 +114,8 @@ class Acceptor:
                 self._pause(PAUSE_S)
                 self._trouble.log(f"{self._name}: new connections wait, for {self._reason(error)}")
                 return
-            self._take(accepted, source_of(str(peer[0])))
+            self._due_s = max(self._due_s, self._loop.time() - _BURST_S) + self._interval_s
+            self._take(accepted, str(peer[0]))
 
     def _reason(self, error: OSError) -> str:
         if error.errno in OUT_OF_DESCRIPTORS:
@@ -123,16 +124,12 @@ class Acceptor:
 
     def _is_due(self) -> bool:
         """False if connections come too quickly; then accepting pauses until the next is due."""
-        if not self._interval_s:
-            return True
-        now_s = self._loop.time()
-        if self._due_s > now_s:
-            self._pause(self._due_s - now_s)
-            return False
-        self._due_s = max(self._due_s, now_s - _BURST_S) + self._interval_s
-        return True
+        early_s = self._due_s - self._loop.time() if self._interval_s else 0.0
+        if early_s > 0:
+            self._pause(early_s)
+        return early_s <= 0
 
-    def _take(self, accepted: socket.socket, source: str) -> None:
+    def _take(self, accepted: socket.socket, host: str) -> None:
         over = accepted.fileno() - self._bound()
         if over >= -SPARE:
             self._make_room()
@@ -145,14 +142,17 @@ class Acceptor:
             )
             return
         accepted.setblocking(False)
+        task = self._loop.create_task(self._enter(accepted))
+        task.add_done_callback(partial(self._entered, accepted))
+        if self._tls is None:
+            self._entering.add(task, "")  # it has entered in the next turn
+            return
         if len(self._entering) >= MOST_ENTERING:
             oldest = self._entering.next_to_go()
             assert oldest is not None
             self._entering.discard(oldest)
             oldest.cancel()
-        task = self._loop.create_task(self._enter(accepted))
-        self._entering.add(task, source)
-        task.add_done_callback(partial(self._entered, accepted))
+        self._entering.add(task, source_of(host))
 
     async def _enter(self, accepted: socket.socket) -> None:
         in_time = None if self._tls is None else HANDSHAKE_S

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from functools import cache
 from typing import Final
 
 _PLENTY: Final = 1 << 20
@@ -24,6 +25,7 @@ def raise_limit() -> None:
     """Raise the soft limit to the hard one. For a process of our own: a program that uses ``select`` needs small
     numbers, so a library leaves the limit alone."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit.cache_clear()
     wanted = _PLENTY if hard == resource.RLIM_INFINITY else hard
     while wanted > soft != resource.RLIM_INFINITY:
         with contextlib.suppress(ValueError, OSError):  # macOS refuses more than the kernel's own limit
@@ -32,8 +34,9 @@ def raise_limit() -> None:
         wanted //= 2
 
 
+@cache
 def limit() -> int:
-    """Descriptors that this process may have."""
+    """Descriptors that this process may have, as far as it knows: asking for each connection takes a while."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _PLENTY if soft == resource.RLIM_INFINITY else soft
 

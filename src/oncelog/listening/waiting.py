@@ -6,12 +6,14 @@ so a peer that opens thousands displaces its own.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Generic, TypeVar
 
 C = TypeVar("C")
 
 
+@lru_cache(1024)
 def source_of(host: str) -> str:
     """The source that an address counts for: an IPv4 address, or the /64 of an IPv6 one, which is one host's or one
     network's to use up."""

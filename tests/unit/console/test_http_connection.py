@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import uvicorn
@@ -15,6 +15,16 @@ from uvicorn.server import ServerState
 from oncelog.console import http_connection
 from oncelog.console.http_connection import HttpConnection, Idle
 from oncelog.listening.waiting import Waiting
+from oncelog.runtime.process import new_event_loop
+
+T = TypeVar("T")
+
+
+def run(scenario: Coroutine[Any, Any, T]) -> T:
+    """Run a scenario on the loop that servers have."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(scenario)
+
 
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -92,7 +102,7 @@ def test_a_second_head_has_to_come_in_time_too(monkeypatch: pytest.MonkeyPatch) 
             assert await ended(reader)
             writer.close()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: local"])
@@ -105,7 +115,7 @@ def test_a_head_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch, sent: bytes
             assert await ended(reader)
             writer.close()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_what_is_worked_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +131,7 @@ def test_what_is_worked_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
             for each in (writer, other):
                 each.close()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_those_that_wait_make_room_and_those_that_work_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +154,7 @@ def test_those_that_wait_make_room_and_those_that_work_do_not(monkeypatch: pytes
             assert (await held[0].readuntil(b"xx")).startswith(b"HTTP/1.1 200")
             held[1].close()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_where_all_are_worked_on_the_newest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +171,7 @@ def test_where_all_are_worked_on_the_newest_is_closed(monkeypatch: pytest.Monkey
             for _, writer in (held, late):
                 writer.close()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,4 +185,4 @@ def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch
             await console.until(0)
             writer.close()
 
-    asyncio.run(scenario())
+    run(scenario())

@@ -2,9 +2,9 @@
 
 In this order: no header that decides something comes twice; the Host header names this console (DNS rebinding); another
 site's page has not fetched this behind its reader's back; somebody is logged in, and has not tried many wrong passwords
-just now; and for every method other
-than GET and HEAD, whatever the path: changes are allowed, the form is small, it comes from this console's own pages
-(Origin, Sec-Fetch-Site) and carries the token of its session. Then, and only then, the request has a :class:`Permit`.
+just now; and for every method other than GET and HEAD, whatever the path: changes are allowed, the form is small, it
+comes from this console's own pages (Origin, Sec-Fetch-Site) and carries the token of its session. Then, and only then,
+the request has a :class:`Permit`.
 
 Forms below ``WORK_PREFIX`` make the console itself work (run an audit, show a report) and change no cluster. They come
 in where changes are not allowed, too, through all the other checks, and never get a Permit: whatever is behind such a
@@ -47,6 +47,7 @@ _ONCE: Final = (
     "referer",
     "content-type",
     "content-length",
+    "transfer-encoding",
     "sec-fetch-site",
     "sec-fetch-mode",
     "sec-fetch-dest",
@@ -128,6 +129,8 @@ class Gate:
         twice = [name for name in (*_ONCE, self._settings.login.header) if len(headers.getlist(name)) > 1]
         if twice:
             return self._refused_early(request, 400, f"there are two headers {twice[0]}; one of them is wrong")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            return self._refused_early(request, 400, "Content-Length and Transfer-Encoding do not go together")
         host = headers.get("host", "")
         if not may_be_addressed_as(self._settings, host):
             text = f"{host!r} is not a name of this console; if it should be one, start it with --name"

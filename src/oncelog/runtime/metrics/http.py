@@ -66,7 +66,7 @@ class HttpEndpoint:
         self._tls = tls
         self._credentials = None if token is None else f"Bearer {token}".encode()
         self._open_to_all = open_to_all
-        self._connections: Waiting[asyncio.BaseTransport] = Waiting()
+        self._connections: Waiting[asyncio.WriteTransport] = Waiting()
         self._acceptor: Acceptor | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -97,7 +97,7 @@ class HttpEndpoint:
 
     def _make_room(self) -> None:
         oldest = self._connections.next_to_go()
-        if isinstance(oldest, asyncio.WriteTransport):
+        if oldest is not None:
             self._connections.discard(oldest)
             oldest.abort()
 

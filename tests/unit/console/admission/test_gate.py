@@ -365,6 +365,12 @@ def test_a_header_that_decides_something_comes_once(name: str) -> None:
             assert "two headers" in answer.json()["error"]
 
 
+def test_two_lengths_of_a_body_are_refused() -> None:
+    with visiting(NOWHERE) as visitor:
+        headers = {"Content-Length": "0", "Transfer-Encoding": "chunked"}
+        assert visitor.get("/health.json", headers=headers).status_code == 400
+
+
 def test_two_cookies_of_a_session_are_none() -> None:
     with visiting(NOWHERE, login=Token(b"0123456789abcdef")) as visitor:
         visitor.get("/health.json", headers={"Authorization": "Bearer 0123456789abcdef"})

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from oncelog.runtime.metrics import http
 from oncelog.runtime.metrics.http import MOST_CONNECTIONS, HttpEndpoint, Page
+from oncelog.runtime.process import new_event_loop
+
+T = TypeVar("T")
+
+
+def run(scenario: Coroutine[Any, Any, T]) -> T:
+    """Run a scenario on the loop that servers have."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(scenario)
 
 
 async def page() -> Page:
@@ -69,7 +78,7 @@ def test_a_page_is_for_those_who_ask_a_name_of_this_broker(headers: list[str], e
             assert await ask(port, *headers) == expected
             assert await ask(port, *headers, path="/health") == (b"400" if expected == b"400" else b"200 2")
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_two_tokens_are_none() -> None:
@@ -80,7 +89,7 @@ def test_two_tokens_are_none() -> None:
             assert await ask(port, "Authorization: Bearer wrong") == b"401"
             assert await ask(port) == b"401"
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +100,7 @@ def test_everything_else_is_refused(first: str, expected: bytes) -> None:
         async with serving() as port:
             assert await ask(port, first=first) == expected
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
@@ -115,7 +124,7 @@ def test_those_who_send_no_head_make_room_and_are_closed_in_time(monkeypatch: py
             for _, writer in (*slow, (None, last_writer)):
                 writer.close()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_head_that_is_too_long_and_an_end_of_the_port_end_a_connection() -> None:
@@ -130,4 +139,4 @@ def test_a_head_that_is_too_long_and_an_end_of_the_port_end_a_connection() -> No
         for each in (writer, other):
             each.close()
 
-    asyncio.run(scenario())
+    run(scenario())
