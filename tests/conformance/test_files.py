@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -251,3 +252,66 @@ def test_a_crash_is_the_same_for_the_same_seed() -> None:
         return files.content("x"), files.list("")
 
     assert [run(seed) for seed in range(10)] == [run(seed) for seed in range(10)]
+
+
+def test_where_no_descriptor_is_left_those_of_other_files_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = DiskFiles(tmp_path)
+    files = [disk.open(str(number), create=True) for number in range(8)]
+    most, real = 5, os.open
+
+    def limited(path: str, flags: int, mode: int = 0o777) -> int:
+        if open_of(tmp_path) >= most:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(path, flags, mode)
+
+    for file in files[most:]:
+        file.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", limited)
+        for file in files:
+            file.append((b"x",))
+        disk.open("new", create=True).append((b"y",))
+        disk.sync_directory("")
+        assert open_of(tmp_path) <= most
+        most = 0
+        disk.open("new").close()
+        for file in files:
+            file.close()
+        with pytest.raises(OSError, match="Too many open files"):
+            files[0].sync()
+        assert disk.errors.unopened is not None
+    assert [file.read(0, 2) for file in files] == [b"x"] * 8
+    disk.close()
+
+
+def open_of(directory: Path) -> int:
+    """Descriptors of this process for files below a directory."""
+    found = 0
+    for entry in Path("/dev/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found += os.readlink(entry).startswith(f"{directory}/")
+    return found
+
+
+def test_a_removal_goes_on_where_no_descriptor_is_left_to_keep_files_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    disk = DiskFiles(tmp_path)
+    disk.make_directory("d")
+    files = [disk.open(f"d/{number}", create=True) for number in range(3)]
+    for file in files:
+        file.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", none_left)
+        disk.remove("d/0")
+    disk.remove("d/1")
+    assert disk.list("d") == ["2"]
+    with pytest.raises(FileNotFoundError):
+        files[0].sync()
+    assert files[1].read(0, 1) == b""
+    disk.close()

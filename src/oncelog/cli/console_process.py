@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
 from oncelog.cli.plain_options import PlainOption, read_plainly
 from oncelog.cli.terminal import print_line
+from oncelog.listening.descriptors import raise_limit
 
 if TYPE_CHECKING:
     from oncelog.console.serving import ConsoleServer
@@ -72,6 +73,7 @@ def run_console(
     sample_every: float = DEFAULT_SAMPLE_EVERY_S,
 ) -> int:
     """Serve until interrupted; the exit code. ``listen`` is an address that can be. Raises ClientError."""
+    raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.console.admission.logins import Nobody, login_of
     from oncelog.console.formats.schema_files import read_schemas

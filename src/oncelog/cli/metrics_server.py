@@ -1,27 +1,60 @@
-"""Serving Prometheus's metrics from a command, in a thread of its own."""
+"""Serves Prometheus's metrics from a command, on a loop and thread of its own, as a broker's HTTP port does."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.registry import Collector
+import asyncio
+import socket
+import threading
+from collections.abc import Iterable
+from typing import Protocol
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
 
 from oncelog.client.errors import ClientError
+from oncelog.node.listeners.exposure import is_loopback
+from oncelog.runtime.metrics.http import HttpEndpoint, Page
+from oncelog.runtime.metrics.snapshot import Snapshot
+
+
+class Collecting(Protocol):
+    """A source of metrics, as of prometheus-client."""
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics now; called on the server's thread."""
 
 
 class MetricsServer:
     """Serves what ``collector`` yields until ``close``. Raises ClientError for an address in use."""
 
-    def __init__(self, collector: Collector, address: str, port: int) -> None:
-        registry = CollectorRegistry()
-        registry.register(collector)
+    def __init__(self, collector: Collecting, address: str, port: int) -> None:
+        self._snapshot = Snapshot(collector.collect)
+        # An address beyond loopback is reached by names that this command does not know.
+        names = {socket.gethostname().lower()} if is_loopback(address) else None
+        self._endpoint = HttpEndpoint({"/metrics": self._page, "/": self._page}, names=names)
+        self._loop = asyncio.new_event_loop()
         try:
-            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
+            _, self.port = self._loop.run_until_complete(self._endpoint.start(address, port))
         except OSError as error:
+            self._loop.close()
             raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
-        self.port = int(self._server.server_port)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="oncelog-metrics", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _stop(self) -> None:
+        await self._endpoint.stop()
+        await self._loop.shutdown_default_executor()
+        others = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task is not None}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _page(self) -> Page:
+        return 200, CONTENT_TYPE_LATEST, await self._snapshot.text()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -19,13 +19,18 @@ from starlette.applications import Starlette
 
 from oncelog.base.log_lines import LineFormatter
 from oncelog.client.errors import ClientError, ConfigError
+from oncelog.console.http_connection import HttpConnection, Idle, make_room
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.pump import ConsoleEnds
+from oncelog.listening.acceptor import Acceptor
+from oncelog.listening.addresses import bind, unbracketed
+from oncelog.listening.waiting import Waiting
 
 GRACE_S: Final = 1
 _TURNS: Final = 5
 """Turns of the loop in which connections that were cut off are closed: one that is not outlives its loop."""
 _LOGGER: Final = "uvicorn.error"
+_BROUGHT_ABOUT_BY_STRANGERS: Final = ("Invalid HTTP request received.", "Unsupported upgrade request.")
 _CUT_OFF: Final = "Cancel %s running task(s)"
 
 
@@ -36,28 +41,39 @@ class ConsoleServer(uvicorn.Server):
         super().__init__(config)
         self.on_listening: Callable[[], object] = lambda: None
         """Called once, when a browser can connect."""
-        self.refused: OSError | None = None
-        """The reason why the address cannot be listened on, as uvicorn would have logged it."""
+        self._acceptor: Acceptor | None = None
+        self._idle: Idle = Waiting()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so. Raises ClientError where that cannot be."""
+        config = self.config
         try:
-            await super().startup(sockets)
-        except SystemExit:
-            if self.refused is None:
-                raise
-            reason = os.strerror(self.refused.errno or 0).lower()
-            address = f"{self.config.host}:{self.config.port}"
-            raise ClientError(f"cannot listen on {address}: {reason}; choose another address with --listen") from None
-        if self.started:
-            self.on_listening()
+            bound = bind(unbracketed(config.host), config.port)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            host = f"[{config.host}]" if ":" in config.host else config.host
+            raise ClientError(
+                f"cannot listen on {host}:{config.port}: {reason}; choose another address with --listen"
+            ) from None
+        await super().startup([])  # uvicorn listens on nothing itself
+        self._acceptor = Acceptor(
+            "the console", bound, self._connection, make_room=partial(make_room, self._idle), tls=config.ssl
+        )
+        self._acceptor.listen(config.backlog)
+        self._acceptor.start()
+        self.on_listening()
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self.config, self.server_state, self.lifespan.state, self._idle)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams and pages, then the server."""
         app = self.config.app
         if isinstance(app, Starlette):
             app.state.end()
-        await super().shutdown(sockets)
+        if self._acceptor is not None:
+            self._acceptor.close()
+        await super().shutdown([])
         for one in list(self.server_state.connections):  # By TLS an end waits for the browser's, which may never come.
             transport = getattr(one, "transport", None)
             if transport is not None:
@@ -81,7 +97,7 @@ def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
         ws="none",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=200,
+        http="h11",
         h11_max_incomplete_event_size=64 * 1024,
     )
     if settings.has_tls:
@@ -112,10 +128,9 @@ def _load_certificate(config: uvicorn.Config, settings: Settings) -> None:
 
 
 def _is_worth_saying(record: logging.LogRecord, server: ConsoleServer) -> bool:
-    """False for what an end brings about, and for what ``startup`` raises; a file that broke off is told without its
-    traceback."""
-    if isinstance(record.msg, OSError):
-        server.refused = record.msg
+    """False for what an end brings about, and for what any stranger can bring about; a file that broke off is logged
+    without its traceback."""
+    if record.msg in _BROUGHT_ABOUT_BY_STRANGERS:
         return False
     error = record.exc_info[1] if record.exc_info else None
     if server.should_exit and (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +12,9 @@ from typing import Final
 from oncelog.client.errors import ConfigError
 from oncelog.console.admission.logins import Login, Nobody
 from oncelog.console.formats.schema_files import SchemaFile
+from oncelog.listening.host_names import HOST_NAME, is_addressed_to
 
 MOST_METRICS_URLS: Final = 32
-LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class Settings:
         if self.sample_every_s and not 1 <= self.sample_every_s <= 600:
             raise ConfigError(f"--sample-every is 0, or 1 to 600 seconds, not {self.sample_every_s:g}")
         for name in self.names:
-            if not _HOST_NAME.fullmatch(name):
+            if not HOST_NAME.fullmatch(name):
                 raise ConfigError(f"--name {name!r} is not a host name; it goes without a scheme and a port")
         if len(self.metrics_urls) > MOST_METRICS_URLS:
             raise ConfigError(f"{len(self.metrics_urls)} addresses of metrics; {MOST_METRICS_URLS} are the most")
@@ -88,16 +86,5 @@ def is_loopback(host: str) -> bool:
 
 
 def may_be_addressed_as(settings: Settings, host_header: str) -> bool:
-    """True if a Host header names this console: an IP address, loopback, or a name it was told.
-
-    Any other name may be a foreign page's that was made to point here (DNS rebinding); an address cannot be.
-    """
-    name = host_header.rpartition(":")[0] if host_header.rpartition(":")[2].isdigit() else host_header
-    name = name.strip("[]").lower().rstrip(".")
-    if name in LOCAL_NAMES or name == settings.host.lower() or name in settings.names:
-        return bool(name)
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    """True if a Host header names this console: an IP address, loopback, or a name it was told."""
+    return is_addressed_to(host_header, settings.names | {settings.host.lower()})

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog import __version__
+from oncelog.listening.descriptors import raise_limit
 from oncelog.node.settings import Settings
 from oncelog.runtime.collector import Collector
 from oncelog.runtime.server import Server
@@ -36,6 +37,7 @@ def run_until_signalled(settings: Settings, *, http: str | None, announce: Calla
     Raises StartRefused when it cannot start.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    raise_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(settings, http, announce))
 

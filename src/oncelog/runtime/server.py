@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import SECOND_MS
+from oncelog.listening.addresses import unbracketed
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.events import DeadlineReached, Shutdown
 from oncelog.node.listeners.exposure import is_loopback
@@ -192,9 +193,11 @@ class Server:
     async def start_http(self, address: str) -> str:
         """Serve /metrics and /health on ``HOST:PORT``; the address bound. Raises StartRefused."""
         from oncelog.runtime.metrics.broker_metrics import Metrics
-        from oncelog.runtime.metrics.http import HttpEndpoint, http_context
+        from oncelog.runtime.metrics.http import HttpEndpoint
+        from oncelog.runtime.metrics.http_tls import http_context
 
         host, separator, port = address.rpartition(":")
+        host = unbracketed(host)
         if not separator or not port.isdigit():
             raise StartRefused(f"--http {address}: not HOST:PORT")
         assert self._quotas is not None
@@ -206,6 +209,7 @@ class Server:
         metrics = Metrics(self.node, self._quotas, self._health, self.clock, self._acceptors.tls)
         self._http = HttpEndpoint(
             {"/metrics": metrics.page, "/health": metrics.health},
+            names=self._http_names(host),
             tls=http_context(config),
             token=token,
             open_to_all=("/health",),
@@ -214,7 +218,13 @@ class Server:
             bound = await self._http.start(host, int(port))
         except OSError as error:
             raise cannot_listen(address, error) from None
-        return f"{bound[0]}:{bound[1]}"
+        return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
+
+    def _http_names(self, host: str) -> Collection[str]:
+        """The host names of this broker's HTTP port: those that clients are told, the machine's, and the configured."""
+        advertised = (each.host for each in self.settings.listeners.advertised.values())
+        configured = self.settings.config.get("oncelog.http.names") or ()
+        return {name.lower().rstrip(".") for name in (host, *advertised, socket.gethostname(), *configured) if name}
 
     def _warn_of_open_http(self, host: str, address: str) -> None:
         if is_loopback(host):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
@@ -18,6 +20,16 @@ from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import PRODUCE_VERSION, batch, create_topic, fetch, log_of, produce, produced
 
 NO_SPACE = OSError(28, "No space left on device")
+
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def refuses(error):
+    def raises(*_args, **_options):
+        raise error
+
+    return raises
 
 
 def fails(*_args, **_options):
@@ -192,3 +204,64 @@ def test_a_power_cut_may_take_the_file_that_names_the_topic(driver):
     topic_id = driver.node.cluster.image.topics["t"].topic_id
     assert log_of(driver, "t").topic_id == topic_id
     assert uuid_text(topic_id).encode() in driver.files.content("t-0/partition.metadata")
+
+
+NO_DESCRIPTOR = OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_log_that_cannot_be_created_now_is_an_error_to_try_again_after_and_is_created_later(driver, monkeypatch):
+    peer = driver.connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.files, "make_directory", refuses(NO_DESCRIPTOR))
+        create_topic(peer, "new", 40)
+        assert produced(peer.ask(produce("new", batch(driver, b"a")), PRODUCE_VERSION))[0] == STORAGE_ERROR
+        assert driver.fatal is None
+        assert [report for report in driver.reports if "cannot be created" in report] == [
+            "the log of new-0 cannot be created, it is tried again: [Errno 24] Too many open files"
+        ]
+        driver.advance(5000)
+        assert len([report for report in driver.reports if "cannot be created" in report]) == 1
+    assert not driver.node.logs.logs.keys() & {TopicPartition("new", index) for index in range(40)}
+    driver.advance(1000)
+    assert driver.node.logs.logs.keys() >= {TopicPartition("new", index) for index in range(40)}
+    assert produced(peer.ask(produce("new", batch(driver, b"a")), PRODUCE_VERSION)) == (0, 0)
+
+
+def test_a_topic_is_deleted_whose_logs_could_not_be_created(driver, monkeypatch):
+    peer = driver.connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.files, "make_directory", refuses(NO_DESCRIPTOR))
+        create_topic(peer, "new", 2)
+        peer.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=1000), 5)
+        driver.advance(5000)
+    driver.advance(5000)
+    assert driver.fatal is None
+    create_topic(peer, "new", 2)
+    assert produced(peer.ask(produce("new", batch(driver, b"a")), PRODUCE_VERSION)) == (0, 0)
+
+
+def test_a_request_whose_handler_cannot_be_imported_now_is_answered_later_and_in_order(driver, monkeypatch):
+    peer = driver.connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.node.requests.apis, "find", refuses(NO_DESCRIPTOR))
+        for _ in range(3):
+            peer.send(MetadataRequest(topics=[]), 9)
+        driver.advance(3000)
+        assert not peer.closed
+        assert len([report for report in driver.reports if "handler cannot be loaded" in report]) == 1
+    before = len(peer.responses)
+    driver.advance(1000)
+    assert len(peer.responses) == before + 3
+    assert driver.node.requests.throttling.muted == 0
+    assert still_serves(driver)
+
+
+def test_files_without_a_descriptor_are_reported_once_a_minute(driver):
+    for _ in range(3):
+        driver.files.errors.note(NO_DESCRIPTOR)
+        driver.advance(1000)
+    assert len([report for report in driver.reports if "no file descriptor is left" in report]) == 1
+    driver.advance(60_000)
+    driver.files.errors.note(NO_DESCRIPTOR)
+    driver.advance(1000)
+    assert len([report for report in driver.reports if "no file descriptor is left" in report]) == 2

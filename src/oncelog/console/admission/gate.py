@@ -1,8 +1,10 @@
 """The gate: every request passes it, and it alone says who sent it and whether it may change anything.
 
-In this order: the Host header names this console (DNS rebinding); somebody is logged in; and for every method other
-than GET and HEAD, whatever the path: changes are allowed, the form is small, it comes from this console's own pages
-(Origin, Sec-Fetch-Site) and carries the token of its session. Then, and only then, the request has a :class:`Permit`.
+In this order: no header that decides something comes twice; the Host header names this console (DNS rebinding); another
+site's page has not fetched this behind its reader's back; somebody is logged in, and has not tried many wrong passwords
+just now; and for every method other than GET and HEAD, whatever the path: changes are allowed, the form is small, it
+comes from this console's own pages (Origin, Sec-Fetch-Site) and carries the token of its session. Then, and only then,
+the request has a :class:`Permit`.
 
 Forms below ``WORK_PREFIX`` make the console itself work (run an audit, show a report) and change no cluster. They come
 in where changes are not allowed, too, through all the other checks, and never get a Permit: whatever is behind such a
@@ -24,16 +26,33 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from oncelog.console.admission.attempts import Attempts
 from oncelog.console.admission.forms import LARGEST_FORM, LARGEST_UPLOAD, Form, read_form
 from oncelog.console.admission.refusals import Refusals, form_address, is_local, own_address
 from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
+from oncelog.listening.waiting import source_of
 
 READING: Final = frozenset({"GET", "HEAD"})
 LOGIN_PATH: Final = "/login"
 STATIC_PREFIX: Final = "/static/"
 WORK_PREFIX: Final = "/tasks/"
 UPLOAD_PATIENCE_S: Final = 60.0
+FORM_PATIENCE_S: Final = 10.0
+_ONCE: Final = (
+    "host",
+    "authorization",
+    "cookie",
+    "origin",
+    "referer",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "sec-fetch-site",
+    "sec-fetch-mode",
+    "sec-fetch-dest",
+)
+"""Headers that decide something. Of two of them a proxy in front may have judged the one, and the console the other."""
 ENDED: Final = "Your session has ended. Log in again, and you come back to this page."
 ENDED_FORM: Final = (
     "Your session had ended when the form was sent: nothing was done. Log in again, and you come back to its page."
@@ -83,6 +102,7 @@ class Gate:
         self._settings = settings
         self._refusals = refusals
         self._upload = asyncio.Lock()
+        self._attempts = Attempts()
         # Browsers send cookies to every port of a host: with its port in the name two consoles leave each other alone.
         self._cookie = f"{'__Host-' if settings.has_tls else ''}oncelog-console-{settings.port}"
 
@@ -106,18 +126,29 @@ class Gate:
     async def _admit(self, request: Request) -> tuple[Response | None, Session | None, bool]:
         """An answer for who is not let in; the session, and whether the browser does not have it yet."""
         headers = request.headers
+        twice = [name for name in (*_ONCE, self._settings.login.header) if len(headers.getlist(name)) > 1]
+        if twice:
+            return self._refused_early(request, 400, f"there are two headers {twice[0]}; one of them is wrong")
+        if "content-length" in headers and "transfer-encoding" in headers:
+            return self._refused_early(request, 400, "Content-Length and Transfer-Encoding do not go together")
         host = headers.get("host", "")
         if not may_be_addressed_as(self._settings, host):
             text = f"{host!r} is not a name of this console; if it should be one, start it with --name"
-            if request.method not in READING:
-                self._refusals.note(request, "", text)
-            return self._refusals.of(request, 421, text), None, False
+            return self._refused_early(request, 421, text)
+        if request.method in READING and is_foreign_fetch(headers):
+            return self._refused_early(request, 403, "another site's page has asked for this; follow a link instead")
         if request.scope["path"].startswith(STATIC_PREFIX) and request.method in READING:
             return None, None, False
         now_s = int(time.time())
         login = self._settings.login
-        known = session_of(request.cookies.get(self._cookie, ""), self._settings.secret, now_s)
+        known = session_of(self._cookie_value(headers), self._settings.secret, now_s)
+        source = _source(request, known)
+        is_attempt = login.header == "authorization" and "authorization" in headers
+        if is_attempt and not await self._attempts.may_try(source):
+            return self._too_many_attempts(request)
         user = login.user_of(headers)
+        if is_attempt and user is None:
+            self._attempts.was_wrong(source)
         if user is None and login.by_form and known is not None:
             user = known.user
         if user is None or (login.by_form and request.scope["path"] == LOGIN_PATH):  # Another tab may have logged in.
@@ -135,6 +166,23 @@ class Gate:
             visitor = Visitor(user, session, token, permit, form)
         request.scope["visitor"] = visitor
         return None, session, is_new
+
+    def _refused_early(self, request: Request, status: int, text: str) -> tuple[Response, None, bool]:
+        """The answer to a request that is refused before anybody knows who sent it."""
+        if request.method not in READING:
+            self._refusals.note(request, "", text)
+        return self._refusals.of(request, status, text), None, False
+
+    def _too_many_attempts(self, request: Request) -> tuple[Response, None, bool]:
+        refused = self._refusals.of(request, 429, "too many wrong passwords or tokens came from there; wait a moment")
+        refused.headers["Retry-After"] = "10"
+        return refused, None, False
+
+    def _cookie_value(self, headers: Headers) -> str:
+        """The session's cookie; empty where there is none, or are two: another host of the domain can set one."""
+        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+        values = [value for name, _, value in pairs if name == self._cookie]
+        return values[0] if len(values) == 1 else ""
 
     async def _refusal(self, request: Request, session: Session | None) -> tuple[tuple[int, str] | None, Form]:
         """The one authorisation point: status and reason for a change that is refused, or None and its form."""
@@ -155,10 +203,11 @@ class Gate:
         return None, form
 
     async def _form(self, request: Request, *, may_upload: bool) -> Form | None:
-        """The request's form; uploads, which are large, one after the other."""
-        if not may_upload:
-            return await read_form(request)
+        """The request's form, None if it does not come in time; uploads, which are large, one after the other."""
         try:
+            if not may_upload:
+                async with asyncio.timeout(FORM_PATIENCE_S):
+                    return await read_form(request)
             async with asyncio.timeout(UPLOAD_PATIENCE_S), self._upload:
                 return await read_form(request, may_upload=True)
         except TimeoutError:
@@ -182,12 +231,16 @@ class Gate:
         if has_ended:
             wrong = ENDED if reads or is_login else ENDED_FORM
         if request.method == "POST" and is_login and from_own_page(request.headers):
-            form = await read_form(request) or {}
+            source = _source(request, None)
+            form = await self._form(request, may_upload=False) or {}
+            if not await self._attempts.may_try(source):
+                return self._too_many_attempts(request)
             user = login.user_by_token(form.get("secret", ("",))[0])
             named = form.get("wanted", ("/",))[0]
             wanted = named if is_local(named) else "/"
             if user is not None:
                 return RedirectResponse(wanted, 303), new_session(user, now_s), True
+            self._attempts.was_wrong(source)
             self._refusals.note(request, "", "a wrong token")
             wrong = "That token is wrong."
         return self._refusals.login(request, wrong, wanted), None, False
@@ -217,6 +270,22 @@ def address_of(scope: Scope) -> str:
     """The address a request came from."""
     client = scope.get("client")
     return "" if client is None else f"{client[0]}:{client[1]}"
+
+
+def _source(request: Request, session: Session | None) -> str:
+    """The source of an attempt to log in: the address it came from, or the user of a session."""
+    if session is not None:
+        return f"user {session.user}"
+    return source_of("" if request.client is None else request.client.host)
+
+
+def is_foreign_fetch(headers: Headers) -> bool:
+    """True if a browser says that another site's page fetches this, or shows it within itself: such a page cannot read
+    the answer, but could have this console search, tail and ask the cluster. Following a link is no fetch."""
+    if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
+        return False
+    is_navigation = headers.get("sec-fetch-mode") == "navigate"
+    return not is_navigation or headers.get("sec-fetch-dest", "document") != "document"
 
 
 def from_own_page(headers: Headers) -> bool:

@@ -28,6 +28,10 @@ class Login(Protocol):
         """The WWW-Authenticate header of a refusal; None where there is none to send."""
 
     @property
+    def header(self) -> str:
+        """The header (in lower case) that tells who somebody is; empty where none does."""
+
+    @property
     def by_form(self) -> bool:
         """True where somebody logs in once, by a form, and the session says who it is from then on."""
 
@@ -43,6 +47,7 @@ class Nobody:
     """No login: everybody who can reach the console, which is this machine."""
 
     challenge: str | None = None
+    header: str = ""
     by_form: bool = False
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
@@ -60,6 +65,7 @@ class Basic:
 
     passwords: Mapping[str, bytes] = field(repr=False)
     challenge: str | None = 'Basic realm="oncelog console", charset="UTF-8"'
+    header: str = "authorization"
     by_form: bool = False
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
@@ -86,6 +92,7 @@ class Token:
 
     token: bytes = field(repr=False)
     challenge: str | None = None
+    header: str = "authorization"
     by_form: bool = True
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
@@ -100,15 +107,21 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The name that a proxy in front puts into a header, which it has to strip from what browsers send."""
+    """The name that a proxy in front puts into a header, which it has to strip from what browsers send. Two such
+    headers are refused at the gate, since one of them may be the browser's."""
 
     name: str
     challenge: str | None = None
     by_form: bool = False
 
+    @property
+    def header(self) -> str:
+        """The header's name in lower case."""
+        return self.name.lower()
+
     def user_of(self, headers: Mapping[str, str]) -> str | None:
         """The name in the header."""
-        found = headers.get(self.name.lower(), "").strip()
+        found = headers.get(self.header, "").strip()
         return found if 0 < len(found) <= LONGEST_NAME else None
 
     def user_by_token(self, token: str) -> str | None:

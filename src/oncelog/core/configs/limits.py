@@ -132,6 +132,17 @@ def limits_by_host(key: str, value: Value) -> None:
             raise ConfigError.of_value(key, value, f"{pair} is not a pair of host:limit")
 
 
+_HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
+"""Compiled by its first use, as few configurations have one."""
+
+
+def host_names(key: str, value: Value) -> None:
+    """A list of host names, without ports."""
+    for name in value if isinstance(value, tuple) else ():
+        if not re.fullmatch(_HOST_NAME, name):
+            raise ConfigError.of_value(key, value, f"{name} is not a host name; it has no scheme and no port")
+
+
 _THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
 
 

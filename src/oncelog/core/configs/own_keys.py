@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigKey, ConfigType, Update
-from oncelog.core.configs.limits import at_least, non_empty, one_of
+from oncelog.core.configs.limits import at_least, host_names, non_empty, one_of
 
-BOOLEAN, INT, LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+BOOLEAN, INT, LIST, LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LIST, ConfigType.LONG
 PASSWORD, STRING = ConfigType.PASSWORD, ConfigType.STRING
 
 OWN_KEYS: Final = (
@@ -157,6 +157,16 @@ OWN_KEYS: Final = (
         PASSWORD,
         None,
         documentation="Bearer token without which the HTTP port answers nothing but /health.",
+    ),
+    ConfigKey(
+        "oncelog.http.names",
+        LIST,
+        None,
+        host_names,
+        documentation=(
+            "Host names by which /metrics may be asked for, beside IP addresses, localhost, the machine's own name and "
+            "those in advertised.listeners: a page of another site can make any other name point here (DNS rebinding)."
+        ),
     ),
     ConfigKey(
         "oncelog.tls.handshake.timeout.ms",

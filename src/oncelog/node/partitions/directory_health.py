@@ -23,6 +23,7 @@ from oncelog.node.events import Fatal, Report
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncelog.base.ids import TopicPartition
     from oncelog.node.deadlines import Deadlines
     from oncelog.node.metadata import Metadata
     from oncelog.node.metadata_log import MetadataLog
@@ -61,6 +62,7 @@ class DirectoryHealth:
         self._interval_ms = CHECK_MS
         self._had_room_ms: int | None = None
         self._is_saying = False
+        self._next_report_ms = 0
 
     def look(self) -> None:
         """Act on what was noted during an event."""
@@ -72,6 +74,19 @@ class DirectoryHealth:
             self._errors.full = None
             if not self.is_offline:
                 self._take_offline(full)
+        unopened, self._errors.unopened = self._errors.unopened, None
+        if unopened is not None:
+            self._report_trouble(f"no file descriptor is left, raise the limit (ulimit -n): {unopened}")
+
+    def log_not_created(self, partition: TopicPartition, error: OSError) -> None:
+        """Report that the log of a new partition cannot be created now."""
+        self._report_trouble(f"the log of {partition} cannot be created, it is tried again: {error}")
+
+    def _report_trouble(self, message: str) -> None:
+        """Report what may happen many times a second, once a minute."""
+        if self._deadlines.now_ms >= self._next_report_ms:
+            self._next_report_ms = self._deadlines.now_ms + MINUTE_MS
+            self._outbox.effects.append(Report("error", message))
 
     @property
     def _directory(self) -> str:

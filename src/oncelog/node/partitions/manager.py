@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
+from oncelog.base.units import SECOND_MS
 from oncelog.core.controller.image.model import TopicImage
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 LOGS_PER_SLICE: Final = 16
+CREATE_AGAIN_MS: Final = SECOND_MS
 
 
 class PartitionManager:
@@ -64,6 +66,7 @@ class PartitionManager:
         self._broker_epoch = metadata.broker_epoch
         self._leaders = roles.leaders
         self._missing: dict[TopicPartition, None] = {}
+        self._create_from_ms = 0
         self._taken_over: dict[TopicName, TopicImage] = {}
         """Topics as they were when their partitions were last looked at: what is the same object needs no second look,
         or the change of one partition would cost as much as the topic has."""
@@ -102,11 +105,12 @@ class PartitionManager:
         return gone
 
     def create_slice(self) -> bool:
-        """Create some of the missing logs; True if there are more."""
+        """Create some of the missing logs; True if there are more to create now."""
         if not self._missing:
             return False
         for partition in list(islice(self._missing, LOGS_PER_SLICE)):
-            self._create_log(partition)
+            if not self._create_log(partition):
+                return False
         return bool(self._missing)
 
     def _note_replicas(self, topic: TopicImage, before: TopicImage | None = None) -> None:
@@ -124,12 +128,24 @@ class PartitionManager:
             else:
                 self.roles.take(partition, log, image)
 
-    def _create_log(self, partition: TopicPartition) -> None:
-        del self._missing[partition]
+    def _create_log(self, partition: TopicPartition) -> bool:
+        """Create the log of a new partition. False if it cannot be now, for want of a file descriptor or of room on the
+        disk: it stays missing, and is tried again after ``CREATE_AGAIN_MS``."""
+        now_ms = self._deadlines.now_ms
+        if now_ms < self._create_from_ms:
+            return False
         topic = self._metadata.image.topics[partition.topic]
         config = log_config(self._metadata.topic_config(topic))
-        log = self.logs.create(partition, topic.topic_id, config, now_ms=self._deadlines.now_ms)
+        try:
+            log = self.logs.create(partition, topic.topic_id, config, now_ms=now_ms)
+        except OSError as error:
+            self._create_from_ms = now_ms + CREATE_AGAIN_MS
+            self._deadlines.at(self._create_from_ms, lambda _now: None)  # the event alone has the missing logs created
+            self.directory.log_not_created(partition, error)
+            return False
+        del self._missing[partition]
         self.roles.take(partition, log, topic.partitions[partition.partition])
+        return True
 
     def _delete(self, partition: TopicPartition) -> None:
         self._missing.pop(partition, None)
@@ -174,7 +190,8 @@ class PartitionManager:
         found = self._leaders.get(partition)
         if found is None:
             if partition in self._missing:
-                self._create_log(partition)
+                if not self._create_log(partition):
+                    return ErrorCode.KAFKA_STORAGE_ERROR
                 return self.leader_log(partition, current_leader_epoch)
             image = self._metadata.image.partition(partition)
             if image is None:

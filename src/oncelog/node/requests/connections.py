@@ -145,6 +145,11 @@ class Connection:
         self.backlog.append(frame)
         self.backlog_bytes += len(frame)
 
+    def postpone_first(self, frame: Buffer) -> None:
+        """Keep a frame that comes before all that are kept already."""
+        self.backlog.appendleft(frame)
+        self.backlog_bytes += len(frame)
+
     def let_postponed_pass(self) -> None:
         """End the wait of a request that gives way to those behind it."""
         if self.backlog and self.holder is not None and self.is_held():

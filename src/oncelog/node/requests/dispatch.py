@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
 from oncelog.base.errors import PeerError
 from oncelog.base.invariant import InvariantViolation
-from oncelog.base.units import KIB
+from oncelog.base.units import KIB, MINUTE_MS, SECOND_MS
 from oncelog.handlers import registry
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.ports import Ports
@@ -26,7 +27,7 @@ from oncelog.node.outbox import Outbox
 from oncelog.node.requests.closed_connections import ClosedConnections
 from oncelog.node.requests.connections import MAX_UNANSWERED, Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
-from oncelog.node.requests.loaded_apis import LoadedApis
+from oncelog.node.requests.loaded_apis import Handle, LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
 from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
@@ -36,6 +37,7 @@ from oncelog.wire.header import RequestHeader, decode_request_header, encode_res
 from oncelog.wire.message import ELEMENT_BYTES
 
 if TYPE_CHECKING:
+    from oncelog.handlers.support.waits import Steps
     from oncelog.node.requests.logins import Logins
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
@@ -53,6 +55,8 @@ LARGE_BYTES: Final = 64 * KIB
 few."""
 LARGE_WHILE_CREATING_BYTES: Final = KIB
 """The same while logs of new partitions are created: asking for a hundred of them would create them all at once."""
+LOAD_AGAIN_MS: Final = SECOND_MS
+"""Pause until a handler is imported again that could not be."""
 RESUMES_PER_SLICE: Final = 500
 """Times that a handler asking coordinators about one item after the other goes on before others have their turn."""
 
@@ -92,6 +96,7 @@ class Requests:
         self.apis = LoadedApis(ports.cluster)
         self.traffic = Traffic()
         self.closed = ClosedConnections()
+        self._next_report_ms = 0
         self._postponed: dict[Connection, None] | None = None
         """Connections with requests that arrived since :meth:`postpone`; None when they are decided at once."""
 
@@ -207,22 +212,38 @@ class Requests:
             # Who is allowed larger requests (``oncelog.request.max.bytes``) may say more in them.
             most = 0 if header.api_key == PRODUCE_KEY else len(frame) // ELEMENT_BYTES
             request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version, most)
+            in_slices = self._slicing() if header.api_key != PRODUCE_KEY and self._is_large(len(frame)) else None
         except Exception as error:  # noqa: BLE001 - whatever a frame does to us costs one connection, see _failed
-            self._failed(connection, None, "a request that cannot be decoded", error)
+            if isinstance(error, OSError) and error.errno in OUT_OF_DESCRIPTORS:  # of an import
+                self._try_again_later(connection, frame, error)
+            else:
+                self._failed(connection, None, "a request that cannot be decoded", error)
             return
         context = self._context(connection, header)
         context.request_bytes = len(frame)
         if self._quotas.enabled:
             context.spent_ns, connection.spent_ns = connection.spent_ns, 0
         slot = connection.reserve()
-        if header.api_key != PRODUCE_KEY and self._is_large(len(frame)):
-            from oncelog.handlers.support.chunking import in_slices  # most brokers never get a request so large
-
+        if in_slices is not None:
             steps = in_slices(loaded.api.name, loaded.handle, request, context)
         else:
             steps = loaded.handle(request, context)
         task = Task(steps, loaded.api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
         self._advance(task, None, None)
+
+    def _slicing(self) -> Callable[[str, Handle, Any, Context], Steps[Any]]:
+        from oncelog.handlers.support.chunking import in_slices  # most brokers never get a request so large
+
+        return in_slices
+
+    def _try_again_later(self, connection: Connection, frame: Buffer, error: OSError) -> None:
+        """Keep a request whose handler cannot be imported now: the process has no file descriptor left."""
+        now_ms = self._deadlines.now_ms
+        if now_ms >= self._next_report_ms:
+            self._next_report_ms = now_ms + MINUTE_MS
+            self._outbox.effects.append(Report("error", f"requests wait, for a handler cannot be loaded: {error}"))
+        connection.postpone_first(frame)
+        self._mute(connection, LOAD_AGAIN_MS)
 
     def _is_let_in(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
         """True if a frame of a SASL listener is decided as any other; else it is answered here. Raises PeerError."""

@@ -12,9 +12,12 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.security import Endpoint
+from oncelog.listening.acceptor import Acceptor
+from oncelog.listening.addresses import bind, is_ipv4
 from oncelog.node.assembly import StartRefused
 from oncelog.node.settings import Address, BrokerConfig, Settings
 from oncelog.runtime.connections.client_connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
@@ -29,6 +32,10 @@ DEFAULT_BACKLOG: Final = 1024
 """Connections that wait until they are accepted, where ``socket.listen.backlog.size`` does not say it: one loop does
 what many threads do in Apache Kafka, and accepts in bursts."""
 _BACKLOG: Final = "socket.listen.backlog.size"
+_WHAT_TO_DO: Final = {
+    errno.EADDRINUSE: "; stop what listens there, or choose another port",
+    errno.EAFNOSUPPORT: "; this machine has no IPv6, listen on 0.0.0.0",
+}
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 
@@ -37,8 +44,7 @@ def cannot_listen(address: str, error: OSError) -> StartRefused:
     address."""
     known = error.errno is not None and error.errno in errno.errorcode and not isinstance(error, socket.gaierror)
     reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
-    what = "; stop what listens there, or choose another port" if error.errno == errno.EADDRINUSE else ""
-    return StartRefused(f"cannot listen on {address}: {reason.lower()}{what}")
+    return StartRefused(f"cannot listen on {address}: {reason.lower()}{_WHAT_TO_DO.get(error.errno or 0, '')}")
 
 
 class Acceptors:
@@ -49,7 +55,7 @@ class Acceptors:
         self._settings = settings
         self._quotas = quotas
         self._given = bound
-        self._servers: dict[str, asyncio.Server] = {}
+        self._acceptors: dict[str, Acceptor] = {}
         self._effect_runner: EffectRunner | None = None
         self._ids = itertools.count(1)
         self.tls: ListenersTls | None = None
@@ -58,24 +64,35 @@ class Acceptors:
         """The address at which each listener listens."""
 
     async def bind(self) -> None:
-        """Bind all sockets. Raises StartRefused; then those that were bound are to be closed."""
-        loop = asyncio.get_running_loop()
+        """Bind all sockets. Raises StartRefused; then the caller closes those that were bound."""
         if any(endpoint.protocol.has_tls for endpoint in self._settings.listeners.endpoints):
             from oncelog.runtime.tls.listeners import ListenersTls
 
             self.tls = ListenersTls(self._settings)
             self.tls.prepare()
         for endpoint in self._settings.listeners.endpoints:
-            given = self._given.get(endpoint.listener_name)
-            where = {"host": endpoint.host or None, "port": endpoint.port} if given is None else {"sock": given}
-            make = self._protocol_factory(endpoint)
-            try:
-                server = await loop.create_server(make, **where, backlog=self._backlog, start_serving=False)
-            except OSError as error:
-                raise cannot_listen(f"{endpoint.host}:{endpoint.port}", error) from None
-            self._servers[endpoint.listener_name] = server
-            host, port = server.sockets[0].getsockname()[:2]
-            self.addresses[endpoint.listener_name] = (endpoint.host or host, port)
+            name = endpoint.listener_name
+            self._acceptors[name] = acceptor = Acceptor(
+                f"listener {name}",
+                self._bound_sockets(endpoint),
+                self._protocol_factory(endpoint),
+                make_room=partial(self._quotas.make_room, name),
+                on_refused=self._quotas.count_refusal,
+            )
+            host, port = acceptor.sockets[0].getsockname()[:2]
+            self.addresses[name] = (endpoint.host or host, port)
+
+    def _bound_sockets(self, endpoint: Endpoint) -> list[socket.socket]:
+        given = self._given.get(endpoint.listener_name)
+        if given is not None:
+            given.setblocking(False)
+            return [given]
+        others = (each for each in self._settings.listeners.endpoints if each is not endpoint)
+        has_ipv4_already = any(other.port == endpoint.port and is_ipv4(other.host) for other in others)
+        try:
+            return bind(endpoint.host, endpoint.port, ipv6_only=has_ipv4_already and endpoint.port > 0)
+        except OSError as error:
+            raise cannot_listen(str(endpoint).partition("://")[2], error) from None
 
     def _protocol_factory(self, endpoint: Endpoint) -> Callable[[], asyncio.BufferedProtocol]:
         config = self._settings.config
@@ -111,23 +128,21 @@ class Acceptors:
 
     def listen(self) -> None:
         """Let clients connect, and wait until they are served: who is registered must not be taken for dead."""
-        for server in self._servers.values():
-            for listening in server.sockets:
-                with listening.dup() as same:
-                    same.listen(self._backlog)
+        for acceptor in self._acceptors.values():
+            acceptor.listen(self._backlog)
 
     async def serve(self, effect_runner: EffectRunner, config: Callable[[], BrokerConfig]) -> None:
         """Hand connections to the node; ``config`` gives the present configuration. Raises StartRefused."""
         self._effect_runner = effect_runner
         if self.tls is not None:
             self.tls.start(asyncio.get_running_loop(), config, effect_runner.disk)
-        for server in self._servers.values():
-            await server.start_serving()
+        for acceptor in self._acceptors.values():
+            acceptor.start()
 
     def close(self) -> None:
         """Accept no more connections."""
-        for server in self._servers.values():
-            server.close()
+        for acceptor in self._acceptors.values():
+            acceptor.close()
 
     def close_tls(self) -> None:
         """End the handshakes under way."""

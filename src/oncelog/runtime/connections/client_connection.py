@@ -68,8 +68,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = 0.0
         self._effect_runner = effect_runner
         self._quotas = quotas
-        needs_login = listener.security_protocol.has_sasl
-        self._splitter = FrameSplitter(listener.login_limit if needs_login else listener.limit)
+        self._needs_login = listener.security_protocol.has_sasl
+        self._is_identified = False
+        self._splitter = FrameSplitter(listener.login_limit if self._needs_login else listener.limit)
         self._receive_buffer = receive_buffer
         self._listener = listener
         self._transport: asyncio.Transport | None = None
@@ -163,6 +164,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """asyncio: ``nbytes`` have arrived."""
         self.last_active_s = self._loop.time()
         is_begun = self._take(self._receive_buffer[:nbytes])
+        if is_begun and not self._is_identified and not self._needs_login:
+            self._identified()
         self._progress(self._splitter.held_bytes, begun=is_begun)
         self._hand_in()
 
@@ -276,6 +279,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def authenticated(self) -> None:
         """Take requests as large as anybody's from now on: its client has said who it is."""
         self._splitter.set_limit(self._listener.limit)
+        self._identified()
+
+    def _identified(self) -> None:
+        self._is_identified = True
+        self._quotas.identified(self)
 
     def close_after_sending(self) -> None:
         """Read nothing more; close when what is queued was sent."""

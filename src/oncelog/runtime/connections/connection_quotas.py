@@ -15,6 +15,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from oncelog.listening.descriptors import limit
+from oncelog.listening.seldom import SeldomLogged
+from oncelog.listening.waiting import Waiting, source_of
 from oncelog.runtime.connections.connection_limits import ConnectionLimits
 from oncelog.runtime.effects.peer import Peer
 
@@ -41,6 +44,10 @@ class ConnectionQuotas:
         self._by_listener: Counter[str] = Counter()
         self._admitted: dict[Peer, tuple[str, str]] = {}
         """Address and listener by connection."""
+        self._strangers: Waiting[Peer] = Waiting()
+        """Connections that have not sent a whole request yet, or not logged in where they have to."""
+        self._refusals = SeldomLogged(_LOG, logging.WARNING)
+        self._displaced = SeldomLogged(_LOG, logging.WARNING)
         self._paused: dict[Peer, None] = {}
         self._favoured: Peer | None = None
         """Above the bound of held bytes, the one connection that still reads: else all might wait for each other."""
@@ -67,12 +74,37 @@ class ConnectionQuotas:
             or self._by_ip.get(ip, 0) >= limits.of_address(ip)
         ):
             self.refused += 1
-            _LOG.warning("refusing connection from %s: too many connections", connection.peer)
+            self._refusals.log(f"refusing connection from {connection.peer}: too many connections")
             return None
         self._admitted[connection] = ip, listener
         self._by_ip[ip] += 1
         self._by_listener[listener] += 1
+        self._strangers.add(connection, source_of(ip))
         return limits.delay_s(listener, now_s)
+
+    def identified(self, connection: Peer) -> None:
+        """Note that a connection has sent a whole request, and has logged in where it has to."""
+        self._strangers.discard(connection)
+
+    def count_refusal(self) -> None:
+        """Count a connection that was closed before it was admitted."""
+        self.refused += 1
+
+    def make_room(self, listener: str) -> None:
+        """Close a connection for a new one of ``listener``, for file descriptors run out: one that has not shown yet
+        what it wants."""
+        stranger = self._strangers.next_to_go()
+        if stranger is None:
+            if self._limits.is_protected(listener):
+                self._make_room(listener)
+            return
+        self._strangers.discard(stranger)
+        self.cut_off += 1
+        self._displaced.log(
+            f"closing connection from {stranger.peer}, which has sent nothing: others need its file descriptor "
+            f"(ulimit -n is {limit()}); raise the limit"
+        )
+        stranger.abort()
 
     def _make_room(self, protected: str) -> None:
         """Close the connection of another listener that was silent for the longest: brokers must reach each other."""
@@ -91,6 +123,7 @@ class ConnectionQuotas:
         if not self._by_ip[ip]:
             del self._by_ip[ip]
         self._paused.pop(connection, None)
+        self._strangers.discard(connection)
         self._change(connection, -held_bytes)
 
     def garbage(self, connection: Peer, reason: str) -> None:

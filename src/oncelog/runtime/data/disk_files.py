@@ -12,7 +12,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
+from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
 from oncelog.base.private_files import DIRECTORY_MODE, FILE_MODE
+from oncelog.listening.descriptors import file_share
 from oncelog.ports import Buffer, DiskErrors, OpenFile
 
 LOCK_FILE: Final = ".lock"
@@ -160,8 +161,8 @@ class DiskFile:
 
 
 class DiskFiles:
-    """The files below ``root``, which is created when missing, for its owner only. ``max_open_files`` defaults to half
-    the soft limit."""
+    """The files below ``root``, which is created when missing, for its owner only. ``max_open_files`` defaults to the
+    share that files have of all descriptors."""
 
     def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
         self._root = os.path.abspath(root)
@@ -170,7 +171,7 @@ class DiskFiles:
         self._recent: OrderedDict[int, DiskFile] = OrderedDict()
         self._known: dict[str, WeakValueDictionary[str, DiskFile]] = {}
         self._local = threading.local()
-        self._max_open = max_open_files or _default_max_open()
+        self._max_open = max_open_files or file_share()
         self._lock_descriptor = _NO_DESCRIPTOR
         self.nowait = bool(_NOWAIT)
         self.errors = DiskErrors()
@@ -272,7 +273,8 @@ class DiskFiles:
 
     def sync_directory(self, path: str) -> None:
         with self._noting():
-            descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with self._lock:
+                descriptor = self._descriptor_of(self._path(path), os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
             finally:
@@ -318,16 +320,27 @@ class DiskFiles:
 
     def _open(self, file: DiskFile, flags: int) -> None:
         with self._noting():
-            descriptor = os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
+            descriptor = self._descriptor_of(self._path(file.path), os.O_RDWR | flags)
         file._descriptor = descriptor
         self._recent[id(file)] = file
         if len(self._recent) > self._max_open:
-            self._evict()
+            self._evict(self._max_open)
 
-    def _evict(self) -> None:
-        """Close the least recently used; those in use go to the back."""
+    def _descriptor_of(self, path: str, flags: int) -> int:
+        """Open a file or directory. Where the process has no descriptor left, those of the files here are a cache:
+        half of them are closed. Raises OSError."""
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+        self._evict(len(self._recent) // 2)
+        return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+    def _evict(self, most: int) -> None:
+        """Close the least recently used until ``most`` are open; those in use go to the back."""
         for _ in range(len(self._recent)):
-            if len(self._recent) <= self._max_open:
+            if len(self._recent) <= most:
                 return
             key, file = next(iter(self._recent.items()))
             if file._pins:
@@ -354,8 +367,10 @@ class DiskFiles:
         if file._descriptor == _NO_DESCRIPTOR:
             try:
                 self._open(file, 0)
-            except FileNotFoundError:
-                return
+            except OSError as error:
+                if error.errno in (errno.ENOENT, *OUT_OF_DESCRIPTORS):
+                    return  # a removal goes on: a reader of the file is told that it is gone
+                raise
         file._detached = True
         self._recent.pop(id(file), None)
 
@@ -392,8 +407,3 @@ def _write_all(descriptor: int, chunks: Sequence[Buffer], position: int) -> int:
         if count:
             pending[0] = pending[0][count:]
     return written
-
-
-def _default_max_open() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 4096 if soft == resource.RLIM_INFINITY else max(64, min(soft // 2, 65536))

@@ -1,4 +1,4 @@
-"""``/metrics`` in Prometheus text: what the node counted, read when it is asked for.
+"""``/metrics`` in Prometheus text: what the node counted, read when it is asked for (``snapshot``: how often).
 
 prometheus-client is imported with this module, that is only when somebody serves metrics: it costs 60 ms and 15 MB.
 """
@@ -11,15 +11,13 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 
 from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
@@ -29,6 +27,7 @@ from oncelog.ports import Clock
 from oncelog.runtime.metrics.access_metrics import access_metrics
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
 from oncelog.runtime.metrics.quota_metrics import LABEL_LENGTH, quota_metrics
+from oncelog.runtime.metrics.snapshot import Snapshot
 from oncelog.runtime.metrics.tls_metrics import tls_metrics
 from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
 
@@ -44,7 +43,7 @@ MOST_GROUP_LAGS: Final = 10_000
 """Groups and topics whose lag is told, those that are furthest behind: any client may commit offsets of more."""
 
 
-class Metrics(Collector):
+class Metrics:
     """Metrics of one broker."""
 
     def __init__(
@@ -60,19 +59,18 @@ class Metrics(Collector):
         self._clock = clock
         self._quotas = quotas
         self._health = health
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        self._snapshot = Snapshot(self.collect)
 
-    def page(self) -> Page:
+    async def page(self) -> Page:
         """``/metrics``."""
-        return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        return 200, CONTENT_TYPE_LATEST, await self._snapshot.text()
 
-    def health(self) -> Page:
+    async def health(self) -> Page:
         """``/health``: always 200 while the broker's loop runs."""
         return 200, PLAIN_TEXT, b"ok\n"
 
     def collect(self) -> Iterator[Metric]:
-        """prometheus-client: all metrics now."""
+        """All metrics now, those of one family together."""
         yield self._build_info()
         yield from self._requests()
         yield from self._traffic()

@@ -1,87 +1,127 @@
 """``--http HOST:PORT``: ``/metrics`` in Prometheus text and ``/health``; nothing else, GET only.
 
-A few lines over asyncio instead of a web framework: the broker must start without one, and what is served here is
-two documents. Requests are bounded in size and time.
+A few lines over asyncio instead of a web framework: the broker must start without one, and serves two documents here.
+Commands with metrics (``cli.metrics_server``) serve them by the same lines.
+
+Bounds: one request a connection; ``MOST_A_SECOND`` connections a second, others wait in the system's queue;
+``MOST_CONNECTIONS`` at a time, the oldest of the address that has most makes room; a head of ``MAX_HEAD_BYTES`` within
+``HEAD_TIMEOUT_S``, an answer taken within ``ANSWER_TIMEOUT_S``. A page is sent piece by piece, so readers share its
+bytes. The Host header has to name this broker: see ``listening.host_names``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from hmac import compare_digest
 from typing import Final
 
-from oncelog.node.assembly import StartRefused
-from oncelog.node.settings import BrokerConfig
+from oncelog.base.units import KIB
+from oncelog.listening.acceptor import Acceptor
+from oncelog.listening.addresses import bind, unbracketed
+from oncelog.listening.descriptors import metrics_bound
+from oncelog.listening.host_names import is_addressed_to
+from oncelog.listening.waiting import Waiting, source_of
 
-MAX_HEAD_BYTES: Final = 8 * 1024
-READ_TIMEOUT_S: Final = 10.0
+MAX_HEAD_BYTES: Final = 8 * KIB
+HEAD_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 30.0
+MOST_CONNECTIONS: Final = 32
+MOST_A_SECOND: Final = 50
+_PIECE_BYTES: Final = 64 * KIB
+_BACKLOG: Final = 128
 _STATUS: Final = {
     200: "OK",
     400: "Bad Request",
     401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
+    421: "Misdirected Request",
     503: "Service Unavailable",
 }
 
 Page = tuple[int, str, bytes]
 """Status, content type, body."""
+Headers = Mapping[bytes, list[bytes]]
+"""Values by name in lower case."""
+_TEXT: Final = "text/plain; charset=utf-8"
 
 
 class HttpEndpoint:
-    """Serves the pages given by path; one request a connection. ``token`` is what has to be known for all but those in
-    ``open_to_all``."""
+    """Serves the pages given by path. ``token`` is what has to be known for all but those in ``open_to_all``, which
+    answer to any name; ``names`` are the host names (in lower case) by which the others may be asked for, None: all."""
 
     def __init__(
         self,
-        pages: dict[str, Callable[[], Page]],
+        pages: Mapping[str, Callable[[], Awaitable[Page]]],
         *,
+        names: Collection[str] | None = (),
         tls: ssl.SSLContext | None = None,
         token: str | None = None,
         open_to_all: Collection[str] = (),
     ) -> None:
         self._pages = pages
+        self._names = names
         self._tls = tls
         self._credentials = None if token is None else f"Bearer {token}".encode()
         self._open_to_all = open_to_all
-        self._server: asyncio.Server | None = None
+        self._connections: Waiting[asyncio.WriteTransport] = Waiting()
+        self._acceptor: Acceptor | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address bound. Raises OSError when it cannot."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES, ssl=self._tls)
-        address = self._server.sockets[0].getsockname()
+        self._acceptor = Acceptor(
+            "the HTTP port",
+            bind(unbracketed(host), port),
+            self._protocol,
+            bound=metrics_bound,
+            make_room=self._make_room,
+            tls=self._tls,
+            most_a_second=MOST_A_SECOND,
+        )
+        self._acceptor.listen(_BACKLOG)
+        self._acceptor.start()
+        address = self._acceptor.sockets[0].getsockname()
         return address[0], address[1]
 
     async def stop(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+        """Stop listening, and end what is being served."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+        while len(self._connections):
+            self._make_room()
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(MAX_HEAD_BYTES), self._serve)
+
+    def _make_room(self) -> None:
+        oldest = self._connections.next_to_go()
+        if oldest is not None:
+            self._connections.discard(oldest)
+            oldest.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        transport = writer.transport
+        peer = writer.get_extra_info("peername")
+        if len(self._connections) >= MOST_CONNECTIONS:
+            self._make_room()
+        self._connections.add(transport, source_of(peer[0] if peer else ""))
         try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
+            async with asyncio.timeout(HEAD_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._respond(head))
-                await writer.drain()
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await self._answer(head, writer)
+                writer.close()
+                await writer.wait_closed()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             pass
         finally:
-            writer.close()
+            self._connections.discard(transport)
+            transport.abort()
 
-    def _may_see(self, path: str, head: bytes) -> bool:
-        if self._credentials is None or path in self._open_to_all:
-            return True
-        for line in head.split(b"\r\n")[1:]:
-            name, _, value = line.partition(b":")
-            if name.strip().lower() == b"authorization":
-                return compare_digest(value.strip(), self._credentials)
-        return False
-
-    def _respond(self, head: bytes) -> bytes:
-        status, content_type, body = self._find(head)
+    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
+        status, content_type, body = await self._page(head)
         lines = [
             f"HTTP/1.1 {status} {_STATUS[status]}",
             f"Content-Type: {content_type}",
@@ -89,34 +129,52 @@ class HttpEndpoint:
             "Connection: close",
             *(["WWW-Authenticate: Bearer"] if status == 401 else []),
         ]
-        return "\r\n".join([*lines, "", ""]).encode() + body
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        for start in range(0, len(body), _PIECE_BYTES):
+            writer.write(body[start : start + _PIECE_BYTES])
+            await writer.drain()
 
-    def _find(self, head: bytes) -> Page:
-        words = head.split(b"\r\n", 1)[0].split()
-        if len(words) != 3:
-            return 400, "text/plain", b"bad request\n"
+    async def _page(self, head: bytes) -> Page:
+        first, _, rest = head.partition(b"\r\n")
+        words = first.split()
+        headers = _headers(rest)
+        if len(words) != 3 or headers is None or any(len(headers.get(name, ())) > 1 for name in _ONCE):
+            return 400, _TEXT, b"bad request\n"
         if words[0] != b"GET":
-            return 405, "text/plain", b"only GET\n"
+            return 405, _TEXT, b"only GET\n"
         path = words[1].decode("latin-1").split("?", 1)[0]
-        if not self._may_see(path, head):
-            return 401, "text/plain", b"unauthorized\n"
+        if path not in self._open_to_all:
+            refusal = self._refusal(headers)
+            if refusal is not None:
+                return refusal
         page = self._pages.get(path)
         if page is None:
-            return 404, "text/plain", f"no such page; there is {', '.join(sorted(self._pages))}\n".encode()
-        return page()
+            return 404, _TEXT, f"no such page; there is {', '.join(sorted(self._pages))}\n".encode()
+        return await page()
 
-
-def http_context(config: BrokerConfig) -> ssl.SSLContext | None:
-    """TLS of the HTTP port; None where it has none. Raises StartRefused."""
-    location = config.get("oncelog.http.ssl.keystore.location")
-    if location is None:
+    def _refusal(self, headers: Headers) -> Page | None:
+        """The answer to a request that may not see pages; None where it may. Browsers always send a Host."""
+        (host,) = headers.get(b"host", [b""])
+        if host and self._names is not None and not is_addressed_to(host.decode("latin-1"), self._names):
+            return 421, _TEXT, b"the Host header has no name of this server; a broker's oncelog.http.names adds some\n"
+        (given,) = headers.get(b"authorization", [b""])
+        if self._credentials is not None and not compare_digest(given, self._credentials):
+            return 401, _TEXT, b"unauthorized\n"
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        # An empty password instead of none, or OpenSSL would ask for it on the terminal.
-        context.load_cert_chain(location, password=config.get("oncelog.http.ssl.key.password") or "")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise StartRefused(f"oncelog.http.ssl.keystore.location {location}: {reason}") from None
-    return context
+
+
+_ONCE: Final = (b"host", b"authorization", b"content-length")
+"""Headers of which a proxy may have judged the one and this broker the other, if there were two."""
+
+
+def _headers(lines: bytes) -> Headers | None:
+    """The headers of a request; None for what is none."""
+    headers: dict[bytes, list[bytes]] = {}
+    for line in lines.split(b"\r\n"):
+        if not line:
+            continue
+        name, colon, value = line.partition(b":")
+        if not colon or not name or name != name.strip():
+            return None
+        headers.setdefault(name.lower(), []).append(value.strip())
+    return headers

@@ -205,7 +205,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 return lambda: self._fail(str(reason))
             return lambda: self._completed(certificate)
 
-        self._handshakes.step(work)
+        self._handshakes.step(self, work)
 
     def _wait_for_more(self) -> None:
         if self.state is State.HANDSHAKE:

@@ -1,8 +1,12 @@
 """TLS handshakes of a broker's listeners: their arithmetic runs on workers, so that nobody waits for it, and those that
 do not come to their end are cut off.
 
-Bounds: as many handshakes as ``oncelog.tls.handshakes.max`` are under way at a time; beyond, the one that has taken the
-longest makes room, so that peers that never finish keep nobody out. Each has ``oncelog.tls.handshake.timeout.ms``.
+Bounds: each handshake has ``oncelog.tls.handshake.timeout.ms``, and as many as ``oncelog.tls.handshakes.max`` are under
+way at a time. Beyond, one of them goes:
+
+1. Handshakes that wait for their peer: the oldest of the address that has most makes room for a new one.
+2. Handshakes that wait for a worker are no peer's fault, and to cut the oldest of them would cut the one whose turn it
+   is. They are a quarter of all at most; beyond, the newest of the address that has most is refused.
 """
 
 from __future__ import annotations
@@ -10,13 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, Protocol
 
+from oncelog.listening.seldom import SeldomLogged
+from oncelog.listening.waiting import Waiting, source_of
 from oncelog.runtime.workers import Work, Workers
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 WORKERS: Final = 2
 COMPLETED, FAILED, TIMED_OUT, DISPLACED = "completed", "failed", "timed_out", "displaced"
+_QUEUED_SHARE: Final = 4
 OUTCOMES: Final = (COMPLETED, FAILED, TIMED_OUT, DISPLACED)
 
 
@@ -40,6 +48,13 @@ class Handshakes:
         self._most = most
         self._since_s: dict[Handshaking, float] = {}
         """Starts of the handshakes under way, in their order."""
+        self._waiting: Waiting[Handshaking] = Waiting()
+        """Handshakes that wait for their peer."""
+        self._queued: Waiting[Handshaking] = Waiting()
+        """Handshakes whose first step waits for a worker."""
+        self._stepped: set[Handshaking] = set()
+        """Handshakes under way whose first step was handed to a worker."""
+        self._displaced = SeldomLogged(_LOG, logging.INFO)
         self._workers: Workers | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
@@ -52,8 +67,10 @@ class Handshakes:
     def begin(self, connection: Handshaking) -> None:
         """A connection was accepted."""
         if len(self._since_s) >= self._most:
-            self._cut(next(iter(self._since_s)), DISPLACED, "others wait for its place")
+            waiting = self._waiting.next_to_go()
+            self._displace(next(iter(self._since_s)) if waiting is None else waiting)
         self._since_s[connection] = self._loop.time()
+        self._waiting.add(connection, _source(connection))
         if self._alarm is None:
             self._alarm = self._loop.call_later(self._timeout_s, self._time_out)
 
@@ -61,18 +78,46 @@ class Handshakes:
         """A handshake has ended, or its connection has; does nothing if that was known."""
         if self._since_s.pop(connection, None) is not None:
             self.outcomes[outcome] += 1
+            self._waiting.discard(connection)
+            self._queued.discard(connection)
+            self._stepped.discard(connection)
 
-    def step(self, work: Work) -> None:
-        """Run a step of a handshake on a worker."""
+    def step(self, connection: Handshaking, work: Work) -> None:
+        """Run a step of a handshake on a worker, unless too many wait for that; then its connection is closed."""
+        if connection not in self._since_s:
+            return
+        self._waiting.discard(connection)
+        if connection not in self._stepped:
+            self._stepped.add(connection)
+            self._queued.add(connection, _source(connection))
+            if len(self._queued) > max(1, self._most // _QUEUED_SHARE):
+                newest = self._queued.newest_of_most()
+                assert newest is not None
+                self._displace(newest)
+                if newest is connection:
+                    return
         if self._workers is None:
             self._workers = Workers(self._loop, WORKERS, "tls")
-        self._workers.submit(work)
+
+        def unless_ended() -> Callable[[], None]:
+            if connection not in self._since_s:
+                return lambda: None
+            then = work()
+            return lambda: self._stepped_once(connection, then)
+
+        self._workers.submit(unless_ended)
+
+    def _stepped_once(self, connection: Handshaking, then: Callable[[], None]) -> None:
+        self._queued.discard(connection)
+        if connection in self._since_s:
+            self._waiting.add(connection, _source(connection))
+        then()
 
     def close(self) -> None:
         """Cut off what is under way, and stop."""
         for connection in list(self._since_s):
+            self._since_s.pop(connection, None)
             connection.abort()
-        self._since_s.clear()
         if self._alarm is not None:
             self._alarm.cancel()
         if self._workers is not None:
@@ -88,9 +133,15 @@ class Handshakes:
             if left_s > 0:
                 self._alarm = self._loop.call_later(left_s, self._time_out)
                 return
-            self._cut(oldest, TIMED_OUT, f"not done within {self._timeout_s:g} s")
+            self.end(oldest, TIMED_OUT)
+            _LOG.info("closing connection from %s: TLS handshake, not done within %g s", oldest.peer, self._timeout_s)
+            oldest.abort()
 
-    def _cut(self, connection: Handshaking, outcome: str, reason: str) -> None:
-        self.end(connection, outcome)
-        _LOG.info("closing connection from %s: TLS handshake, %s", connection.peer, reason)
+    def _displace(self, connection: Handshaking) -> None:
+        self.end(connection, DISPLACED)
+        self._displaced.log(f"closing connection from {connection.peer}: TLS handshake, others need its place")
         connection.abort()
+
+
+def _source(connection: Handshaking) -> str:
+    return source_of(connection.peer.rpartition(":")[0])

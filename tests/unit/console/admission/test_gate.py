@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jinja2 import Environment
@@ -17,6 +19,7 @@ from starlette.testclient import TestClient
 
 import oncelog.console
 from oncelog.client.errors import ConfigError
+from oncelog.console.admission import attempts, gate
 from oncelog.console.admission.gate import WORK_PREFIX
 from oncelog.console.admission.logins import Basic, Header, Token, login_of
 from oncelog.console.admission.refusals import Refusals
@@ -25,6 +28,7 @@ from oncelog.console.application import application
 from oncelog.console.pages import ACTIONS, WORKS
 from oncelog.console.settings import Settings
 from tests.unit.console.visits import ORIGIN, lines_of, token_of, visiting
+from tests.waiting import HANG_S
 
 NOWHERE = "127.0.0.1:9"
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
@@ -325,3 +329,110 @@ def test_who_is_not_let_in_leaves_a_line(tmp_path: Path) -> None:
 def test_a_name_that_no_browser_would_send_is_refused_at_the_start(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a host name"):
         Settings(NOWHERE, names=frozenset({name}))
+
+
+FOREIGN = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_another_sites_page_fetches_nothing_and_may_link_here(site: str, method: str) -> None:
+    with visiting(NOWHERE) as visitor:
+        for path in paths() if (site, method) == ("cross-site", "GET") else ("/health.json", "/static/console.js"):
+            assert visitor.request(method, path, headers={**FOREIGN, "Sec-Fetch-Site": site}).status_code == 403, path
+        shown_within = {**NAVIGATION, "Sec-Fetch-Dest": "iframe", "Sec-Fetch-Site": site}
+        assert visitor.request(method, "/health.json", headers=shown_within).status_code == 403
+        assert visitor.request(method, "/health.json", headers={"Sec-Fetch-Site": site}).status_code == 403
+        for own in ({**NAVIGATION, "Sec-Fetch-Site": site}, {**FOREIGN, "Sec-Fetch-Site": "same-origin"}):
+            assert visitor.request(method, "/health.json", headers=own).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Host", "X-Forwarded-User", "Authorization", "Cookie", "Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode"],
+)
+def test_a_header_that_decides_something_comes_once(name: str) -> None:
+    own = {"Host": "127.0.0.1:8080", "X-Forwarded-User": "alice", name: "127.0.0.1:8080"}
+    login = Header("X-Forwarded-User")
+    with visiting(NOWHERE, login=login) as visitor:
+        once = list(own.items())
+        assert visitor.get("/health.json", headers=once).status_code in (200, 403)
+        for other in ("127.0.0.1:8080", "mallory"):
+            answer = visitor.get("/health.json", headers=[*once, (name.lower(), other)])
+            assert answer.status_code == 400
+            assert "two headers" in answer.json()["error"]
+
+
+def test_two_lengths_of_a_body_are_refused() -> None:
+    with visiting(NOWHERE) as visitor:
+        headers = {"Content-Length": "0", "Transfer-Encoding": "chunked"}
+        assert visitor.get("/health.json", headers=headers).status_code == 400
+
+
+def test_two_cookies_of_a_session_are_none() -> None:
+    with visiting(NOWHERE, login=Token(b"0123456789abcdef")) as visitor:
+        visitor.get("/health.json", headers={"Authorization": "Bearer 0123456789abcdef"})
+        ((name, value),) = visitor.cookies.items()
+        visitor.cookies.clear()
+        for cookie, status in ((f"{name}={value}", 200), (f"{name}={value}; {name}=x", 401), (f"a=b; {name}=x", 401)):
+            assert visitor.get("/health.json", headers={"Cookie": cookie}).status_code == status
+
+
+def test_wrong_passwords_slow_down_their_address_and_not_those_who_are_logged_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attempts, "PAUSE_S", 0.01)
+    monkeypatch.setattr(attempts, "MOST_WAITING", 0)
+    right, wrong = ("alice", "right"), ("alice", "wrong")
+    with visiting(NOWHERE, login=Basic({"alice": b"right"})) as visitor:
+        assert visitor.get("/health.json", auth=right).status_code == 200
+        session = dict(visitor.cookies)
+        visitor.cookies.clear()
+        tried = [visitor.get("/health.json", auth=wrong).status_code for _ in range(attempts.FREE + 3)]
+        assert tried == [401] * attempts.FREE + [429] * 3
+        refused = visitor.get("/health.json", auth=right)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+        assert visitor.get("/health.json").status_code == 401, "the question for a password costs no attempt"
+        visitor.cookies.update(session)
+        assert visitor.get("/health.json", auth=right).status_code == 200
+        tried = [visitor.get("/health.json", auth=wrong).status_code for _ in range(attempts.FREE + 1)]
+        assert tried == [401] * attempts.FREE + [429]
+
+
+def test_wrong_tokens_in_the_form_are_slowed_down_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "MOST_WAITING", 0)
+    with visiting(NOWHERE, login=Token(b"0123456789abcdef")) as visitor:
+        tried = [visitor.post("/login", data={"secret": "x"}).status_code for _ in range(attempts.FREE + 1)]
+        assert tried == [401] * attempts.FREE + [429]
+        assert visitor.post("/login", data={"secret": "0123456789abcdef"}).status_code == 429
+        bearer = {"Authorization": "Bearer 0123456789abcdef"}
+        assert visitor.get("/health.json", headers=bearer).status_code == 429
+
+
+def test_a_form_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "FORM_PATIENCE_S", 0.01)
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        if not sent:
+            await asyncio.sleep(HANG_S)
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    headers = {"host": "localhost", "content-type": "application/x-www-form-urlencoded", "content-length": "100"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/login",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 5000),
+    }
+    app = application(Settings(NOWHERE, login=Token(b"0123456789abcdef")))
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 401

@@ -1,0 +1,188 @@
+"""Accepts the connections of one server, without taking the descriptors that the process needs for other things.
+
+asyncio's own servers accept whatever waits in the queue, a thousand at a time, before anything can count them: for a
+moment no descriptor is left for a file. Here every connection is looked at when it is accepted:
+
+1. Its descriptor is numbered ``bound()`` or above: it is closed.
+2. It is one of the last ``SPARE`` below the bound: ``make_room`` may close another one, whose number the next gets.
+3. The system has no descriptor for it: accepting pauses for a second, and goes on.
+
+A connection over TLS is handed over when its handshake is done, within ``HANDSHAKE_S``. (A broker's own listeners have
+handshakes of their own: ``runtime.tls``.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
+from oncelog.listening.descriptors import connection_bound, limit
+from oncelog.listening.seldom import SeldomLogged
+from oncelog.listening.waiting import Waiting, source_of
+
+_LOG: Final = logging.getLogger("oncelog.listening")
+SPARE: Final = 16
+"""Connections accepted in one turn of the loop, and descriptors below the bound from which on others make room: those
+that are closed in one turn have gone in the next."""
+MOST_ENTERING: Final = 64
+"""TLS handshakes under way at a time; the oldest of the address that has most makes room."""
+PAUSE_S: Final = 1.0
+HANDSHAKE_S: Final = 10.0
+SHUTDOWN_S: Final = 2.0
+_GONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH})
+"""Errors of one connection that ended in the queue, or that a firewall refuses."""
+_BURST_S: Final = 1.0
+
+
+class Acceptor:
+    """Accepts on bound sockets, which it closes in the end."""
+
+    def __init__(
+        self,
+        name: str,
+        sockets: Sequence[socket.socket],
+        make: Callable[[], asyncio.BaseProtocol],
+        *,
+        bound: Callable[[], int] = connection_bound,
+        make_room: Callable[[], object] = lambda: None,
+        tls: ssl.SSLContext | None = None,
+        most_a_second: int | None = None,
+        on_refused: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``name`` is that of the server, for the log; ``make`` makes the protocol of each connection; ``on_refused``
+        counts one that is closed at once for want of descriptors."""
+        self._loop = asyncio.get_running_loop()
+        self.sockets = sockets
+        self._make = make
+        self._bound = bound
+        self._make_room = make_room
+        self._tls = tls
+        self._interval_s = 0.0 if most_a_second is None else 1.0 / most_a_second
+        self._due_s = 0.0
+        """Time from which on the next connection is accepted; with ``_BURST_S`` in advance."""
+        self._entering: Waiting[asyncio.Task[None]] = Waiting()
+        """TLS handshakes under way, and connections of this turn."""
+        self._resume: asyncio.TimerHandle | None = None
+        self._is_open = True
+        self._name = name
+        self._trouble = SeldomLogged(_LOG, logging.WARNING)
+        self._on_refused = on_refused
+
+    def listen(self, backlog: int) -> None:
+        """Let clients connect; they wait until they are accepted."""
+        for listening in self.sockets:
+            listening.listen(backlog)
+
+    def start(self) -> None:
+        """Accept from now on."""
+        for listening in self.sockets:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def close(self) -> None:
+        """Accept no more, and end the handshakes under way. May be called again."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._stop_reading()
+        if self._resume is not None:
+            self._resume.cancel()
+        while (task := self._entering.next_to_go()) is not None:
+            self._entering.discard(task)
+            task.cancel()
+        for listening in self.sockets:
+            listening.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(SPARE):
+            if not self._is_open or not self._is_due():
+                return
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _GONE:
+                    continue
+                # A reader that stays in place would be called again at once, for ever.
+                self._pause(PAUSE_S)
+                self._trouble.log(f"{self._name}: new connections wait, for {self._reason(error)}")
+                return
+            self._due_s = max(self._due_s, self._loop.time() - _BURST_S) + self._interval_s
+            self._take(accepted, str(peer[0]))
+
+    def _reason(self, error: OSError) -> str:
+        if error.errno in OUT_OF_DESCRIPTORS:
+            return f"there are no file descriptors left (ulimit -n is {limit()})"
+        return f"accepting fails: {error.strerror or error}"
+
+    def _is_due(self) -> bool:
+        """False if connections come too quickly; then accepting pauses until the next is due."""
+        early_s = self._due_s - self._loop.time() if self._interval_s else 0.0
+        if early_s > 0:
+            self._pause(early_s)
+        return early_s <= 0
+
+    def _take(self, accepted: socket.socket, host: str) -> None:
+        over = accepted.fileno() - self._bound()
+        if over >= -SPARE:
+            self._make_room()
+        if over >= 0:
+            accepted.close()
+            self._on_refused()
+            self._trouble.log(
+                f"{self._name}: a connection is refused, for connections have taken their share of the file "
+                f"descriptors (ulimit -n is {limit()}); raise the limit"
+            )
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._enter(accepted))
+        task.add_done_callback(partial(self._entered, accepted))
+        if self._tls is None:
+            self._entering.add(task, "")  # it has entered in the next turn
+            return
+        if len(self._entering) >= MOST_ENTERING:
+            oldest = self._entering.next_to_go()
+            assert oldest is not None
+            self._entering.discard(oldest)
+            oldest.cancel()
+        self._entering.add(task, source_of(host))
+
+    async def _enter(self, accepted: socket.socket) -> None:
+        in_time = None if self._tls is None else HANDSHAKE_S
+        at_end = None if self._tls is None else SHUTDOWN_S
+        await self._loop.connect_accepted_socket(
+            self._make, accepted, ssl=self._tls, ssl_handshake_timeout=in_time, ssl_shutdown_timeout=at_end
+        )
+
+    def _entered(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        """Close a connection that did not come in: one that was cancelled may not even have begun to."""
+        self._entering.discard(task)
+        if not task.cancelled():
+            error = task.exception()
+            if error is None:
+                return
+            if not isinstance(error, OSError):  # SSLError is one
+                _LOG.error("%s: a connection cannot be taken", self._name, exc_info=error)
+        accepted.close()
+
+    def _pause(self, seconds: float) -> None:
+        self._stop_reading()
+        if self._resume is not None:
+            self._resume.cancel()
+        self._resume = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._resume = None
+        self.start()
+
+    def _stop_reading(self) -> None:
+        for listening in self.sockets:
+            if listening.fileno() >= 0:
+                self._loop.remove_reader(listening.fileno())

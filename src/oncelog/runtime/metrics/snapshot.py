@@ -1,0 +1,105 @@
+"""The text of ``/metrics``, made for all who ask at about the same time.
+
+The rule: metrics take at most ``SHARE`` of the time, however often they are asked for. Values are read on the loop, a
+few families a turn, as the node's state is the loop's; a thread makes text of them. A text that took 10 ms of processor
+time is followed by the next after 0.2 s; all who ask meanwhile wait for that one, so each gets values that were read
+after it asked. Where that would take longer than ``PATIENCE_S``, they get the last text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+SHARE: Final = 0.05
+"""The part of the time that metrics may take."""
+PATIENCE_S: Final = 2.0
+TURN_S: Final = 0.002
+"""Processor time after which others have their turn, at the next family."""
+
+
+class _Collected(Collector):
+    """Metrics that were collected before."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Sequence[Metric]:
+        """prometheus-client: the metrics."""
+        return self._metrics
+
+
+def text_of(metrics: Sequence[Metric]) -> bytes:
+    """Metrics in Prometheus text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(metrics))
+    return generate_latest(registry)
+
+
+class Snapshot:
+    """Text of the metrics that ``collect`` reads, as ``render`` writes it."""
+
+    def __init__(
+        self,
+        collect: Callable[[], Iterable[Metric]],
+        render: Callable[[Sequence[Metric]], bytes] = text_of,
+        now_s: Callable[[], float] = time.monotonic,
+        spent_s: Callable[[], float] = time.thread_time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """``spent_s`` is the processor time of the thread that asks."""
+        self._collect = collect
+        self._render = render
+        self._now_s = now_s
+        self._spent_s = spent_s
+        self._sleep = sleep
+        self._text: bytes | None = None
+        self._due_s = 0.0
+        """Time from which on a text may be made."""
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Task[bytes] | None = None
+        """The text that is to be made, while none of its values is read."""
+
+    async def text(self) -> bytes:
+        """The text of values read from now on, or the last one where that takes long."""
+        if self._text is not None and self._due_s - self._now_s() > PATIENCE_S:
+            return self._text
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._make())
+        # A caller that stops waiting does not stop it for the others.
+        return await asyncio.shield(self._next)
+
+    async def _make(self) -> bytes:
+        async with self._turn:
+            await self._sleep(max(0.0, self._due_s - self._now_s()))
+            self._next = None
+            metrics, collecting_s = await self._collected()
+            text, rendering_s = await asyncio.to_thread(self._rendered, metrics)
+            self._due_s = self._now_s() + (collecting_s + rendering_s) * (1 / SHARE - 1)
+            self._text = text
+            return text
+
+    async def _collected(self) -> tuple[Sequence[Metric], float]:
+        """All metrics, and the processor time that they took."""
+        metrics = []
+        total_s = 0.0
+        began_s = self._spent_s()
+        for metric in self._collect():
+            metrics.append(metric)
+            spent_s = self._spent_s() - began_s
+            if spent_s >= TURN_S:
+                total_s += spent_s
+                await asyncio.sleep(0)
+                began_s = self._spent_s()
+        return metrics, total_s + self._spent_s() - began_s
+
+    def _rendered(self, metrics: Sequence[Metric]) -> tuple[bytes, float]:
+        began_s = self._spent_s()
+        return self._render(metrics), self._spent_s() - began_s

@@ -1,0 +1,101 @@
+"""Strangers at a broker with few file descriptors: they hold their share, and everybody else goes on."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.peers.oncelog_serve import OncelogServe
+from tests.peers.process import free_ports
+from tests.waiting import HANG_S, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="/proc counts descriptors")]
+LIMIT = 256
+STRANGERS = {"listener": 300, "HTTP port": 100}
+QUIET = {"log_level": 0}
+
+
+@contextmanager
+def broker_with_few_descriptors(directory: Path, http: int) -> Iterator[OncelogServe]:
+    oncelog = str(Path(sys.executable).with_name("oncelog"))
+    limited = ["bash", "-c", f'ulimit -n {LIMIT}; exec "$0" "$@" --http 127.0.0.1:{http}', oncelog]
+    with OncelogServe(directory, command=limited) as broker:
+        yield broker
+        assert broker.stop() == 0
+
+
+def descriptors(broker: OncelogServe) -> int:
+    return len(list(Path(f"/proc/{broker.process.pid}/fd").iterdir()))
+
+
+def strangers(count: int, port: int, until: ExitStack) -> list[socket.socket]:
+    """Connections that never send anything."""
+    connected = []
+    for _ in range(count):
+        one = until.enter_context(socket.socket())
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", port))
+        connected.append(one)
+    return connected
+
+
+def are_held(connections: list[socket.socket]) -> int:
+    """How many of some connections are open."""
+    held = 0
+    for one in connections:
+        try:
+            one.recv(1)
+        except BlockingIOError:
+            held += 1
+        except OSError:
+            pass
+    return held
+
+
+def make_topics(admin: AdminClient, *names: str) -> None:
+    for made in admin.create_topics([NewTopic(name, 4, 1) for name in names]).values():
+        made.result(HANG_S)
+
+
+def produce(servers: str, topic: str) -> None:
+    failures: list[object] = []
+    producer = Producer({**QUIET, "bootstrap.servers": servers, "enable.idempotence": True})
+    for _ in range(100):
+        producer.produce(topic, b"value", on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(HANG_S) == 0
+    assert failures == []
+
+
+def scraped(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), HANG_S) as one:
+        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return one.recv(12)
+
+
+@pytest.mark.parametrize("where", ["listener", "HTTP port"])
+def test_silent_strangers_leave_descriptors_for_logs_modules_and_clients(tmp_path: Path, where: str) -> None:
+    (http,) = free_ports(1)
+    with ExitStack() as until, broker_with_few_descriptors(tmp_path, http) as broker:
+        servers = broker.bootstrap_servers
+        first = AdminClient({**QUIET, "bootstrap.servers": servers})
+        first.list_topics(timeout=HANG_S)
+        connected = strangers(STRANGERS[where], http if where == "HTTP port" else broker.port, until)
+        if where == "listener":
+            wait_until(lambda: are_held(connected) < LIMIT // 2, "strangers are refused")
+        make_topics(first, "made-by-a-known-client")
+        second = AdminClient({**QUIET, "bootstrap.servers": servers})
+        make_topics(second, *(f"made-by-a-new-client-{number}" for number in range(16)))
+        assert second.list_consumer_groups().result(HANG_S).errors == []
+        produce(servers, "made-by-a-known-client")
+        assert scraped(http) == b"HTTP/1.1 200"
+        assert descriptors(broker) < LIMIT
+    log = (tmp_path / "broker.log").read_text()
+    assert "Traceback" not in log
+    assert 0 < log.count("ulimit -n is 256") <= 4 or where == "HTTP port"
