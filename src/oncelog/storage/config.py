@@ -82,6 +82,8 @@ class StorageConfig(NamedTuple):
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB
     """Bound on what one batch may decompress to, where its records are validated."""
+    validates_records: bool = True
+    """False: records are looked into only where a topic or a batch's header asks for it."""
     jitter_seed: int = 0
 
 
