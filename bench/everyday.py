@@ -1,4 +1,4 @@
-"""What a broker does all day: an idempotent producer fills twelve partitions, and a consumer reads them.
+"""Everyday work of a broker: an idempotent producer fills twelve partitions, and a consumer reads them.
 
 The settings are those that deployments name most: acks=all, lz4, batches of 64 KiB. A case varies the size of records,
 the codec, and whether all records are of one size: a broker that looks into batches has more to do where they differ.

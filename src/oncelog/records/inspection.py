@@ -102,7 +102,7 @@ class Inspection:
         while self.number < last and same < _EQUAL_BEFORE_RUN:
             try:
                 same = self._take_usual(last, same)
-            except IndexError:
+            except (IndexError, CorruptBatch):
                 same = 0  # a record that is cut, or an integer of more bytes than were looked for
             if self.number < last and same < _EQUAL_BEFORE_RUN:
                 self._take_any()
@@ -156,11 +156,10 @@ class Inspection:
                     at = _after_headers(data, at, headers)
                 if at != end or offset != number + number or length & 1 or length | key | value >= _TWO_BYTES:
                     break
-                if timestamp > latest:
-                    if timestamp & 1:
-                        self._earliest = max(self._earliest, timestamp)
-                    else:
-                        latest = timestamp
+                if timestamp & 1:
+                    self._earliest = max(self._earliest, timestamp)
+                elif timestamp > latest:
+                    latest = timestamp
                 if key & 1:
                     self.keyless = True
                 number += 1

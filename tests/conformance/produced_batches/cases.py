@@ -247,7 +247,7 @@ def long_bodies() -> dict[str, tuple[int, bytes]]:
 
 
 def payload_cases(codec: Codec) -> Cases:
-    """What a codec made, and was changed after that; or what another made."""
+    """Frames of a codec that were changed afterwards, or that another codec made."""
     good = compress(codec, GOOD)
     half = len(FIRST)
     payloads = {

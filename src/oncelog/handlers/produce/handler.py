@@ -1,7 +1,7 @@
 """Produce (KIP-98, KIP-467, KIP-516, KIP-890): append what came, byte for byte, and answer when ``acks`` says so.
 
-Records are never touched here: the log checks batch headers and checksums, sets offsets in place and writes the
-received bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
+The log validates batches and their records, sets offsets and the largest timestamp in place, and writes the received
+bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
 with ``log.sync.policy=commit`` means that they are on disk.
 """
 
@@ -37,7 +37,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads the partition, or none; or it was deleted while acks=all "
     "was waiting",
     ErrorCode.INVALID_TIMESTAMP: "a timestamp outside message.timestamp.before.max.ms or after.max.ms",
-    ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, or no key on a compacted topic",
+    ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, records that are not as many or not "
+    "as long as they say, or no key on a compacted topic",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the records cannot be decompressed, or by no codec that there is",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a gap in an idempotent producer's sequence",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional records without a transactional id, or another's",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "zstd before version 7",
