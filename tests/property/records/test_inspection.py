@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
 from oncelog.records.batch import CorruptBatch, read_header
 from oncelog.records.builder import append_record, build_batch
+from oncelog.records.errors import TooMuchWork
 from oncelog.records.inspection import Inspection, renumbered
 from oncelog.records.record import Record, record_tails, records_in
 from oncelog.records.varint import append_varint
@@ -117,3 +119,16 @@ def test_a_long_record_that_looks_like_a_broken_short_one() -> None:
     found = read(bytes(data), 1)
     assert found is not None
     assert inspected(bytes(data), 1, random.Random(1)) == found
+
+
+def test_effort_is_bounded() -> None:
+    headers = tuple(("", None) for _ in range(200))
+    data = bytearray()
+    append_record(data, Record(0, 0, None, None, headers), 0, 0)
+    for effort, enough in ((199, False), (200, True)):
+        inspection = Inspection(bytes(data), 1, effort)
+        with contextlib.nullcontext() if enough else pytest.raises(TooMuchWork):
+            inspection.advance(1)
+        assert inspection.is_complete is enough
+    with pytest.raises(TooMuchWork):
+        Inspection(bytes(data) * 3, 3, 350).advance(3)

@@ -6,8 +6,9 @@ A batch of some kilobytes may have millions of records, or become a hundred mega
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from oncelog.base.units import KIB
 from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
 from oncelog.handlers.support.yielding import SliceBudget
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.context import Context
 
 
+_SHORT_BYTES: Final = 2 * KIB
+"""Records that are validated within the append, whatever they look like."""
+
+
 def may_take_long(appends: Sequence[PartitionAppend]) -> bool:
     """True if validating the records may take long: of compressed ones no size is known."""
     size = 0
     for each in appends:
         size += len(each.records)
-        if size > AT_ONCE_BYTES or each.attributes & CODEC_MASK:
+        if size > _SHORT_BYTES or each.attributes & CODEC_MASK:
             return True
     return False
 

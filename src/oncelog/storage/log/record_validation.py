@@ -31,7 +31,7 @@ from oncelog.records.batch import (
 )
 from oncelog.records.builder import assemble
 from oncelog.records.compression import Codec, check_single_frame, compress, decompress
-from oncelog.records.errors import TooMuchOutput
+from oncelog.records.errors import TooMuchOutput, TooMuchWork
 from oncelog.records.inspection import Inspection, renumbered
 from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
 from oncelog.storage.config import PRODUCER, LogConfig, StorageConfig
@@ -40,6 +40,8 @@ from oncelog.storage.errors import AppendRefused
 RECORDS_A_STEP: Final = 5000
 AT_ONCE_BYTES: Final = 128 * KIB
 """Bytes of uncompressed records that are validated, and built anew, within the append."""
+EFFORT_AT_ONCE: Final = 400
+"""Records of unusual shape, and headers, that are inspected within the append."""
 NAMED_ERRORS: Final = 10_000
 """Records of a batch that a refusal names, each with its reason: there may be millions."""
 _SHOWN_ERRORS: Final = 3
@@ -78,8 +80,8 @@ def validate_small(
             return ValidatedRecords()
         if header.record_count > RECORDS_A_STEP or header.size_bytes > AT_ONCE_BYTES + HEADER_SIZE:
             return None
-        return validate_at_once(data, header, config, now_ms, AT_ONCE_BYTES, where)
-    except TooMuchOutput:
+        return validate_at_once(data, header, config, now_ms, AT_ONCE_BYTES, where, EFFORT_AT_ONCE)
+    except (TooMuchOutput, TooMuchWork):
         return None
     except CorruptBatch:
         return ValidatedRecords()  # as above
@@ -101,10 +103,17 @@ def validate_records(
 
 
 def validate_at_once(
-    data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    max_decompressed_bytes: int,
+    where: object,
+    effort: int = INT64_MAX,
 ) -> ValidatedRecords:
-    """Validate the records of a batch without a pause. Raises AppendRefused, and TooMuchOutput beyond the bound."""
-    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where)
+    """Validate the records of a batch without a pause. Raises AppendRefused, and TooMuchOutput and TooMuchWork beyond
+    the bounds."""
+    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort)
     while True:
         try:
             next(steps)
@@ -114,11 +123,17 @@ def validate_at_once(
 
 
 def _steps(
-    data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    max_decompressed_bytes: int,
+    where: object,
+    effort: int = INT64_MAX,
 ) -> Generator[None, None, ValidatedRecords]:
     records = _records_of(data, header, max_decompressed_bytes, where)
     count = header.record_count
-    inspection = Inspection(records, count)
+    inspection = Inspection(records, count, effort)
     try:
         while True:
             inspection.advance(inspection.number + RECORDS_A_STEP)
