@@ -136,14 +136,22 @@ def read_shape(data: bytes, start: int, effort: int = INT64_MAX) -> Shape:
 
 def read_timestamp(data: bytes, at: int) -> tuple[int, int]:
     """A timestamp delta, zigzag as it is encoded, and the position after it."""
+    byte = data[at] if at < len(data) else 0xFF
+    if byte < 0x80:
+        return byte, at + 1
     delta, after = read_varlong(data, at)
     return (delta << 1 if delta >= 0 else (-delta << 1) - 1), after
 
 
 def _skip(data: bytes, at: int, end: int, lengths: list[int], start: int) -> tuple[int, int]:
     """The length of a field, negative for none, and the position after it."""
-    size, after = read_varint(data, at)
-    lengths += range(at - start, after - start)
+    byte = data[at] if at < end else 0xFF
+    if byte < 0x80:  # as nearly always
+        size, after = (byte >> 1) ^ -(byte & 1), at + 1
+        lengths.append(at - start)
+    else:
+        size, after = read_varint(data, at)
+        lengths += range(at - start, after - start)
     following = after + size if size > 0 else after
     if following > end:
         raise CorruptBatch(f"field of {size} bytes at {after}, record ends at {end}")

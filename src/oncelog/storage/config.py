@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, MIB, MINUTE_MS
+from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, KIB, MIB, MINUTE_MS
 
+AT_ONCE_BYTES: Final = 128 * KIB
+"""Bytes of uncompressed records that are validated, and built anew, at once."""
 UNLIMITED: Final = -1
 COMPACT: Final = "compact"
 DELETE: Final = "delete"

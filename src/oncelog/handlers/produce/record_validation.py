@@ -13,12 +13,14 @@ from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
 from oncelog.handlers.support.yielding import SliceBudget
 from oncelog.records.batch import CODEC_MASK
-from oncelog.storage.log.record_validation import AT_ONCE_BYTES
+from oncelog.storage.config import AT_ONCE_BYTES
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.context import Context
 
 
+_TURN_BYTES: Final = 4 * AT_ONCE_BYTES
+"""Bytes of records that are validated before others have their turn."""
 _SHORT_BYTES: Final = 2 * KIB
 """Records that are validated within the append, whatever they look like."""
 
@@ -35,13 +37,13 @@ def may_take_long(appends: Sequence[PartitionAppend]) -> bool:
 
 def validate(appends: Sequence[PartitionAppend], context: Context) -> Steps[bool]:
     """Validate the records of all batches. Returns True if others had their turn meanwhile."""
-    left = AT_ONCE_BYTES
+    left = _TURN_BYTES
     budget = SliceBudget(context.partitions)
     gave_way = False
     for each in appends:
         if budget.spent() or left <= 0:
             yield NextSlice()
-            left, gave_way = AT_ONCE_BYTES, True
+            left, gave_way = _TURN_BYTES, True
         leader = each.leader
         if leader is None:
             continue

@@ -46,7 +46,7 @@ class PartitionLog(LogState):
 
     def validate_small(self, data: memoryview | bytearray, now_ms: int) -> ValidatedRecords | None:
         """Validate the records of a batch at once, or return None where that would take long."""
-        return record_validation.validate_small(data, self.config, self.storage, now_ms, self.partition)
+        return record_validation.validate_small(data, self.config, self.storage, now_ms, self.partition, self.room)
 
     def validate_records(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, ValidatedRecords]:
         """Validate the records of a batch in steps, which touch no log: a worker may take them.

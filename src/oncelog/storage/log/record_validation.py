@@ -17,7 +17,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_LEADER_EPOCH
-from oncelog.base.units import INT64_MAX, INT64_MIN, KIB
+from oncelog.base.units import INT64_MAX, INT64_MIN
 from oncelog.ports import Buffer
 from oncelog.records.batch import (
     CODEC_MASK,
@@ -30,7 +30,7 @@ from oncelog.records.batch import (
     read_header,
 )
 from oncelog.records.builder import assemble
-from oncelog.records.compression import Codec, check_single_frame, compress, decompress
+from oncelog.records.compression import Codec, check_single_frame, compress, decompress, decompress_into
 from oncelog.records.errors import TooMuchOutput, TooMuchWork
 from oncelog.records.inspection import Inspection, renumbered
 from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
@@ -38,8 +38,6 @@ from oncelog.storage.config import PRODUCER, LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused
 
 RECORDS_A_STEP: Final = 5000
-AT_ONCE_BYTES: Final = 128 * KIB
-"""Bytes of uncompressed records that are validated, and built anew, within the append."""
 EFFORT_AT_ONCE: Final = 400
 """Records of unusual shape, and headers, that are inspected within the append."""
 NAMED_ERRORS: Final = 10_000
@@ -68,19 +66,19 @@ def validates(header: BatchHeader, config: LogConfig, storage: StorageConfig, no
 
 
 def validate_small(
-    data: Buffer, config: LogConfig, storage: StorageConfig, now_ms: int, where: object
+    data: Buffer, config: LogConfig, storage: StorageConfig, now_ms: int, where: object, room: memoryview
 ) -> ValidatedRecords | None:
     """The outcome for a batch that is validated within a fraction of a millisecond, or needs no validation; None for
-    one that is too much for that."""
+    one that is too much for that. Records are decompressed into ``room``, which is used again and again."""
     try:
         header = read_header(data)
         if header.size_bytes > min(len(data), config.max_message_bytes):
             return ValidatedRecords()  # it will be refused for that
         if not validates(header, config, storage, now_ms):
             return ValidatedRecords()
-        if header.record_count > RECORDS_A_STEP or header.size_bytes > AT_ONCE_BYTES + HEADER_SIZE:
+        if header.record_count > RECORDS_A_STEP or header.size_bytes > len(room) + HEADER_SIZE:
             return None
-        return validate_at_once(data, header, config, now_ms, AT_ONCE_BYTES, where, EFFORT_AT_ONCE)
+        return validate_at_once(data, header, config, now_ms, len(room), where, EFFORT_AT_ONCE, room)
     except (TooMuchOutput, TooMuchWork):
         return None
     except CorruptBatch:
@@ -110,10 +108,11 @@ def validate_at_once(
     max_decompressed_bytes: int,
     where: object,
     effort: int = INT64_MAX,
+    room: memoryview | None = None,
 ) -> ValidatedRecords:
     """Validate the records of a batch without a pause. Raises AppendRefused, and TooMuchOutput and TooMuchWork beyond
     the bounds."""
-    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort)
+    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort, room)
     while True:
         try:
             next(steps)
@@ -130,8 +129,9 @@ def _steps(
     max_decompressed_bytes: int,
     where: object,
     effort: int = INT64_MAX,
+    room: memoryview | None = None,
 ) -> Generator[None, None, ValidatedRecords]:
-    records = _records_of(data, header, max_decompressed_bytes, where)
+    records = _records_of(data, header, max_decompressed_bytes, where, room)
     count = header.record_count
     inspection = Inspection(records, count, effort)
     try:
@@ -169,13 +169,19 @@ def _renumbered(records: bytes) -> Generator[None, None, bytes]:
     return bytes(body)
 
 
-def _records_of(data: Buffer, header: BatchHeader, max_bytes: int, where: object) -> bytes:
+def _records_of(data: Buffer, header: BatchHeader, max_bytes: int, where: object, room: memoryview | None) -> bytes:
     """The records, decompressed. Raises AppendRefused and TooMuchOutput."""
     payload = memoryview(data)[HEADER_SIZE : header.size_bytes]
     try:
         if header.attributes & CODEC_MASK:
             check_single_frame(header.codec, payload)
-        records = decompress(header.codec, payload, max_bytes)
+        if header.attributes & CODEC_MASK and room is not None:
+            size = decompress_into(header.codec, payload, room)
+            if size is None:
+                raise TooMuchOutput(max_bytes)
+            records = bytes(room[:size])
+        else:
+            records = decompress(header.codec, payload, max_bytes)
     except TooMuchOutput:
         raise
     except CorruptBatch as error:
@@ -221,6 +227,9 @@ def _times_allowed(header: BatchHeader, earliest: int, latest: int, config: LogC
     """True if no record is refused for its timestamp, whichever it is between ``earliest`` and ``latest``."""
     if config.log_append_time:
         return not header.is_log_append_time
+    unbounded = config.message_timestamp_before_max_ms == INT64_MAX
+    if earliest >= 0 and latest <= now_ms and unbounded and not header.is_log_append_time:
+        return True  # as nearly always
     least, most = _bounds(config, now_ms)
     if header.is_log_append_time and not (
         least <= header.max_timestamp <= most and header.max_timestamp != NO_TIMESTAMP
