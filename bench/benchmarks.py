@@ -16,6 +16,8 @@ from bench.audit import measure as measure_audit
 from bench.clients import client_figures
 from bench.clusters.lines import CLUSTER_BENCHMARKS
 from bench.console import CONSOLE_BENCHMARKS
+from bench.everyday import PARTITIONS, cases, everyday_figures
+from bench.everyday import goals as everyday_goals
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.mirrors import mirror, mirror_1000
 from bench.old_logs import import_old_logs
@@ -111,6 +113,24 @@ def produce_100(options: Options) -> Comparison:
 def produce_1000(options: Options) -> Comparison:
     """Produce records of 1 KB with librdkafka, acks=all, one partition."""
     return _produce_of(1000, 500_000, "Produce, 1 KB", options)
+
+
+def everyday(options: Options) -> Comparison:
+    """Twelve partitions written and read, idempotent, acks=all, batches of 64 KiB (--only 100b,none,varied)."""
+    chosen_cases = cases(options.only)
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        found: Figures = {}
+        for case in chosen_cases:
+            (own,) = create_topics(broker, 1, PARTITIONS, f"{topic}-{len(found)}")
+            count = options.scaled(3_000_000 if case.size_bytes == 100 else 500_000)
+            try:
+                found |= everyday_figures(broker, own, case, count)
+            finally:
+                delete_topics(broker, [own])
+        return found
+
+    return _side_by_side("Written and read", options, measure, everyday_goals(chosen_cases))
 
 
 def consume_100(options: Options) -> Comparison:
@@ -462,6 +482,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "produce": produce_100,
     "produce-1k": produce_1000,
     "consume": consume_100,
+    "everyday": everyday,
     "latency": latency,
     "start": start,
     "start-cpython": start_cpython,

@@ -16,3 +16,4 @@ DAY_MS: Final = 24 * HOUR_MS
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)

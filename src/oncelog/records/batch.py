@@ -41,6 +41,8 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+_MEANINGFUL: Final = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+"""Attributes but for the timestamp type."""
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
@@ -199,11 +201,13 @@ def set_base_offset_and_leader_epoch(buffer: bytearray | memoryview, position: i
     _EPOCH.pack_into(buffer, position + LENGTH_PREFIX, epoch)
 
 
-def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Let all records of the batch carry ``timestamp`` (milliseconds), set by the broker. Recomputes the CRC."""
+def set_timestamp_type(buffer: bytearray | memoryview, position: int, max_timestamp: int, *, by_broker: bool) -> None:
+    """Write the largest timestamp (milliseconds) of the batch, which all its records have where it is set
+    ``by_broker``. Recomputes the CRC. Attributes without a meaning are cleared, as in Apache Kafka."""
     header = read_header(buffer, position)
-    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME)
-    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp)
+    attributes = header.attributes & _MEANINGFUL | LOG_APPEND_TIME * by_broker
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, max_timestamp)
     _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, header))
 
 

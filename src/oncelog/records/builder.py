@@ -142,17 +142,24 @@ def seal(batch: bytearray) -> None:
 
 def append_record(body: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
     """Append one record, encoded, to the body of a batch."""
-    encoded = bytearray(1)
-    append_varint(encoded, timestamp_delta)
-    append_varint(encoded, offset_delta)
-    _append_bytes(encoded, record.key)
-    _append_bytes(encoded, record.value)
-    append_varint(encoded, len(record.headers))
+    tail = bytearray()
+    _append_bytes(tail, record.key)
+    _append_bytes(tail, record.value)
+    append_varint(tail, len(record.headers))
     for key, value in record.headers:
-        _append_bytes(encoded, key.encode())
-        _append_bytes(encoded, value)
-    append_varint(body, len(encoded))
-    body += encoded
+        _append_bytes(tail, key.encode())
+        _append_bytes(tail, value)
+    append_tail(body, tail, offset_delta, timestamp_delta)
+
+
+def append_tail(body: bytearray, tail: bytes | bytearray, offset_delta: int, timestamp_delta: int) -> None:
+    """Append one record to the body of a batch; its key, value and headers are encoded already."""
+    head = bytearray(1)
+    append_varint(head, timestamp_delta)
+    append_varint(head, offset_delta)
+    append_varint(body, len(head) + len(tail))
+    body += head
+    body += tail
 
 
 def _append_bytes(output: bytearray, value: bytes | None) -> None:

@@ -94,6 +94,37 @@ def decompress_into(codec: Codec, data: Buffer, room: memoryview) -> int | None:
     return len(plain)
 
 
+def check_single_frame(codec: Codec, data: memoryview) -> None:
+    """Raise CorruptBatch for an lz4 frame that we can read and Apache Kafka's consumers cannot: linked blocks, or more
+    than one frame, of which they read the first. Damage is left for ``decompress`` to find."""
+    if codec is not Codec.LZ4 or len(data) < _LZ4_SMALLEST:
+        return
+    flags = data[4]
+    if bytes(data[:4]) != _LZ4_MAGIC or not flags & _LZ4_INDEPENDENT:
+        raise CorruptBatch("lz4 with linked blocks, or before its frame something else; consumers cannot read it")
+    at = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
+    block_checksum = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    while at + 4 <= len(data):
+        size = _LITTLE.unpack_from(data, at)[0] & 0x7FFFFFFF
+        at += 4
+        if not size:
+            at += 4 if flags & _LZ4_CONTENT_CHECKSUM else 0
+            if at < len(data):
+                raise CorruptBatch(f"{len(data) - at} bytes after the lz4 frame; consumers do not read them")
+            return
+        at += size + block_checksum
+
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_SMALLEST: Final = 11
+"""Bytes of a frame that holds nothing."""
+_LZ4_INDEPENDENT: Final = 0x20
+_LZ4_BLOCK_CHECKSUM: Final = 0x10
+_LZ4_CONTENT_SIZE: Final = 0x08
+_LZ4_CONTENT_CHECKSUM: Final = 0x04
+_LZ4_DICTIONARY: Final = 0x01
+_LITTLE: Final = struct.Struct("<I")
+
 _FRAMED: Final[dict[Codec, Any]] = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
 
 

@@ -29,3 +29,7 @@ class TooMuchOutput(CorruptBatch):
 
 class InvalidSet(CorruptBatch):
     """A message set whose bytes are sound, but that says what none may: a wrapper of nothing, or in another."""
+
+
+class TooMuchWork(Exception):
+    """Inspecting the records would take longer than the caller allows; they may be sound."""

@@ -3,6 +3,8 @@
 The rule: nothing is believed that the bytes do not hold. Lengths are checked before anything is cut out, the number
 of headers cannot exceed the bytes left, and decompressing is bounded by the caller. Only CorruptBatch is raised.
 
+Names of headers are text for readers, which may lose bytes; a record is copied by its bytes (``record_tails``).
+
 A record: length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint, key and value as
 varint length (−1: none) and bytes, header count varint, headers as key (never none) and value.
 """
@@ -18,6 +20,7 @@ from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch
 from oncelog.records.varint import read_varint, read_varlong
 
 Headers = tuple[tuple[str, bytes | None], ...]
+"""Names and values. The bytes of a name may be anything: those that are not UTF-8 read as U+FFFD, as in Java."""
 
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, two lengths and a header count, a byte each."""
@@ -86,6 +89,21 @@ def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:
         yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     if at != len(data):
         raise CorruptBatch(f"{len(data) - at} bytes after the last of {header.record_count} records")
+
+
+def record_tails(data: bytes, header: BatchHeader) -> Iterator[bytes]:
+    """Keys, values and headers of the records of ``records_data`` as they are encoded, to be copied byte for byte.
+    Raises CorruptBatch where a length leads beyond the data."""
+    at = 0
+    for _ in range(header.record_count):
+        length, at = read_varint(data, at)
+        end = at + length
+        if length < MIN_RECORD_BYTES - 1 or end > len(data):
+            raise CorruptBatch(f"record of {length} bytes at {at}, {len(data) - at} left")
+        _, at = read_varlong(data, at + 1)
+        _, at = read_varint(data, at)
+        yield data[at:end]
+        at = end
 
 
 def read_keys_and_values(
@@ -168,8 +186,5 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
         if key is None:
             raise CorruptBatch("record header without a key")
         value, at = _read_bytes(data, at, end)
-        try:
-            headers.append((str(key, "utf-8"), value))
-        except UnicodeDecodeError:
-            raise CorruptBatch("record header key is not UTF-8") from None
+        headers.append((str(key, "utf-8", "replace"), value))
     return tuple(headers), at

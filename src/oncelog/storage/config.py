@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, MIB, MINUTE_MS
+from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, KIB, MIB, MINUTE_MS
 
+AT_ONCE_BYTES: Final = 128 * KIB
+"""Bytes of uncompressed records that are validated, and built anew, at once."""
 UNLIMITED: Final = -1
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
@@ -82,6 +84,8 @@ class StorageConfig(NamedTuple):
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB
     """Bound on what one batch may decompress to, where its records are validated."""
+    validates_records: bool = True
+    """False: records are looked into only where a topic or a batch's header asks for it."""
     jitter_seed: int = 0
 
 

@@ -17,7 +17,7 @@ from oncelog.records.batch import (
     next_sequence,
     read_header,
     set_base_offset_and_leader_epoch,
-    set_log_append_time,
+    set_timestamp_type,
 )
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
@@ -93,7 +93,7 @@ def test_base_offset_and_leader_epoch_lie_outside_the_crc() -> None:
 
 def test_log_append_time_is_covered_by_a_new_crc_and_given_to_every_record() -> None:
     batch = build_batch(RECORDS)
-    set_log_append_time(memoryview(batch), 0, 5000)
+    set_timestamp_type(memoryview(batch), 0, 5000, by_broker=True)
     header = read_header(batch)
     assert crc_matches(batch, 0, header)
     assert header.is_log_append_time

@@ -60,13 +60,17 @@ def test_timestamps_may_go_back_and_be_negative() -> None:
         b"\x0c\x00\x00\x00\x01\x01\x01",  # −1 headers
         b"\x0c\x00\x00\x00\x01\x01\x7e",  # 63 headers in no bytes
         b"\x10\x00\x00\x00\x01\x01\x02\x01\x01",  # a header without key
-        b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01",  # a header key that is no UTF-8
         b"\x0e\x00\x00\x00\x01\x01\x00\x00",  # a byte left in the record
     ],
 )
 def test_a_malformed_record_is_corrupt(body: bytes) -> None:
     with pytest.raises(CorruptBatch):
         read(batch_of(body))
+
+
+def test_a_header_name_that_is_no_utf8_reads_with_replacements() -> None:
+    (record,) = read(batch_of(b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01"))
+    assert record.headers == (("\ufffd", None),)
 
 
 def test_the_number_of_records_must_be_right() -> None:

@@ -76,6 +76,55 @@ def dump(
         raise typer.Exit(1)
 
 
+@app.command()
+def verify(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Data directories, partition directories, or segments.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Name the batches that no reader can read, or whose header contradicts their records; oncelog's or Apache Kafka's.
+
+    Brokers take such batches with oncelog.record.validation=headers, and took them in earlier versions.
+    Exit code 1 if there are any. With --json, one object a batch.
+
+    \b
+    Examples:
+      oncelog log verify ./oncelog-data/flights-0
+      oncelog log verify --json /var/lib/kafka
+    """
+    from oncelog.cli.log.verification import problems
+    from oncelog.cli.output import print_json_line
+    from oncelog.client.errors import ClientError
+
+    batches = segments = unreadable = hiding = 0
+    for path in paths:
+        if not path.exists():
+            raise ClientError(f"{path}: no such file or directory")
+        for file in _files(path, {"log"}):
+            segments += 1
+            for problem in problems(file):
+                batches += 1
+                if problem is None:
+                    continue
+                hiding += problem.hides_records
+                unreadable += not problem.hides_records
+                if as_json:
+                    print_json_line({"file": str(file), **problem._asdict()})
+                else:
+                    print(
+                        f"{file}: batch at offset {problem.base_offset}, position {problem.position}: {problem.problem}"
+                    )
+    if not segments:
+        raise ClientError(f"{paths[0]}: no segments of a log there")
+    if not as_json:
+        print(
+            f"{batches} batches in {segments} segments: {unreadable} damaged, {hiding} with a wrong largest timestamp"
+        )
+    if unreadable or hiding:
+        raise typer.Exit(1)
+
+
 def _files(path: Path, only: set[str]) -> Iterator[Path]:
     """The files to show under ``path``, partition by partition; a file that was named is always shown."""
     from oncelog.cli.log.dump.files import base_offset_of, reader_of

@@ -61,6 +61,18 @@ OWN_KEYS: Final = (
         documentation="The most one compressed batch may become where the broker has to look inside.",
     ),
     ConfigKey(
+        "oncelog.record.validation",
+        STRING,
+        "records",
+        one_of("records", "headers"),
+        documentation="records: every record of a producer's batch is validated before it is acknowledged, and the "
+        "batch's largest timestamp is computed, as in Apache Kafka. headers: only where the topic or the header of the "
+        "batch asks for it (compacted topics, bounds of timestamps, another compression). That costs less, and "
+        "believes the producer: one that sends broken records stops consumers at them for good; one that sends a "
+        "wrong largest timestamp hides records from searches by time, and retention may delete them too early. For "
+        "trusted producers.",
+    ),
+    ConfigKey(
         "oncelog.group.members.max.bytes",
         INT,
         "20971520",

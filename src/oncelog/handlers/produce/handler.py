@@ -1,7 +1,7 @@
 """Produce (KIP-98, KIP-467, KIP-516, KIP-890): append what came, byte for byte, and answer when ``acks`` says so.
 
-Records are never touched here: the log checks batch headers and checksums, sets offsets in place and writes the
-received bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
+The log validates batches and their records, sets offsets and the largest timestamp in place, and writes the received
+bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
 with ``log.sync.policy=commit`` means that they are on disk.
 """
 
@@ -16,7 +16,7 @@ from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.produce.append import append
 from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
-from oncelog.handlers.produce.record_validation import may_have_many_records, validate_in_worker
+from oncelog.handlers.produce.record_validation import may_take_long, validate
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened, verifies
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
@@ -37,7 +37,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads the partition, or none; or it was deleted while acks=all "
     "was waiting",
     ErrorCode.INVALID_TIMESTAMP: "a timestamp outside message.timestamp.before.max.ms or after.max.ms",
-    ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, or no key on a compacted topic",
+    ErrorCode.INVALID_RECORD: "old magic, not exactly one batch, a control batch, records that are not as many or not "
+    "as long as they say, or no key on a compacted topic",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the records cannot be decompressed, or by no codec that there is",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a gap in an idempotent producer's sequence",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional records without a transactional id, or another's",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "zstd before version 7",
@@ -67,7 +69,7 @@ def append_and_answer(
     if transactional and not _may_transact(request, context):
         for each in appends:
             each.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif transactional or len(appends) > ITEMS_WHILE_CREATING or may_have_many_records(appends):
+    elif transactional or len(appends) > ITEMS_WHILE_CREATING or may_take_long(appends):
         yield from _append_all(request, [each for each in appends if not each.is_refused], context)
     else:  # as nearly always: nothing to be known before
         for each in appends:
@@ -104,20 +106,21 @@ def _may_transact(request: ProduceRequest, context: Context) -> bool:
 def _append_all(request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context) -> Steps[None]:
     """Resolve each log once, see to what has to be known before the append, then append."""
     many = len(appends) > ITEMS_WHILE_CREATING
+    waited = False
     if many:
         yield from _resolve_in_slices(appends, context)
     else:
         for each in appends:
             each.resolve(context.partitions)
-    if may_have_many_records(appends):
-        yield from validate_in_worker(appends, context)
+    if may_take_long(appends):
+        waited = yield from validate(appends, context)
     transactional = any(each.is_transactional for each in appends)
     name = request.transactional_id if transactional else None
     to_verify = unopened(appends) if transactional else {}
     if name is None or not to_verify:
-        yield from _append_resolved(request, appends, name, context)
+        yield from _append_resolved(request, appends, name, context, waited=waited)
     elif not many and is_verified_here(name, to_verify, context):
-        yield from _append_resolved(request, appends, name, context, verified=to_verify)
+        yield from _append_resolved(request, appends, name, context, verified=to_verify, waited=waited)
     else:
         yield from _verify_and_append(request, appends, name, to_verify, context)
 
@@ -144,7 +147,7 @@ def _verify_and_append(
         for each in appends:
             if each.partition in to_verify:
                 each.unverified = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        yield from _append_resolved(request, appends, name, context, verified=to_verify)
+        yield from _append_resolved(request, appends, name, context, verified=to_verify, waited=True)
         return
     # What was open when the coordinator was asked, and is not any more, was not asked about.
     verified = to_verify if verifies(context) else {each.partition for each in appends}
@@ -173,7 +176,7 @@ def _append_resolved(
     """Append to the logs that were resolved in this step of the loop; after a wait they are resolved anew. A partition
     of a transaction that was not led before is refused all the same: nobody has asked whether it takes part."""
     many = len(appends) > ITEMS_WHILE_CREATING
-    waited |= many or any(each.validated is not None for each in appends)
+    waited |= many
     budget = SliceBudget(context.partitions)
     for each in appends:
         if waited and not (each.is_transactional and each.leader is None):

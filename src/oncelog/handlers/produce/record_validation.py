@@ -1,45 +1,56 @@
-"""Record validation that is too much for the loop: a worker does it before the append.
+"""Record validation before the append: at once for batches that are small, by a worker for those that may not be.
 
-A topic may ask for a look at every record (keys of compacted topics, timestamps) or want another compression, and a
-batch of some kilobytes may have millions of records, or become a hundred megabytes. The append then takes the outcome.
+A batch of some kilobytes may have millions of records, or become a hundred megabytes. The append takes the outcome.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from oncelog.base.units import KIB
 from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.handlers.support.waits import NextSlice, Offload, Steps
 from oncelog.handlers.support.yielding import SliceBudget
-from oncelog.storage.log.record_validation import AT_ONCE_BYTES, may_be_much, size_to_look_into
+from oncelog.records.batch import CODEC_MASK
+from oncelog.storage.config import AT_ONCE_BYTES
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.context import Context
 
 
-def may_have_many_records(appends: Sequence[PartitionAppend]) -> bool:
-    """True if it may take long to look into the records, should their topics ask for that."""
-    left = AT_ONCE_BYTES
+_TURN_BYTES: Final = 4 * AT_ONCE_BYTES
+"""Bytes of records that are validated before others have their turn."""
+_SHORT_BYTES: Final = 2 * KIB
+"""Records that are validated within the append, whatever they look like."""
+
+
+def may_take_long(appends: Sequence[PartitionAppend]) -> bool:
+    """True if validating the records may take long: of compressed ones no size is known."""
+    size = 0
     for each in appends:
-        left -= len(each.records)
-        if left < 0 or may_be_much(each.records):
+        size += len(each.records)
+        if size > _SHORT_BYTES or each.attributes & CODEC_MASK:
             return True
     return False
 
 
-def validate_in_worker(appends: Sequence[PartitionAppend], context: Context) -> Steps[None]:
-    """Have the records validated whose topics ask for that. Batches that are small together are left to the append."""
-    left = AT_ONCE_BYTES
+def validate(appends: Sequence[PartitionAppend], context: Context) -> Steps[bool]:
+    """Validate the records of all batches. Returns True if others had their turn meanwhile."""
+    left = _TURN_BYTES
     budget = SliceBudget(context.partitions)
+    gave_way = False
     for each in appends:
-        if budget.spent():
+        if budget.spent() or left <= 0:
             yield NextSlice()
-        leader, records = each.leader, each.records
-        if leader is None or not leader.log.needs_record_validation(records, context.now_ms):
+            left, gave_way = _TURN_BYTES, True
+        leader = each.leader
+        if leader is None:
             continue
-        size = size_to_look_into(records) if left > 0 else None
-        if size is not None and size <= left:
-            left -= size
+        each.validated = leader.log.validate_small(each.records, context.now_ms)
+        if each.validated is None:
+            each.validated = yield Offload(leader.log.validate_records(each.records, context.now_ms))
+            gave_way = True
         else:
-            each.validated = yield Offload(leader.log.validate_records(records, context.now_ms))
+            left -= each.validated.size_bytes
+    return gave_way

@@ -32,4 +32,5 @@ def storage_config(config: BrokerConfig) -> StorageConfig:
         cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),
         cleaner_enable=bool(config.get("log.cleaner.enable")),
         max_decompressed_bytes=int(config.get("oncelog.decompressed.max.bytes")),
+        validates_records=config.get("oncelog.record.validation") == "records",
     )

@@ -12,11 +12,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from oncelog.ports import Buffer
-from oncelog.records.batch import BatchHeader
-from oncelog.records.builder import build_batch
-from oncelog.records.compression import Codec
+from oncelog.records.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+)
+from oncelog.records.builder import append_tail, assemble, build_batch
+from oncelog.records.compression import Codec, compress
 from oncelog.records.control import control_type
-from oncelog.records.record import Record, read_records
+from oncelog.records.record import Record, record_tails, records_data, records_in
 from oncelog.storage.compaction.offset_map import OffsetMap
 from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 
@@ -52,7 +59,8 @@ class BatchFilter:
 
     def retain(self, header: BatchHeader, data: Buffer) -> Buffer | None:
         """The bytes that take the batch's place: itself, a smaller one, or None. Raises CorruptBatch."""
-        records = list(read_records(data, 0, header, self._max_decompressed_bytes))
+        body = records_data(data, 0, header, self._max_decompressed_bytes)
+        records = list(records_in(body, header))
         marker_of_nothing = False
         if header.is_control:
             kind = control_type(records[0].key) if records else None
@@ -68,7 +76,7 @@ class BatchFilter:
         sets_horizon = needs_horizon and header.delete_horizon_ms is None
         if len(kept) == len(records) and not sets_horizon:
             return data
-        return _rebuilt(header, kept, self._horizon_ms if sets_horizon else header.delete_horizon_ms)
+        return _rebuilt(header, body, kept, self._horizon_ms if sets_horizon else header.delete_horizon_ms)
 
     def _kept(self, header: BatchHeader, records: list[Record]) -> list[Record]:
         offsets = self._offsets
@@ -96,26 +104,39 @@ class BatchFilter:
 
     @staticmethod
     def _empty(header: BatchHeader) -> bytearray:
-        return _build(header, [], None, compressed=False)
+        log_append_time_ms = header.max_timestamp if header.is_log_append_time else None
+        return build_batch(
+            (),
+            base_offset=header.base_offset,
+            leader_epoch=header.partition_leader_epoch,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+            control=header.is_control,
+            log_append_time_ms=log_append_time_ms,
+            last_offset=header.last_offset,
+            max_timestamp=header.max_timestamp,
+        )
 
 
-def _rebuilt(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytearray:
-    return _build(header, records, delete_horizon_ms, compressed=True)
-
-
-def _build(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None, *, compressed: bool) -> bytearray:
-    return build_batch(
-        records,
-        base_offset=header.base_offset,
-        leader_epoch=header.partition_leader_epoch,
-        codec=header.codec if compressed else Codec.NONE,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
-        log_append_time_ms=header.max_timestamp if header.is_log_append_time else None,
-        delete_horizon_ms=delete_horizon_ms,
-        last_offset=header.last_offset,
-        max_timestamp=None if records else header.max_timestamp,
-    )
+def _rebuilt(header: BatchHeader, data: bytes, kept: list[Record], delete_horizon_ms: int | None) -> bytearray:
+    """A batch of the records of ``data`` that are kept. Keys, values and headers are copied: bytes that are no text
+    in the name of a header stay as they are."""
+    base_timestamp = kept[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    offsets = {record.offset for record in kept}
+    body = bytearray()
+    for record, tail in zip(records_in(data, header), record_tails(data, header), strict=True):
+        if record.offset in offsets:
+            append_tail(body, tail, record.offset - header.base_offset, record.timestamp - base_timestamp)
+    attributes = int(header.codec) | TRANSACTIONAL * header.is_transactional | CONTROL * header.is_control
+    latest = max(record.timestamp for record in kept)
+    if header.is_log_append_time:
+        attributes |= LOG_APPEND_TIME
+        latest = header.max_timestamp
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON
+    encoded = len(kept), header.last_offset, base_timestamp, max(latest, NO_TIMESTAMP)
+    payload = body if header.codec is Codec.NONE else compress(header.codec, body)
+    identity = header.producer_id, header.producer_epoch, header.base_sequence
+    return assemble(payload, encoded, header.base_offset, header.partition_leader_epoch, attributes, *identity)

@@ -15,6 +15,7 @@ from oncelog.base.units import KIB, MIB
 from oncelog.ports import OpenFile
 from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_matches, read_header
 from oncelog.records.control import ControlType, control_type
+from oncelog.records.latest_timestamp import latest_timestamp
 from oncelog.records.record import read_records
 from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
 from oncelog.storage.compaction.offset_map import OffsetMap
@@ -201,7 +202,7 @@ class Compact:
             for position, header in source.headers():
                 kept = keep.retain(header, source.read(position, header))
                 if kept is not None:
-                    timestamp = read_header(kept).max_timestamp
+                    timestamp = latest_timestamp(kept, 0, read_header(kept), self._limit)
                     target.append(kept, header.last_offset, timestamp, self._config.index_interval_bytes)
                 done += header.size_bytes
                 if done >= _SLICE_BYTES:

@@ -35,7 +35,7 @@ def cleanable(log: LogState, now_ms: int) -> Cleanable | None:
     upper = min(log.last_stable_offset, log.segments.active.base_offset)
     if config.min_compaction_lag_ms > 0:
         young = now_ms - config.min_compaction_lag_ms
-        upper = min([upper, *(segment.base_offset for segment in dirty if segment.max_timestamp[0] > young)])
+        upper = min([upper, *(segment.base_offset for segment in dirty if _may_be_young(segment, young))])
     may = [segment for segment in dirty if log.segments.end_of(_index(log, segment), end) <= upper]
     dirty_bytes = sum(segment.size_bytes for segment in may)
     if not dirty_bytes:
@@ -47,6 +47,11 @@ def cleanable(log: LogState, now_ms: int) -> Cleanable | None:
     if not overdue and ratio <= config.min_cleanable_dirty_ratio:
         return None
     return Cleanable(first_dirty, log.segments.end_of(_index(log, may[-1]), end), ratio, overdue)
+
+
+def _may_be_young(segment: Segment, young: int) -> bool:
+    """True if the segment has records after ``young``, or headers that may hide some."""
+    return segment.max_timestamp[0] > young or segment.may_hide(young + 1)
 
 
 def _index(log: LogState, segment: Segment) -> int:

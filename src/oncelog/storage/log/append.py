@@ -14,7 +14,7 @@ from oncelog.base.invariant import invariant
 from oncelog.core.producers.refusal import ProducerRefusal
 from oncelog.core.producers.state import Update
 from oncelog.core.producers.verification import Guard
-from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_log_append_time
+from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_timestamp_type
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.batch_validation import check_client_batch, check_internal_batch
@@ -72,8 +72,7 @@ def append(
     if internal:
         data, header = check_internal_batch(data, config, log.partition)
     else:
-        limit = log.storage.max_decompressed_bytes
-        data, header = check_client_batch(data, config, now_ms, limit, log.partition, validated)
+        data, header = check_client_batch(data, config, log.storage, now_ms, log.partition, validated)
     size = len(data)
     if size > config.segment_bytes:
         raise _too_large(log, size)
@@ -91,7 +90,7 @@ def append(
         update = _prepare(log, header, base_offset, marker, transaction_version, sequences=not internal)
     set_base_offset_and_leader_epoch(data, 0, base_offset, leader_epoch)
     if log_append_time:
-        set_log_append_time(data, 0, now_ms)
+        set_timestamp_type(data, 0, now_ms, by_broker=True)
     last_offset = base_offset + header.last_offset_delta
     _write(log, data, base_offset, last_offset, header.max_timestamp, now_ms, update)
     log.leader_epochs.assign(leader_epoch, base_offset)

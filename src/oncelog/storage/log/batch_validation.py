@@ -18,10 +18,12 @@ from oncelog.records.batch import (
     crc_matches,
     magic_at,
     read_header,
+    set_timestamp_type,
 )
-from oncelog.storage.config import LogConfig
+from oncelog.records.errors import TooMuchOutput
+from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused
-from oncelog.storage.log.record_validation import ValidatedRecords, needs_validation_of_header, validate_at_once
+from oncelog.storage.log.record_validation import ValidatedRecords, validate_at_once, validates
 
 _SMALLEST_MESSAGE: Final = 14
 """Size of the smallest message of the oldest format, after its length."""
@@ -34,8 +36,8 @@ Checked = tuple[bytearray | memoryview, BatchHeader]
 def check_client_batch(
     data: bytearray | memoryview,
     config: LogConfig,
+    storage: StorageConfig,
     now_ms: int,
-    max_decompressed_bytes: int,
     where: object,
     validated: ValidatedRecords | None = None,
 ) -> Checked:
@@ -60,16 +62,29 @@ def check_client_batch(
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "
             f"{header.producer_id} in topic partition {where}",
         )
-    if validated is None and needs_validation_of_header(header, config, now_ms):
-        validated = validate_at_once(data, header, config, now_ms, max_decompressed_bytes, where)
+    if validated is None and validates(header, config, storage, now_ms):
+        validated = _validated(data, header, config, storage, now_ms, where)
     if validated is None:
         return data, header
     if validated.refusal is not None:
         raise validated.refusal
-    if validated.rebuilt is None:
+    if validated.rebuilt is not None:
+        check_size(len(validated.rebuilt), config, where)
+        return validated.rebuilt, read_header(validated.rebuilt)
+    latest = validated.max_timestamp
+    if config.log_append_time or latest is None or (latest == header.max_timestamp and not header.is_log_append_time):
         return data, header
-    check_size(len(validated.rebuilt), config, where)
-    return validated.rebuilt, read_header(validated.rebuilt)
+    set_timestamp_type(data, 0, latest, by_broker=False)
+    return data, read_header(data)
+
+
+def _validated(
+    data: Buffer, header: BatchHeader, config: LogConfig, storage: StorageConfig, now_ms: int, where: object
+) -> ValidatedRecords:
+    try:
+        return validate_at_once(data, header, config, now_ms, storage.max_decompressed_bytes, where)
+    except TooMuchOutput as error:
+        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from None
 
 
 def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
@@ -179,4 +194,5 @@ def _check_codec(header: BatchHeader, where: object) -> None:
     try:
         _ = header.codec
     except CorruptBatch as error:
-        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {where}") from None
+        message = f"{error} in topic partition {where}"
+        raise AppendRefused(ErrorCode.UNKNOWN_SERVER_ERROR, message, spoken=True) from None

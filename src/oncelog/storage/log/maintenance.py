@@ -39,9 +39,12 @@ class Maintenance:
 
     def housekeeping(self, now_ms: int, *, retention: bool = True) -> list[Job]:
         """Apply retention (if it is due) and return the jobs that are due, without compaction."""
-        if retention:
-            self._apply_retention(now_ms)
         jobs: list[Job] = []
+        if retention:
+            doubtful = self._apply_retention(now_ms)
+            if doubtful is not None and CheckTimestamps.name not in self._busy:
+                jobs.append(CheckTimestamps(self._log, self, doubtful))
+                self._busy.add(CheckTimestamps.name)
         retired = self._log.retired
         if retired and retired[0][0] <= now_ms and RemoveSegments.name not in self._busy:
             jobs.append(self._removal(now_ms))
@@ -79,19 +82,22 @@ class Maintenance:
         if failed and job.name == COMPACTION:
             self._uncleanable = True
 
-    def _apply_retention(self, now_ms: int) -> None:
+    def _apply_retention(self, now_ms: int) -> Segment | None:
+        """Delete what is too old or too much. Returns the first segment of which that cannot be said yet."""
         log = self._log
-        gone = self._deletable(now_ms)
+        gone, doubtful = self._deletable(now_ms)
         if not gone:
-            return
+            return doubtful
         if len(gone) == len(log.segments):
             roll(log, now_ms)
         index = log.segments.floor(gone[-1].base_offset)
         log.raise_log_start(log.segments[index + 1].base_offset)
         self.delete_segments(gone, now_ms)
+        return doubtful
 
-    def _deletable(self, now_ms: int) -> list[Segment]:
-        """Segments from the oldest on that are before the log start, too old, or more than may be kept."""
+    def _deletable(self, now_ms: int) -> tuple[list[Segment], Segment | None]:
+        """Segments from the oldest on that are before the log start, too old, or more than may be kept; and the next
+        one if its timestamps must be checked first."""
         log = self._log
         config = log.config
         surplus = log.size_bytes - config.retention_bytes if config.delete and config.retention_bytes >= 0 else -1
@@ -107,9 +113,11 @@ class Maintenance:
             too_old = expired_before is not None and segment.largest_timestamp() < expired_before
             if not (before_start or too_much or too_old):
                 break
+            if expired_before is not None and not (before_start or too_much) and segment.may_hide(expired_before):
+                return gone, segment
             surplus -= segment.size_bytes
             gone.append(segment)
-        return gone
+        return gone, None
 
     def delete_segments(self, gone: list[Segment], now_ms: int) -> None:
         """Take segments out of the log; their files follow after the delay."""
@@ -120,6 +128,30 @@ class Maintenance:
         retired = self._log.retired
         self._log.retired = [(when, segment) for when, segment in retired if when > now_ms]
         return RemoveSegments(self._log, self, [segment for when, segment in retired if when <= now_ms])
+
+
+class CheckTimestamps:
+    """Reads the largest timestamp of a segment that seems too old, but was written to lately: headers that an older
+    version believed may hide its records (``latest_timestamp``). Retention decides again afterwards."""
+
+    name = "check-timestamps"
+
+    def __init__(self, log: LogState, owner: JobOwner, segment: Segment) -> None:
+        self.partition = log.partition
+        self._log = log
+        self._owner = owner
+        self._segment = segment
+        self._found = segment.max_timestamp
+
+    def run(self) -> Iterator[None]:
+        self._found = yield from self._segment.true_max_timestamp(self._log.storage.max_decompressed_bytes)
+
+    def apply(self) -> None:
+        self._owner.finished(self)
+        self._segment.set_true_max_timestamp(self._found)
+
+    def abandon(self) -> None:
+        self._owner.finished(self)
 
 
 class RemoveSegments:

@@ -44,9 +44,9 @@ class PartitionLog(LogState):
     append = append.append
     """Write one batch at the end and give it its offset."""
 
-    def needs_record_validation(self, data: memoryview | bytearray, now_ms: int) -> bool:
-        """True if :meth:`append` would look into the records of such a batch, or build it anew."""
-        return record_validation.needs_record_validation(data, self.config, now_ms)
+    def validate_small(self, data: memoryview | bytearray, now_ms: int) -> ValidatedRecords | None:
+        """Validate the records of a batch at once, or return None where that would take long."""
+        return record_validation.validate_small(data, self.config, self.storage, now_ms, self.partition, self.room)
 
     def validate_records(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, ValidatedRecords]:
         """Validate the records of a batch in steps, which touch no log: a worker may take them.

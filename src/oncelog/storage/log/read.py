@@ -11,6 +11,7 @@ from oncelog.base.ids import NO_LEADER_EPOCH
 from oncelog.base.units import KIB
 from oncelog.records.batch import BatchHeader, CorruptBatch
 from oncelog.records.errors import TooMuchOutput
+from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.records.record import Record, read_records, records_data
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
@@ -179,11 +180,14 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int,
         return record.timestamp >= timestamp and record.offset >= log_start_offset
 
     for segment in segments:
+        if segment.may_hide(timestamp):
+            yield from _checked(segment, max_decompressed_bytes)
         if segment.max_timestamp[0] < timestamp:
             continue
         start = max(segment.time_index.offset_before(timestamp), log_start_offset)
         for position, header in segment.batches(segment.start_of(start)):
-            if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+            too_early = header.max_timestamp < timestamp and not hides_timestamps(header)
+            if too_early or header.last_offset < log_start_offset:
                 continue
             found = yield from _in_batch(segment, position, header, max_decompressed_bytes, is_it)
             if found is not None:
@@ -193,6 +197,9 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int,
 
 def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
     """The first record with the largest timestamp of the log, None when there is none."""
+    for segment in segments:
+        if segment.seems_to_hide():
+            yield from _checked(segment, max_decompressed_bytes)
     newest = max(segments, key=lambda segment: segment.max_timestamp[0])
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
@@ -202,10 +209,23 @@ def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
         return record.timestamp == timestamp
 
     for position, header in newest.batches(newest.start_of(last_offset)):
-        if header.max_timestamp == timestamp:
+        if header.max_timestamp == timestamp or header.last_offset == last_offset:
             found = yield from _in_batch(newest, position, header, max_decompressed_bytes, is_it)
             if found is not None:
                 return found
+    return None
+
+
+def _checked(segment: Segment, max_bytes: int) -> Search:
+    """Look for what headers hide; afterwards the segment's largest timestamp is right."""
+
+    def scan() -> Scan:
+        timestamp, offset = yield from segment.true_max_timestamp(max_bytes)
+        return TimestampOffset(timestamp, offset, NO_LEADER_EPOCH)
+
+    found = yield scan()
+    if found is not None:
+        segment.set_true_max_timestamp((found.timestamp, found.offset))
     return None
 
 

@@ -1,92 +1,90 @@
-"""Validation of the records in a client's batch: keys on a compacted topic, timestamps when the header shows one out
-of range or a lower bound is set; and the batch built anew where the topic wants another compression.
+"""Validation of the records in a client's batch, by Apache Kafka's rules and on every topic; the latest timestamp that
+its header must name; and the batch built anew where the topic wants another compression.
 
 The rule: a batch of a few kilobytes may decompress to a hundred megabytes, or to millions of records, or one record to
-millions of headers. So a batch that may be large is validated in steps, by a worker (:func:`validate_records`), and
-the append takes the outcome; all others at once (:func:`validate_at_once`). Nothing is changed, no log is touched.
+millions of headers. So output is bounded, and a batch that may be large is validated in steps, by a worker
+(:func:`validate_records`); all others at once (:func:`validate_at_once`). The append takes the outcome. Nothing is
+changed, no log is touched.
+
+With ``oncelog.record.validation=headers`` only batches are looked into whose topic or header asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_LEADER_EPOCH
-from oncelog.base.units import INT64_MAX, KIB
+from oncelog.base.units import INT64_MAX, INT64_MIN
 from oncelog.ports import Buffer
 from oncelog.records.batch import (
-    ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     CorruptBatch,
     read_header,
 )
-from oncelog.records.builder import Encoded, assemble, encode_records
-from oncelog.records.compression import Codec, compress
-from oncelog.records.errors import TooMuchOutput
-from oncelog.records.record import Record, read_records, records_data
-from oncelog.storage.config import PRODUCER, LogConfig
+from oncelog.records.builder import assemble
+from oncelog.records.compression import Codec, check_single_frame, compress, decompress, decompress_into
+from oncelog.records.errors import TooMuchOutput, TooMuchWork
+from oncelog.records.inspection import Inspection, renumbered
+from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
+from oncelog.storage.config import PRODUCER, LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused
 
 RECORDS_A_STEP: Final = 5000
-AT_ONCE_BYTES: Final = 128 * KIB
-"""Bytes of uncompressed records that are validated, and built anew, within the append."""
+EFFORT_AT_ONCE: Final = 400
+"""Records of unusual shape, and headers, that are inspected within the append."""
 NAMED_ERRORS: Final = 10_000
 """Records of a batch that a refusal names, each with its reason: there may be millions."""
-_RECORD_COUNT_POSITION: Final = 57
 _SHOWN_ERRORS: Final = 3
 
 
 @dataclass(slots=True)
 class ValidatedRecords:
-    """The outcome of validating the records of a batch: why it is refused, or the batch to append in its place."""
+    """The outcome of validating the records of a batch: why it is refused, or what its header must say, or the batch
+    to append in its place."""
 
     refusal: AppendRefused | None = None
     rebuilt: bytearray | None = None
+    max_timestamp: int | None = None
+    """None where nobody looked at the timestamps."""
+    size_bytes: int = 0
+    """Bytes of records that were looked at, decompressed."""
 
 
-def may_be_much(data: Buffer) -> bool:
-    """True if the records of a batch may be too many to be validated at once; of compressed ones no size is known."""
-    if len(data) < HEADER_SIZE:
-        return False
-    count = int.from_bytes(data[_RECORD_COUNT_POSITION:HEADER_SIZE], "big")
-    compressed = data[ATTRIBUTES_POSITION + 1] & CODEC_MASK
-    return bool(compressed) or count > RECORDS_A_STEP
+def validates(header: BatchHeader, config: LogConfig, storage: StorageConfig, now_ms: int) -> bool:
+    """True if the records of the batch must be looked into, or built anew. Raises CorruptBatch for an unknown codec."""
+    if storage.validates_records or config.compact or _timestamps_suspect(header, config, now_ms):
+        return True
+    return _target_codec(header.codec, config) is not header.codec
 
 
-def needs_record_validation(data: Buffer, config: LogConfig, now_ms: int) -> bool:
-    """True if a topic has the records of a batch validated, or built anew, before it takes it."""
+def validate_small(
+    data: Buffer, config: LogConfig, storage: StorageConfig, now_ms: int, where: object, room: memoryview
+) -> ValidatedRecords | None:
+    """The outcome for a batch that is validated within a fraction of a millisecond, or needs no validation; None for
+    one that is too much for that. Records are decompressed into ``room``, which is used again and again."""
     try:
         header = read_header(data)
         if header.size_bytes > min(len(data), config.max_message_bytes):
-            return False  # it will be refused for that
-        return needs_validation_of_header(header, config, now_ms)
-    except CorruptBatch:
-        return False
-
-
-def needs_validation_of_header(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """True if the batch of a sound header needs validation of its records. Raises CorruptBatch for an unknown codec."""
-    if config.compression_type != PRODUCER and _target_codec(header.codec, config) is not header.codec:
-        return True
-    return config.compact or _timestamps_suspect(header, config, now_ms)
-
-
-def size_to_look_into(data: Buffer) -> int | None:
-    """Bytes of records that a batch has; None where they are too many to be validated at once."""
-    try:
-        header = read_header(data)
-        return None if header.record_count > RECORDS_A_STEP else len(records_data(data, 0, header, AT_ONCE_BYTES))
-    except TooMuchOutput:
+            return ValidatedRecords()  # it will be refused for that
+        if not validates(header, config, storage, now_ms):
+            return ValidatedRecords()
+        if header.record_count > RECORDS_A_STEP or header.size_bytes > len(room) + HEADER_SIZE:
+            return None
+        return validate_at_once(data, header, config, now_ms, len(room), where, EFFORT_AT_ONCE, room)
+    except (TooMuchOutput, TooMuchWork):
         return None
     except CorruptBatch:
-        return 0
+        return ValidatedRecords()  # as above
+    except AppendRefused as refused:
+        return ValidatedRecords(refused)
 
 
 def validate_records(
@@ -96,15 +94,25 @@ def validate_records(
     try:
         header = read_header(data)
         return (yield from _steps(data, header, config, now_ms, max_decompressed_bytes, where))
+    except TooMuchOutput as error:
+        return ValidatedRecords(_invalid(error, where))
     except AppendRefused as refused:
         return ValidatedRecords(refused)
 
 
 def validate_at_once(
-    data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    max_decompressed_bytes: int,
+    where: object,
+    effort: int = INT64_MAX,
+    room: memoryview | None = None,
 ) -> ValidatedRecords:
-    """Validate the records of a batch without a pause. Raises AppendRefused."""
-    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where)
+    """Validate the records of a batch without a pause. Raises AppendRefused, and TooMuchOutput and TooMuchWork beyond
+    the bounds."""
+    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort, room)
     while True:
         try:
             next(steps)
@@ -114,23 +122,86 @@ def validate_at_once(
 
 
 def _steps(
-    data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    max_decompressed_bytes: int,
+    where: object,
+    effort: int = INT64_MAX,
+    room: memoryview | None = None,
 ) -> Generator[None, None, ValidatedRecords]:
-    target = _target_codec(header.codec, config)
+    records = _records_of(data, header, max_decompressed_bytes, where, room)
+    count = header.record_count
+    inspection = Inspection(records, count, effort)
     try:
-        if config.compact or _timestamps_suspect(header, config, now_ms):
-            records = read_records(data, 0, header, max_decompressed_bytes)
-            yield from _validate_each(records, header, config, now_ms, where)
-        if target is header.codec:
-            return ValidatedRecords()
-        records = read_records(data, 0, header, max_decompressed_bytes)
-        return ValidatedRecords(rebuilt=(yield from _rebuilt(records, header, target, config)))
-    except (CorruptBatch, ValueError) as error:
-        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from None
+        while True:
+            inspection.advance(inspection.number + RECORDS_A_STEP)
+            if inspection.number >= count:
+                break
+            yield
+    except CorruptBatch as error:
+        raise _invalid(error, where) from None
+    latest = header.base_timestamp + inspection.latest_delta()
+    earliest = header.base_timestamp + inspection.earliest_delta()
+    if (config.compact and inspection.keyless) or not _times_allowed(header, earliest, latest, config, now_ms):
+        yield from _name_errors(records, header, config, now_ms, where)
+    latest = NO_TIMESTAMP if config.log_append_time else max(latest, NO_TIMESTAMP)
+    validated = ValidatedRecords(max_timestamp=latest, size_bytes=len(records))
+    target = _target_codec(header.codec, config)
+    if inspection.misnumbered:
+        if target is header.codec is not Codec.NONE:
+            raise _invalid("the offset deltas of the records are not consecutive", where)
+        # Stored as they are, consumers would skip those whose offsets do not rise.
+        records = yield from _renumbered(records)
+    if inspection.misnumbered or target is not header.codec:
+        yield
+        validated.rebuilt = _rebuilt(records, header, target, config, latest)
+    return validated
+
+
+def _renumbered(records: bytes) -> Generator[None, None, bytes]:
+    body = bytearray()
+    for number, record in enumerate(renumbered(records), 1):
+        body += record
+        if number % RECORDS_A_STEP == 0:
+            yield
+    return bytes(body)
+
+
+def _records_of(data: Buffer, header: BatchHeader, max_bytes: int, where: object, room: memoryview | None) -> bytes:
+    """The records, decompressed. Raises AppendRefused and TooMuchOutput."""
+    payload = memoryview(data)[HEADER_SIZE : header.size_bytes]
+    try:
+        if header.attributes & CODEC_MASK:
+            check_single_frame(header.codec, payload)
+        if header.attributes & CODEC_MASK and room is not None:
+            size = decompress_into(header.codec, payload, room)
+            if size is None:
+                raise TooMuchOutput(max_bytes)
+            records = bytes(room[:size])
+        else:
+            records = decompress(header.codec, payload, max_bytes)
+    except TooMuchOutput:
+        raise
+    except CorruptBatch as error:
+        raise AppendRefused(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"The records of a batch for topic partition {where} cannot be read as {header.codec.name.lower()}: "
+            f"{error}. The producer, or what lies between, has damaged them",
+            spoken=True,
+        ) from None
+    if header.record_count * MIN_RECORD_BYTES > len(records):
+        raise _invalid(f"{header.record_count} records declared, {len(records)} bytes of records", where)
+    return records
+
+
+def _invalid(error: object, where: object) -> AppendRefused:
+    return AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}")
 
 
 def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """True if the records' timestamps must be validated one by one."""
+    """True if the header alone says that timestamps must be looked at one by one."""
     if header.is_log_append_time:
         return True
     if config.log_append_time:
@@ -145,25 +216,42 @@ def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> 
     )
 
 
-def _validate_each(
-    records: Iterable[Record], header: BatchHeader, config: LogConfig, now_ms: int, where: object
-) -> Iterator[None]:
-    """Validate keys and timestamps, with pauses. Raises AppendRefused that names the records which are wrong."""
-    errors: list[tuple[int, str]] = []
-    wrong, timestamps_wrong = 0, False
+def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest timestamp that a record may have. There are none that 64 bits do not hold."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    for index, record in enumerate(records):
+    return max(earliest, INT64_MIN), min(latest, INT64_MAX)
+
+
+def _times_allowed(header: BatchHeader, earliest: int, latest: int, config: LogConfig, now_ms: int) -> bool:
+    """True if no record is refused for its timestamp, whichever it is between ``earliest`` and ``latest``."""
+    if config.log_append_time:
+        return not header.is_log_append_time
+    unbounded = config.message_timestamp_before_max_ms == INT64_MAX
+    if earliest >= 0 and latest <= now_ms and unbounded and not header.is_log_append_time:
+        return True  # as nearly always
+    least, most = _bounds(config, now_ms)
+    if header.is_log_append_time and not (
+        least <= header.max_timestamp <= most and header.max_timestamp != NO_TIMESTAMP
+    ):
+        return False
+    return least <= earliest and latest <= most
+
+
+def _name_errors(data: bytes, header: BatchHeader, config: LogConfig, now_ms: int, where: object) -> Iterator[None]:
+    """Look for the records whose key or timestamp is refused, with pauses. Raises AppendRefused that names them."""
+    errors: list[tuple[int, str]] = []
+    wrong, timestamps_wrong = 0, False
+    bounds = _bounds(config, now_ms)
+    for index, record in enumerate(_as_sent(data, header)):
         if index and index % RECORDS_A_STEP == 0:
             yield
         if config.compact and record.key is None:
             message = f"Compacted topic cannot accept message without key in topic partition {where}"
-        elif header.is_log_append_time:
-            timestamps_wrong, message = True, _TIMESTAMP_TYPE
-        elif config.log_append_time or record.timestamp == NO_TIMESTAMP or earliest <= record.timestamp <= latest:
-            continue
+        elif (problem := _time_problem(record, header, config, bounds)) is not None:
+            timestamps_wrong, message = True, problem
         else:
-            timestamps_wrong, message = True, _out_of_range(record.timestamp, record.offset, earliest, latest)
+            continue
         wrong += 1
         if wrong <= NAMED_ERRORS:
             errors.append((index, message))
@@ -181,14 +269,30 @@ def _validate_each(
         )
 
 
+def _as_sent(data: bytes, header: BatchHeader) -> Iterable[Record]:
+    """The records with the timestamps that they will have: a producer's flag that the broker sets them is cleared."""
+    return records_in(data, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME))
+
+
 _TIMESTAMP_TYPE: Final = "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
 
 
-def _out_of_range(timestamp: int, offset: int, earliest: int, latest: int) -> str:
-    return (
-        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
-        f"The timestamp should be within [{earliest}, {latest}]"
-    )
+def _time_problem(record: Record, header: BatchHeader, config: LogConfig, bounds: tuple[int, int]) -> str | None:
+    if config.log_append_time:
+        return _TIMESTAMP_TYPE if header.is_log_append_time else None
+    times = [record.timestamp]
+    if header.is_log_append_time:
+        # Apache Kafka looks at the time in the header alone, and lets in records from anywhere behind it.
+        if header.max_timestamp == NO_TIMESTAMP:
+            return _TIMESTAMP_TYPE
+        times.insert(0, header.max_timestamp)
+    for timestamp in times:
+        if timestamp != NO_TIMESTAMP and not bounds[0] <= timestamp <= bounds[1]:
+            return (
+                f"Timestamp {timestamp} of message with offset {record.offset} is out of range. "
+                f"The timestamp should be within [{bounds[0]}, {bounds[1]}]"
+            )
+    return None
 
 
 def _target_codec(codec: Codec, config: LogConfig) -> Codec:
@@ -206,17 +310,10 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
     return config.compression_zstd_level if codec is Codec.ZSTD else None
 
 
-def _rebuilt(
-    records: Iterator[Record], header: BatchHeader, target: Codec, config: LogConfig
-) -> Generator[None, None, bytearray]:
-    """A batch of the same records, compressed as the topic wants; made with pauses."""
-    body = bytearray()
-    encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
-    while encoded[0] < header.record_count:
-        encoded = encode_records(body, islice(records, RECORDS_A_STEP), 0, encoded)
-        yield
-    next(records, None)  # raises if more bytes are there
-    payload = compress(target, body, _level(target, config))
+def _rebuilt(records: bytes, header: BatchHeader, target: Codec, config: LogConfig, max_timestamp: int) -> bytearray:
+    """A batch of these records, byte for byte, compressed as the topic wants."""
+    payload = compress(target, records, _level(target, config))
     attributes = int(target) | TRANSACTIONAL * header.is_transactional
+    encoded = header.record_count, header.last_offset_delta, header.base_timestamp, max_timestamp
     identity = header.producer_id, header.producer_epoch, header.base_sequence
     return assemble(payload, encoded, 0, NO_LEADER_EPOCH, attributes, *identity)

@@ -13,14 +13,14 @@ keeps the invariants:
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from oncelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import Sync, write_leader_epochs
-from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.config import AT_ONCE_BYTES, LogConfig, StorageConfig
 from oncelog.storage.file_names import PARTITION_METADATA
 from oncelog.storage.log.leader_epochs import LeaderEpochs
 from oncelog.storage.log.segments import Segments
@@ -54,6 +54,8 @@ class SharedByLogs:
     budget: IndexBudget
     transactions: OpenTransactions
     checkpoints: Checkpoints
+    room: memoryview = field(default_factory=lambda: memoryview(bytearray(AT_ONCE_BYTES)))
+    """Room for the records of one batch, decompressed; what is in it holds until the next batch."""
 
 
 class RecoveredLog(NamedTuple):
@@ -91,6 +93,7 @@ class LogState:
         self.directory = str(partition)
         self.budget = shared.budget
         self.checkpoints = shared.checkpoints
+        self.room = shared.room
         self.transactions = shared.transactions
         """The open transactions of all logs of the directory, this one's among them."""
         self.segments = recovered.segments

@@ -19,6 +19,7 @@ from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.records.latest_timestamp import latest_timestamp
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
@@ -250,6 +251,7 @@ class Recovery:
         segment.start_growing(
             OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset), (NO_TIMESTAMP, segment.base_offset), []
         )
+        segment.timestamps_checked = True
         size, sound_bytes = segment.size_bytes, 0
         interval = self._config.index_interval_bytes
         limit = self._config.largest_batch_bytes
@@ -260,7 +262,8 @@ class Recovery:
                 break
             expected = header.next_offset
             sound_bytes = position + header.size_bytes
-            segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            latest = latest_timestamp(buffer, at, header, self._storage.max_decompressed_bytes)
+            segment.note_appended(position, header.size_bytes, header.last_offset, latest, interval)
         return expected, sound_bytes
 
     def _cut(self, segment: Segment, size: int) -> None:

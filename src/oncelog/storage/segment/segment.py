@@ -7,12 +7,13 @@ under :class:`IndexBudget`. Nothing is opened before it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
-from oncelog.base.units import MIB
+from oncelog.base.units import MIB, MINUTE_MS
 from oncelog.ports import Buffer, Files, OpenFile
 from oncelog.records.batch import HEADER_SIZE, BatchHeader
+from oncelog.records.latest_timestamp import hides_timestamps, latest_timestamp
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, segment_file
 from oncelog.storage.index.offset_index import OffsetIndex, load_offset_index
@@ -24,6 +25,10 @@ from oncelog.storage.segment.index_builder import IndexBuilder
 
 _MAX_INDEX_BYTES: Final = 64 * MIB
 """No honest index is larger; a file that is counts as damaged."""
+_HEADERS_CHUNK: Final = 4 << 10
+"""Bytes of a read where headers alone are looked at: of large batches the rest is passed over."""
+_USUAL_DELAY_MS: Final = MINUTE_MS
+"""From a record's timestamp to its append."""
 
 
 class Segment:
@@ -49,6 +54,7 @@ class Segment:
         "created_ms",
         "first_timestamp",
         "size_bytes",
+        "timestamps_checked",
     )
 
     def __init__(
@@ -63,6 +69,9 @@ class Segment:
         self.created_ms = -1
         self.first_timestamp: int | None = None
         """Max timestamp of the first batch, from which ``segment.ms`` counts; None when not known yet."""
+        self.timestamps_checked = False
+        """True if the largest timestamp is that of the records: every batch was appended, or looked at, by a version
+        that does not believe headers which contradict themselves (``latest_timestamp``)."""
         self._file: OpenFile | None = None
         self._transaction_file: OpenFile | None = None
         self._offset_index: OffsetIndex | None = None
@@ -94,6 +103,7 @@ class Segment:
         """Create the files of a new, empty segment."""
         self._file = self._files.open(self.path(LOG), create=True)
         self.created_ms = now_ms
+        self.timestamps_checked = True
         self.start_growing(OffsetIndex(self.base_offset), TimeIndex(self.base_offset), (NO_TIMESTAMP, -1), [])
 
     def start_growing(
@@ -296,7 +306,8 @@ class Segment:
         """Max timestamp of the first batch, −1 when the segment is empty."""
         if self.first_timestamp is None:
             for _, header in self.batches():
-                self.first_timestamp = header.max_timestamp
+                hidden = hides_timestamps(header)
+                self.first_timestamp = header.base_timestamp if hidden else header.max_timestamp
                 break
             else:
                 return NO_TIMESTAMP
@@ -306,6 +317,41 @@ class Segment:
         """The time that retention goes by: the largest timestamp, or the file's time where records have none."""
         timestamp = self.max_timestamp[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path(LOG))
+
+    def may_hide(self, timestamp: int) -> bool:
+        """True if headers may hide records at or after ``timestamp``: the largest timestamp is before, the file was
+        written after. Records of their own time only, but those are what retention and searches are about."""
+        if self.timestamps_checked or self.max_timestamp[0] >= timestamp:
+            return False
+        return self._files.modified_ms(self.path(LOG)) >= timestamp
+
+    def seems_to_hide(self) -> bool:
+        """True if the file was written long after its largest timestamp."""
+        return self.may_hide(self._files.modified_ms(self.path(LOG)) - _USUAL_DELAY_MS)
+
+    def true_max_timestamp(self, max_bytes: int) -> Generator[None, None, tuple[int, int]]:
+        """Read all headers, and the records of batches whose header cannot be right; :attr:`max_timestamp` as it should
+        be. Pauses after some megabytes. Changes nothing: a worker may take it."""
+        found = self.time_index.last()
+        done = 0
+        for position, header in self.batches(chunk_size=_HEADERS_CHUNK):
+            latest = header.max_timestamp
+            if hides_timestamps(header):
+                data = self.file.read(position, header.size_bytes)
+                latest = latest_timestamp(data, 0, header, max_bytes)
+            if latest > found[0]:
+                found = (latest, header.last_offset)
+            done += header.size_bytes
+            if done >= SCAN_CHUNK:
+                done = 0
+                yield
+        return found
+
+    def set_true_max_timestamp(self, found: tuple[int, int]) -> None:
+        """Take the outcome of :meth:`true_max_timestamp`; what was appended since has been noted."""
+        self.timestamps_checked = True
+        if found[0] > self.max_timestamp[0]:
+            self._max_timestamp = found
 
     def index_bytes(self) -> int:
         """Bytes the offset and time index take in memory."""

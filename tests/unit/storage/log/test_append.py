@@ -88,7 +88,7 @@ def test_header_refusals() -> None:
     unknown_codec = batch()
     unknown_codec[22] |= 7
     seal(unknown_codec)
-    assert refused(world, unknown_codec).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(world, unknown_codec).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_keyless_records_on_a_compacted_topic() -> None:
@@ -111,8 +111,22 @@ def test_timestamps_out_of_range() -> None:
     world.log.config = SMALL._replace(message_timestamp_before_max_ms=1000)
     assert refused(world, batch(timestamp=NOW - 1001)).error_code == ErrorCode.INVALID_TIMESTAMP
     world.append(batch(timestamp=NOW - 1000))
-    by_broker = build_batch([Record(-1, NOW, b"k", b"v")], log_append_time_ms=NOW)
-    assert refused(world, by_broker).error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_producers_flag_that_the_broker_sets_timestamps_is_cleared() -> None:
+    by_producer = [Record(-1, NOW, b"k", b"v"), Record(-1, NOW + 7, b"k", b"v")]
+    world = World()
+    world.append(build_batch(by_producer, log_append_time_ms=5))
+    world.log.set_high_watermark(2)
+    (header,) = headers(world.log)
+    assert (header.attributes, header.max_timestamp) == (0, NOW + 7), "not what the header claimed"
+    assert crc_matches(content(world.log.read(0, max_bytes=1)), 0, header)
+    unset = build_batch(by_producer, log_append_time_ms=-1)
+    assert refused(world, unset).error_code == ErrorCode.INVALID_TIMESTAMP
+    hidden = build_batch([Record(-1, NOW + 2 * HOUR_MS, b"k", b"v")], log_append_time_ms=NOW)
+    assert refused(world, hidden).error_code == ErrorCode.INVALID_TIMESTAMP
+    world = World(SMALL._replace(message_timestamp_type="LogAppendTime"))
+    assert refused(world, build_batch(by_producer, log_append_time_ms=NOW)).error_code == ErrorCode.INVALID_TIMESTAMP
 
 
 def test_log_append_time_is_set_by_the_broker() -> None:

@@ -1,0 +1,34 @@
+"""The latest timestamp of a batch whose header may be wrong about it.
+
+A broker computes the header's largest timestamp of every batch that it takes (``inspection``). Older versions believed
+the producer: a widespread client sent −1 until March 2025. Such a batch hides its records from searches by time, and
+lets retention take them for old. Its header shows it: the base, the first record's time, is later than the largest.
+"""
+
+from __future__ import annotations
+
+from oncelog.records.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader, Buffer
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.inspection import Inspection
+from oncelog.records.record import records_data
+
+
+def hides_timestamps(header: BatchHeader) -> bool:
+    """True if the largest timestamp in the header cannot be right."""
+    return (
+        header.max_timestamp < header.base_timestamp
+        and header.record_count > 0
+        and not header.attributes & (LOG_APPEND_TIME | DELETE_HORIZON)
+    )
+
+
+def latest_timestamp(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> int:
+    """The latest timestamp of the batch at ``position``: the header's where it can be right, else its records'."""
+    if not hides_timestamps(header):
+        return header.max_timestamp
+    try:
+        inspection = Inspection(records_data(buffer, position, header, max_bytes), header.record_count)
+        inspection.advance(header.record_count)
+    except CorruptBatch:
+        return header.base_timestamp  # nobody can read more of it either
+    return max(header.max_timestamp, header.base_timestamp + inspection.latest_delta())

@@ -1,0 +1,121 @@
+"""Validation of records before the append: what is small at once, what is much by a worker, and what is believed."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.records.batch import MAX_TIMESTAMP_POSITION, crc_matches
+from oncelog.records.builder import build_batch, seal
+from oncelog.records.compression import Codec, check_single_frame, compress
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.record import Record
+from oncelog.storage.config import AT_ONCE_BYTES, StorageConfig
+from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.record_validation import EFFORT_AT_ONCE, ValidatedRecords, validate_records
+from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers
+
+LARGE = SMALL._replace(segment_bytes=1 << 24, max_message_bytes=1 << 23)
+
+
+def claims(data: bytearray, timestamp: int) -> bytearray:
+    data[MAX_TIMESTAMP_POSITION : MAX_TIMESTAMP_POSITION + 8] = timestamp.to_bytes(8, "big", signed=True)
+    seal(data)
+    return data
+
+
+def by_worker(world: World, data: bytearray) -> ValidatedRecords:
+    steps = validate_records(data, world.config, NOW, 1 << 26, "t-0")
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: ValidatedRecords = end.value
+            return found
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("claimed", [-1, 0, NOW, NOW + 100])
+def test_the_largest_timestamp_is_computed(codec: Codec, claimed: int) -> None:
+    world = World()
+    world.append(claims(batch([b"a", b"b", b"c"], codec=codec), claimed))
+    world.log.set_high_watermark(3)
+    (header,) = headers(world.log)
+    assert header.max_timestamp == NOW + 2
+    assert crc_matches(content(world.log.read(0, max_bytes=1)), 0, header)
+    assert world.log.segments.active.max_timestamp == (NOW + 2, 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        batch([bytes(AT_ONCE_BYTES), b"b"]),
+        batch([bytes(3 * AT_ONCE_BYTES), b"b"], codec=Codec.ZSTD),
+        build_batch([Record(-1, NOW, b"k", b"", (("", None),) * (EFFORT_AT_ONCE + 1))]),
+        build_batch([Record(-1, NOW, None, b"") for _ in range(5001)]),
+    ],
+    ids=["large", "decompressed", "headers", "many"],
+)
+def test_batches_that_may_take_long_are_left_to_a_worker(data: bytearray) -> None:
+    world = World(LARGE)
+    assert world.log.validate_small(data, NOW) is None
+    done = by_worker(world, data)
+    assert done.refusal is None
+    assert world.append(data, validated=done).base_offset == 0  # type: ignore[arg-type]  # by name
+
+
+def test_a_refusal_of_a_worker_is_that_of_the_append() -> None:
+    world = World(LARGE)
+    data = build_batch([Record(-1, NOW, None, b"") for _ in range(6000)], codec=Codec.GZIP)
+    data[57:61] = (6001).to_bytes(4, "big")
+    data[23:27] = (6000).to_bytes(4, "big")
+    seal(data)
+    found = by_worker(world, data)
+    assert found.refusal is not None
+    with pytest.raises(AppendRefused) as refused:
+        world.append(bytearray(data), validated=found)  # type: ignore[arg-type]  # by name
+    assert refused.value.error_code == ErrorCode.INVALID_RECORD
+    with pytest.raises(AppendRefused) as at_once:
+        world.append(bytearray(data))
+    assert at_once.value.message == refused.value.message
+    assert (world.log.log_end_offset, world.log.size_bytes) == (0, 0), "no trace"
+
+
+def test_a_bomb_is_refused_by_its_bound() -> None:
+    world = World(LARGE, storage=StorageConfig(max_decompressed_bytes=1 << 20))
+    with pytest.raises(AppendRefused, match="exceeds 1048576 bytes") as refused:
+        world.append(batch([bytes(1 << 21)], codec=Codec.ZSTD))
+    assert refused.value.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_a_payload_that_cannot_be_decompressed_says_so_to_its_producer() -> None:
+    data = batch(codec=Codec.LZ4)
+    data[70] ^= 0xFF
+    seal(data)
+    with pytest.raises(AppendRefused, match="cannot be read as lz4") as refused:
+        World().append(data)
+    assert (refused.value.error_code, refused.value.spoken) == (ErrorCode.UNKNOWN_SERVER_ERROR, True)
+
+
+def test_headers_are_believed_where_the_broker_is_told_to() -> None:
+    world = World(storage=StorageConfig(validates_records=False))
+    one_less = batch([b"a"])
+    one_less[57:61], one_less[23:27] = (2).to_bytes(4, "big"), (1).to_bytes(4, "big")
+    seal(one_less)
+    assert world.append(one_less).record_count == 2
+    world.append(claims(batch([b"a", b"b"]), NOW))
+    world.append(claims(batch([b"a", b"b"]), -1))
+    world.log.set_high_watermark(6)
+    assert [header.max_timestamp for header in headers(world.log)] == [NOW, NOW, NOW + 1], "but not what cannot be"
+
+
+def test_frames_that_javas_consumers_cannot_read() -> None:
+    body = bytes(100)
+    frame = compress(Codec.LZ4, body)
+    check_single_frame(Codec.LZ4, memoryview(frame))
+    linked = bytearray(frame)
+    linked[4] &= ~0x20
+    for wrong in (frame + frame, frame + b"\0", bytes(linked), b"\x50\x2a\x4d\x18\4\0\0\0skip" + frame):
+        with pytest.raises(CorruptBatch):
+            check_single_frame(Codec.LZ4, memoryview(wrong))
+    check_single_frame(Codec.ZSTD, memoryview(compress(Codec.ZSTD, body) * 2))
