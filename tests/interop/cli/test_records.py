@@ -44,6 +44,31 @@ def test_json_goes_round(run: Run, topic: str) -> None:
     assert {row.get("payload_encoding") for row in essence(lines)} == {None, "base64"}
 
 
+def test_batches_become_as_small_as_the_topic_takes_them(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "small", "-p", "1", "-c", "max.message.bytes=2000")
+    lines = b"".join(b"%d\n" % number for number in range(3_000))
+    path = tmp_path / "lines"
+    path.write_bytes(lines)
+    assert run("produce", "small", str(path)) == (0, "", "")
+    assert run("consume", "small", "-e").out.encode() == lines
+
+
+@pytest.mark.parametrize(
+    ("config", "bad", "reason"),
+    [
+        ("max.message.bytes=10000", b"k:" + b"x" * 20_000, "MESSAGE_TOO_LARGE"),
+        ("cleanup.policy=compact", b":keyless", "INVALID_RECORD"),
+    ],
+)
+def test_a_refused_record_takes_no_neighbour_with_it(run: Run, config: str, bad: bytes, reason: str) -> None:
+    run("topic", "create", "small", "-p", "1", "-c", config)
+    refused = run("produce", "small", "-K", ":", "-Z", "", stdin=b"k:a\n" + bad + b"\nk:b\n" + bad + b"\nk:c\n")
+    assert refused.code == 1
+    assert reason in refused.err
+    assert "the broker refused 2 records; all others are written" in refused.err
+    assert run("consume", "small", "-e").out == "a\nb\nc\n"
+
+
 def test_base64_both_ways(run: Run, topic: str) -> None:
     assert run("produce", topic, "--base64", stdin=b"/wA=\n").code == 0
     assert run("consume", topic, "-e", "--base64").out == "/wA=\n"

@@ -22,6 +22,7 @@ from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import ClusterOptions
 
 if TYPE_CHECKING:
+    from oncelog.cli.records.refused_records import RefusedRecords
     from oncelog.client.blocking.producer import Producer, ProducerSettings
 
 _IDLE_MS: Final = 20
@@ -152,18 +153,20 @@ def produce(
       oncelog produce pictures --whole a.png b.png
       oncelog consume flights -e --json | oncelog produce copy --json
     """
+    from oncelog.cli.records.refused_records import RefusedRecords
     from oncelog.client.blocking.producer import Producer
 
+    refused = RefusedRecords()
     parsing = records.parsing(is_json=as_json, is_base64=encode_base64)
     with (
         cluster.open_client() as client,
-        Producer(client, _settings(compression, acks), create_topics=True) as producer,
+        Producer(client, _settings(compression, acks), create_topics=True, on_outcome=refused.note) as producer,
     ):
         if parsing.partition is not None:
             _require_partition(client, topic, parsing.partition)
         else:
             client.topic(topic, create=True)
-        _send_all(producer, topic, records.pieces(files or []), parsing, quiet)
+        _send_all(producer, topic, records.pieces(files or []), parsing, refused, quiet)
 
 
 def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
@@ -175,13 +178,21 @@ def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
     )
 
 
-def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], parsing: Parsing, quiet: bool) -> None:
+def _send_all(
+    producer: Producer,
+    topic: str,
+    pieces: Iterator[bytes | None],
+    parsing: Parsing,
+    refused: RefusedRecords,
+    quiet: bool,
+) -> None:
     from oncelog.cli.output import progress
     from oncelog.client.errors import ClientError
 
     sent = 0
     with progress("records sent" if not quiet and not sys.stdin.isatty() else None) as report:
         for number, piece in enumerate(pieces, 1):
+            refused.raise_failure()
             if piece is None:
                 producer.flush()
                 continue
@@ -202,6 +213,7 @@ def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], pa
             if sent % 10_000 == 0:
                 report(sent, None)
         producer.flush()
+    refused.finish()
 
 
 def parse(piece: bytes, parsing: Parsing) -> Parsed:
