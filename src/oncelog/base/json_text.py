@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+_DEEPEST_INDENT: Final = 40
 _OPENING: Final = frozenset("{[")
 _CLOSING: Final = frozenset("}]")
 
@@ -83,7 +84,8 @@ def _indented(text: str, spaces: int) -> Iterator[str]:
 
 
 def _line(depth: int, spaces: int) -> str:
-    return "\n" + " " * (depth * spaces)
+    # Deeper members are not indented further: a text of a thousand levels would become a thousand times as large.
+    return "\n" + " " * (min(depth, _DEEPEST_INDENT) * spaces)
 
 
 def _readable(token: str) -> str:

@@ -17,7 +17,7 @@ _WAYS_OUT: Final[dict[int, str]] = {
         "widen message.timestamp.before.max.ms or message.timestamp.after.max.ms of {target} there"
     ),
     ErrorCode.INVALID_RECORD: (
-        "a compacted topic takes no record without a key: change cleanup.policy of {topic} at the source, "
+        "if the record has no key and the topic is compacted, change cleanup.policy of {topic} at the source, "
         "or of {target} with --no-configs"
     ),
     ErrorCode.MESSAGE_TOO_LARGE: (

@@ -36,6 +36,7 @@ REFUSALS: Final = ABOUT_RECORDS | {
 """Answers to a batch that are about its topic or its records. Other partitions may still be copied."""
 _PAUSES: Final = Backoff(2_000, 60_000)
 _SMALLER: Final = 8
+_LONGEST_MESSAGE: Final = 500
 
 
 class Refused(NamedTuple):
@@ -57,11 +58,12 @@ class FoundRefusal(NamedTuple):
 
 def refusal_of(failed: Failed, frame: Frame) -> FoundRefusal | None:
     """The refusal in the outcome of a frame; None if the failure has another cause."""
-    if failed.error_code not in REFUSALS or failed.maybe_appended:
+    if failed.error_code not in REFUSALS:
         return None
     last = frame.runs[-1]
     index = min(failed.refused, default=0)
-    refused = Refused(_offset_at(frame.runs, index), failed.error_code, failed.message)
+    message = None if failed.message is None else failed.message[:_LONGEST_MESSAGE]
+    refused = Refused(_offset_at(frame.runs, index), failed.error_code, message)
     is_exact = bool(failed.refused) or frame.records == 1 or failed.error_code not in ABOUT_RECORDS
     return FoundRefusal(refused, is_exact, len(frame.batch), last.first + last.records)
 
@@ -86,12 +88,16 @@ class Trial:
     attempts: int = 0
     """Attempts to copy the refused record alone."""
     due_ms: int = 0
+    """The time of the next attempt with the refused record."""
+    not_before_ms: int = 0
+    """The time before which the source is not asked, because it did not answer."""
     config: object = None
     """The configuration of the target's topic when the record was refused."""
 
     def is_due(self, position: int, now_ms: int) -> bool:
         """True if the next attempt may begin."""
-        return position < self.refused.offset or not self.is_exact or now_ms >= self.due_ms
+        is_known_to_fail = self.is_exact and position >= self.refused.offset
+        return now_ms >= self.not_before_ms and (now_ms >= self.due_ms or not is_known_to_fail)
 
     def stands(self, position: int) -> bool:
         """True if everything before the refused record is copied, and the record was refused again."""

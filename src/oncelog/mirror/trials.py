@@ -59,7 +59,8 @@ class Trials:
 
     def resume(self, copied: CopiedPartition) -> bool:
         """Go on with a refusal that an earlier worker has noted; False if there is none."""
-        if copied.refused is None:
+        if copied.refused is None:  # perhaps of a topic that was made anew
+            self._forget(copied.partition)
             return False
         if copied.partition not in self._trials:
             self._trials[copied.partition] = Trial(copied.refused)
@@ -69,8 +70,7 @@ class Trials:
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are not copied any more."""
         for partition in set(self._trials).difference(partitions):
-            del self._trials[partition]
-            self._progress.refusals.pop(partition, None)
+            self._forget(partition)
 
     def refuse(self, copied: CopiedPartition, found: FoundRefusal) -> None:
         """Note a refusal. The note goes to the positions topic with the next transaction."""
@@ -103,9 +103,8 @@ class Trials:
         return over
 
     async def _attempt(self, copied: CopiedPartition, trial: Trial) -> None:
-        fetched = await self._fetched(copied)
+        fetched = await self._fetched(copied, trial)
         if fetched is None:
-            self._over(copied)
             return
         trial_end = trial.end_offset(copied.offsets.position)
         limits = self._topics.limits(copied.target)
@@ -128,27 +127,35 @@ class Trials:
         if is_over:
             self._over(copied)
 
-    async def _fetched(self, copied: CopiedPartition) -> Fetched | None:
-        """The records from the position on; None if there are none, or the position is not in the log any more."""
+    async def _fetched(self, copied: CopiedPartition, trial: Trial) -> Fetched | None:
+        """The records from the position on; None if there is nothing to try, or nothing has come in time."""
         partition, position = copied.partition, copied.offsets.position
         committed = self._settings.read_committed
         end = (await list_offsets(self._source, {partition: LATEST}, read_committed=committed))[partition]
         if position >= end:
+            self._over(copied)
             return None
         async with AsyncConsumer(self._source, self._fetch) as consumer:
             await consumer.assign({partition: position})
             for fetched in await consumer.poll(_POLL_MS):
-                return None if fetched.error_code else fetched
+                if not fetched.error_code:
+                    return fetched
+                self._over(copied)  # the worker meets the same error, and knows what it means
+                return None
+        trial.not_before_ms = loop_ms() + _POLL_MS
         return None
 
     def _over(self, copied: CopiedPartition) -> None:
-        """Leave the partition to the worker again. A position that is not in the log is the worker's to judge."""
-        del self._trials[copied.partition]
-        self._progress.refusals.pop(copied.partition, None)
+        """Leave the partition to the worker again."""
+        self._forget(copied.partition)
         LOG.info("%s of %s is copied again", copied.partition, self._settings.source.alias)
         if copied.refused is not None:
             copied.refused = None
             self._copier.begin_partition(copied)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._trials.pop(partition, None)
+        self._progress.refusals.pop(partition, None)
 
     def _show(self, copied: CopiedPartition) -> str:
         target = TopicPartition(TopicName(copied.target), copied.partition.partition)

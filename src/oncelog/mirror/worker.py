@@ -121,7 +121,8 @@ class Worker:
                 await self._commit()
         except TransactionFailed as error:
             await self._set_aside(error)
-            await self._commit()
+            if self._copier.is_open:
+                await self._commit()
         if self._engine.is_stopping and self._groups.is_wanted:
             await self._sync_groups()
 

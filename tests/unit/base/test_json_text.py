@@ -51,6 +51,12 @@ def test_other_texts_are_refused(text: str) -> None:
             function(text)
 
 
+def test_a_deep_text_does_not_become_a_thousand_times_as_large() -> None:
+    deep = "[" * 400 + "1," * 5_000 + "1" + "]" * 400
+    assert len(json_text.indented(deep)) < 100 * len(deep)
+    assert json_text.compacted(json_text.indented(deep)) == deep
+
+
 def test_empty_objects_and_arrays_have_no_parts() -> None:
     assert json_text.members(" {} ") == {}
     assert json_text.elements("[ ]") == []

@@ -17,8 +17,8 @@ WHERE = TopicPartition(TopicName("t"), 0)
 RECORD_BYTES = 100
 
 
-def failed(code: int, *named: int, maybe_appended: bool = False) -> Failed:
-    return Failed(WHERE, [], code, "no", maybe_appended, 1, named)
+def failed(code: int, *named: int) -> Failed:
+    return Failed(WHERE, [], code, "no", False, 1, named)
 
 
 def test_a_named_record_is_found_by_its_source_offset() -> None:
@@ -32,7 +32,6 @@ def test_a_named_record_is_found_by_its_source_offset() -> None:
     [
         failed(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
         failed(ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        failed(ErrorCode.MESSAGE_TOO_LARGE, maybe_appended=True),
     ],
 )
 def test_other_failures_are_no_refusals(other: Failed) -> None:

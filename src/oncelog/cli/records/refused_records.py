@@ -22,6 +22,7 @@ class RefusedRecords:
 
     def __init__(self) -> None:
         self._refused = 0
+        self._failures = 0
         self._fatal: DeliveryFailed | None = None
 
     def note(self, outcome: Outcome) -> None:
@@ -33,9 +34,11 @@ class RefusedRecords:
             self._fatal = self._fatal or error
             return
         self._refused += len(outcome.records)
-        if self._refused <= _MOST_SHOWN:
-            sizes = ", ".join(f"{record_size(record):,}" for record in outcome.records)
-            print(f"oncelog: {error} (about {sizes} bytes)", file=sys.stderr, flush=True)
+        self._failures += 1
+        if self._failures <= _MOST_SHOWN:
+            sizes = [record_size(record) for record in outcome.records]
+            size = f" (about {sizes[0]:,} bytes)" if len(sizes) == 1 else ""
+            print(f"oncelog: {error}{size}", file=sys.stderr, flush=True)
 
     def raise_failure(self) -> None:
         """Raise the first failure that is not about single records."""

@@ -1,8 +1,8 @@
 """The part of a producer that never waits: batches into requests, answers into outcomes, failures to whoever asks next.
 
-``blocking.producer`` and ``aio.producer`` extend it by connections and waiting. Each batch gets exactly one outcome a
-round, in the order sent. A batch that the response does not name is as lost as one whose connection broke; the machine
-decides what of it is tried again.
+``blocking.producer`` and ``aio.producer`` extend it by connections and waiting. Each batch gets at most one outcome a
+round, in the order sent; a batch that was cut gets one for each of its parts. A batch that the response lacks is
+as lost as one whose connection broke; the machine decides what of it is tried again.
 """
 
 from __future__ import annotations
