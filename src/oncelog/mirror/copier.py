@@ -220,11 +220,15 @@ class Copier:
     async def abandon(self) -> list[tuple[CopiedPartition, FoundRefusal]]:
         """Abort a transaction that failed: the first refusal in each partition, none if it has another cause.
 
-        Partitions are to be fetched again from their positions. Raises ClientError.
+        Partitions are to be fetched again from their positions; other records of the transaction are kept for the next
+        one. Raises ClientError.
         """
         await self._producer.abort()  # which waits for the answers in flight: they may be refusals, too
-        refusals = self._refusals()
+        refusals, others = self._refusals(), self._others.copy()
         self._reset()
+        if others:  # they do not depend on what was copied, and are not found again
+            self._begin()
+            self._others += others
         return refusals
 
     def _refusals(self) -> list[tuple[CopiedPartition, FoundRefusal]]:

@@ -12,6 +12,7 @@ from oncelog.mirror.positions import CopiedPartition
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.refusals import Refused
 
+_MOST_TOLD: Final = 20
 _WAYS_OUT: Final[dict[int, str]] = {
     ErrorCode.INVALID_TIMESTAMP: (
         "widen message.timestamp.before.max.ms or message.timestamp.after.max.ms of {target} there"
@@ -72,7 +73,11 @@ class MirrorIncomplete(ClientError):
 
     def __init__(self, refusals: Sequence[RefusalRow]) -> None:
         self.refusals = tuple(refusals)
-        super().__init__("not everything is copied: " + "; ".join(row.text for row in refusals))
+        texts = [row.text for row in refusals[:_MOST_TOLD]]
+        more = len(refusals) - len(texts)
+        super().__init__(
+            "not everything is copied: " + "; ".join(texts) + (f"; and {more:,} more refusals" if more else "")
+        )
 
 
 class MirrorGap(ClientError):

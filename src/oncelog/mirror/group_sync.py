@@ -18,7 +18,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.offsets import Committed
@@ -29,6 +29,8 @@ from oncelog.mirror.progress import GroupOffsetRow, GroupState
 from oncelog.mirror.settings import MirrorSettings
 
 LOG: Final = logging.getLogger("oncelog.mirror")
+_RETRY_MS: Final = 60_000
+"""The pause before groups that the target refused are tried again."""
 _REFUSALS: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 """Answers to offsets of one group; others may be committed."""
 
@@ -42,6 +44,7 @@ class GroupSync:
         self._target = target
         self._copier = copier
         self._refused: dict[str, str] = {}
+        self._retry_due_ms = 0
         self.rows: list[GroupOffsetRow] = []
 
     @property
@@ -63,12 +66,26 @@ class GroupSync:
                 if error.code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
                     raise
                 refused[group] = str(error)
-        if moves:
-            refused |= await self._commit(moves)
+        fresh = [move for move in moves if move.group not in self._refused]
+        if fresh and (news := await self._commit(fresh)):
+            refused |= news
+            self._retry_due_ms = loop_ms() + _RETRY_MS
+        refused |= await self._try_again([move for move in moves if move.group in self._refused])
         for group in refused.keys() - self._refused.keys():
             LOG.warning("offsets of group %r are not translated: %s", group, refused[group])
         self._refused = refused
         self.rows = [replace(row, state=GroupState.refused) if row.group in refused else row for row in rows]
+
+    async def _try_again(self, moves: Sequence[GroupMove]) -> dict[str, str]:
+        """Commit groups that were refused before, each in its own transaction, now and then; the refused groups."""
+        groups = dict.fromkeys(move.group for move in moves)
+        if loop_ms() < self._retry_due_ms:
+            return {group: self._refused[group] for group in groups}
+        refused: dict[str, str] = {}
+        for group in groups:
+            refused |= await self._commit([move for move in moves if move.group == group])
+        self._retry_due_ms = loop_ms() + _RETRY_MS
+        return refused
 
     async def _commit(self, moves: Sequence[GroupMove]) -> dict[str, str]:
         """Commit all in one transaction, or each group in its own if the target refuses one; the refused groups."""
