@@ -18,9 +18,22 @@ _OPENING: Final = frozenset("{[")
 _CLOSING: Final = frozenset("}]")
 
 
+class Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=_refuse)
+
+
 def check(text: str) -> Any:
-    """The structure of a text: numbers are texts, objects lists of pairs. Raises ValueError, RecursionError."""
-    return json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse, object_pairs_hook=list)
+    """The value of a text, with each number a ``Number``. Raises ValueError, RecursionError."""
+    return _DECODER.decode(text)
 
 
 def compacted(text: str) -> str:
@@ -47,10 +60,6 @@ def members(text: str) -> dict[str, str]:
 def elements(text: str) -> list[str]:
     """The elements of a JSON array, each as compact JSON text. The text was checked."""
     return ["".join(tokens) for tokens in _parts(text)]
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _parts(text: str) -> Iterator[list[str]]:

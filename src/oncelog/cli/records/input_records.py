@@ -5,10 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-from typing import Any, NamedTuple
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from oncelog.base import json_text
 from oncelog.base.units import INT64_MAX
+from oncelog.client.machine.record_values import NO_TIMESTAMP
+
+_MOST_DIGITS: Final = 19
 
 
 class Parsing(NamedTuple):
@@ -60,27 +66,25 @@ def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
     """A line of ``consume --json``; topic, partition and offset in it are ignored, the timestamp is kept."""
     text = _text(piece)
     try:
-        structure = json_text.check(text)
+        document = json_text.check(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from None
-    if not text.lstrip().startswith("{"):
+    if not isinstance(document, dict):
         raise InputError("not a JSON object")
-    document: dict[str, Any] = dict(structure)
-    raw = json_text.members(text)
     if "payload" not in document:
         names = ", ".join(map(repr, document)) or "nothing"
         raise InputError(f"no 'payload' in it, which is the record's value, but {names:.80}")
 
     def part(name: str) -> bytes | None:
         is_base64 = parsing.is_base64 or document.get(f"{name}_encoding") == "base64"
-        return _json_bytes(document.get(name), raw.get(name, "null"), is_base64)
+        return _json_bytes(document.get(name), lambda: json_text.members(text)[name], is_base64)
 
     return Parsed(
         part("key"),
         part("payload"),
-        _headers(document, raw) + parsing.headers,
+        _headers(document, text) + parsing.headers,
         parsing.partition,
-        parsing.timestamp_ms if parsing.timestamp_ms is not None else _timestamp(raw.get("ts", "null")),
+        parsing.timestamp_ms if parsing.timestamp_ms is not None else _timestamp(document.get("ts")),
     )
 
 
@@ -91,23 +95,32 @@ def _text(piece: bytes) -> str:
         raise InputError(f"not JSON: byte {error.start} is not UTF-8") from None
 
 
-def _headers(document: dict[str, Any], raw: dict[str, str]) -> tuple[tuple[str, bytes | None], ...]:
+def _headers(document: dict[str, Any], text: str) -> tuple[tuple[str, bytes | None], ...]:
     """The headers: names and values in turn; ``headers_encoding`` has an entry for each header. Raises InputError."""
-    flat = document.get("headers") or []
-    texts = json_text.elements(raw["headers"]) if flat else []
-    if not raw.get("headers", "[").startswith(("[", "null")) or len(texts) % 2:
+    flat = document.get("headers")
+    if flat is None:
+        return ()
+    if not isinstance(flat, list) or len(flat) % 2:
         raise InputError("headers are not a list of names and values in turn")
     encodings = document.get("headers_encoding")
     if encodings is None:
-        encodings = [None] * (len(texts) // 2)
-    if not isinstance(encodings, list) or len(encodings) != len(texts) // 2:
+        encodings = [None] * (len(flat) // 2)
+    if not isinstance(encodings, list) or len(encodings) != len(flat) // 2:
         raise InputError("headers_encoding does not have an entry for each header")
+
+    texts: list[str] = []
+
+    def raw(index: int) -> str:
+        if not texts:
+            texts.extend(json_text.elements(json_text.members(text)["headers"]))
+        return texts[index]
+
     headers = []
     for index, encoding in enumerate(encodings):
         name, value = flat[2 * index], flat[2 * index + 1]
-        if not texts[2 * index].startswith('"') or not _can_be_encoded(name):
+        if not isinstance(name, str) or isinstance(name, json_text.Number) or not _can_be_encoded(name):
             raise InputError(f"the name of header {index + 1} is not text")
-        headers.append((name, _json_bytes(value, texts[2 * index + 1], encoding == "base64")))
+        headers.append((name, _json_bytes(value, partial(raw, 2 * index + 1), encoding == "base64")))
     return tuple(headers)
 
 
@@ -119,24 +132,27 @@ def _can_be_encoded(name: str) -> bool:
     return True
 
 
-def _timestamp(text: str) -> int | None:
+def _timestamp(value: object) -> int | None:
     """The ``ts`` of a line. Raises InputError."""
-    if text == "null":
+    if value is None:
         return None
+    text = value if isinstance(value, json_text.Number) else json.dumps(value)
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or not -1 <= int(text) <= INT64_MAX:
+    is_long = isinstance(value, json_text.Number) and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    if not is_long or not NO_TIMESTAMP <= int(text) <= INT64_MAX:
         raise InputError(f"ts is {text[:40]}, and not a whole number of milliseconds since 1970 (-1 for none)")
     return int(text)
 
 
-def _json_bytes(value: object, text: str, is_base64: bool) -> bytes | None:
-    """A string as it is, null as null, anything else as the JSON that it is."""
-    if text == "null":
+def _json_bytes(value: object, raw: Callable[[], str], is_base64: bool) -> bytes | None:
+    """A string as it is, null as null, anything else as the JSON that it is; ``raw`` finds that."""
+    if value is None:
         return None
-    if not text.startswith('"'):
-        return text.encode()
-    assert isinstance(value, str)
-    return _decoded(value.encode("utf-8", "surrogatepass"), is_base64)
+    if isinstance(value, json_text.Number):
+        return value.encode()
+    if isinstance(value, str):
+        return _decoded(value.encode("utf-8", "surrogatepass"), is_base64)
+    return raw().encode("utf-8", "surrogatepass")
 
 
 def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
