@@ -17,6 +17,7 @@ from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.blocking.offsets import Committed, at_coordinator, commit_offsets, committed_offsets
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.assignor import decode_member_assignment
+from oncelog.client.machine.requests import offset_query
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
@@ -181,7 +182,10 @@ def plan_from(
     latest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, LATEST)).items()}
     at_time: Mapping[TopicPartition, int] = {}
     if to.timestamp_ms is not None:
-        at_time = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, to.timestamp_ms)).items()}
+        at_time = {
+            p: one.offset
+            for p, one in client.list_offsets(dict.fromkeys(wanted, offset_query(to.timestamp_ms))).items()
+        }
     rows = []
     for partition in wanted:
         found = committed.get(partition)

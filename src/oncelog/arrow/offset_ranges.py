@@ -19,6 +19,7 @@ from oncelog.base.ids import TopicId, TopicName, TopicPartition, uuid_bytes
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.topic_identity import TopicWatch
 from oncelog.client.errors import ClientError, ConfigError, UnknownTopic
+from oncelog.client.machine.requests import offset_query
 
 Place: TypeAlias = "str | datetime | Mapping[tuple[str, int], int]"
 """``"earliest"``, ``"latest"``, a moment (one without a zone is local time, as everywhere in Python), or an offset for
@@ -129,10 +130,7 @@ def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition],
             raise _no_place(place)
         return _listed(client, dict.fromkeys(wanted, _NAMED[place]), read_committed)
     if isinstance(place, datetime):
-        timestamps = dict.fromkeys(wanted, _milliseconds(place))
-        if timestamps and min(timestamps.values()) < 0:  # below zero brokers understand something else (KIP-734)
-            return _listed(client, dict.fromkeys(wanted, _EARLIEST), read_committed)
-        found = _listed(client, timestamps, read_committed)
+        found = _listed(client, dict.fromkeys(wanted, offset_query(_milliseconds(place))), read_committed)
         none = [partition for partition, offset in found.items() if offset < 0]
         return {**found, **_listed(client, dict.fromkeys(none, _LATEST), read_committed)}
     given = _by_partition(place)

@@ -2,12 +2,20 @@
 
 An offset: ``beginning``, ``end``, ``stored``, ``N``, ``-N`` (N before the end), or a time. A time: ``@MILLISECONDS``
 or ISO 8601 (``2013-06-01``, ``2013-06-01T12:00``, ``…Z``, ``…+02:00``; local unless it says otherwise).
+
+A time may lie before 1970: ``client.machine.requests.offset_query`` makes a question to brokers of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from oncelog.base.units import INT64_MAX
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_DIGITS: Final = 19
 
 
 class MomentError(ValueError):
@@ -31,7 +39,7 @@ def parse_start(text: str) -> Start:
     if word in ("beginning", "end", "stored"):
         return Start(keyword=word)
     if word.isascii() and word.removeprefix("-").isdigit():
-        number = int(word)
+        number = _whole(text, word)
         return Start(before_end=-number) if word.startswith("-") else Start(offset=number)
     try:
         return Start(timestamp_ms=parse_time_ms(text))
@@ -43,9 +51,20 @@ def parse_time_ms(text: str) -> int:
     """A time in milliseconds since the epoch. Raises MomentError."""
     plain = text.strip().removeprefix("s@").removeprefix("e@").removeprefix("@")
     if plain.isascii() and plain.isdigit():
-        return int(plain)
+        return _whole(text, plain)
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError:
         raise MomentError(f"{text!r} is not a time (@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)") from None
-    return round((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)
+    try:
+        moment = moment if moment.tzinfo else moment.astimezone()
+    except (OverflowError, ValueError, OSError):
+        raise MomentError(f"{text!r} is beyond the years 1 to 9999 in another time zone; add Z for UTC") from None
+    return round((moment - _EPOCH) / timedelta(milliseconds=1))
+
+
+def _whole(text: str, digits: str) -> int:
+    """The number, which a long holds. Raises MomentError."""
+    if len(digits.removeprefix("-").lstrip("0")) > _MOST_DIGITS or abs(int(digits)) > INT64_MAX:
+        raise MomentError(f"{text[:40]!r} is larger than {INT64_MAX}, the largest offset or time")
+    return int(digits)

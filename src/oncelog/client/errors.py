@@ -18,6 +18,7 @@ EXPLANATIONS: Final[dict[ErrorCode, str]] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has moved to another broker",
     ErrorCode.REQUEST_TIMED_OUT: "the broker could not finish in time",
     ErrorCode.MESSAGE_TOO_LARGE: "larger than the topic's max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "larger than the topic's segment.bytes",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "no coordinator is available",
     ErrorCode.NOT_COORDINATOR: "the coordinator has moved to another broker",

@@ -68,9 +68,18 @@ async def all_topics(client: AsyncClient) -> dict[TopicName, TopicInfo]:
 
 
 async def create_topic(
-    client: AsyncClient, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    client: AsyncClient,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    *,
+    validate_only: bool = False,
 ) -> bool:
-    """Create a topic and wait until it is known; False if it was there. Raises BrokerRefused."""
+    """Create a topic and wait until it is known; False if it was there. Raises BrokerRefused.
+
+    ``validate_only`` asks the cluster whether it would create the topic.
+    """
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -80,7 +89,7 @@ async def create_topic(
 
     async def attempt() -> bool:
         link = await client.link(await _controller(client))
-        message = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
+        message = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=validate_only)
         version = link.versions.choose(message)
         if version < _FIRST_CREATE_WITH_DEFAULTS:
             topic.replication_factor = max(topic.replication_factor, 1)
@@ -92,6 +101,8 @@ async def create_topic(
         return True
 
     created = await client.retrying(attempt)
+    if validate_only:
+        return created
     client.view.forget(name)
     await client.topic(name, create=False)
     return created

@@ -18,11 +18,12 @@ from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import Fetched
-from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.machine.producer import Failed, Outcome
 from oncelog.mirror.framing import Frame, FrameLimits, frames
 from oncelog.mirror.offset_map import MappedRun, mapped
 from oncelog.mirror.positions import CopiedPartition, Gap, slot_of
 from oncelog.mirror.progress import Progress
+from oncelog.mirror.refusals import REFUSALS, FoundRefusal, Refused, refusal_of
 from oncelog.mirror.settings import MirrorSettings
 
 _NOTE_IDLE_MS: Final = 10_000
@@ -63,6 +64,9 @@ class Copier:
         self._progress = progress
         self._now_ms = now_ms
         self._sent: dict[int, tuple[CopiedPartition, Frame]] = {}
+        self._sending: tuple[CopiedPartition, Frame] | None = None
+        """The frame that waits for room in the producer's buffer: it has no number yet."""
+        self._failed: list[Failed] = []
         self._offsets: dict[int, int] = {}
         self._moved: dict[TopicPartition, tuple[CopiedPartition, int]] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -90,13 +94,14 @@ class Copier:
 
     async def take(self, fetched: Fetched, copied: CopiedPartition, limits: FrameLimits) -> int:
         """Copy what was fetched of a partition, in the open transaction or a new one; the number of records."""
-        target = TopicPartition(TopicName(copied.target), copied.partition.partition)
+        target = _target_of(copied)
         stable = fetched.last_stable_offset
         copied.source_end = stable if stable >= 0 else fetched.high_watermark
         count = 0
         for frame in frames(fetched, limits):
             self._begin()
             self._size_bytes += len(frame.batch)
+            self._sending = copied, frame
             number = await self._producer.send_batch(target, frame.batch)
             self._sent[number] = copied, frame
             count += frame.records
@@ -132,6 +137,11 @@ class Copier:
             for copied in partitions:
                 if copied.offsets.position != copied.noted_position:
                     self.begin_partition(copied)
+
+    async def flush(self) -> None:
+        """Wait until the target has taken all frames of the open transaction. Raises ClientError."""
+        if self.is_open:
+            await self._producer.flush()
 
     async def commit(self) -> None:
         """Commit the open transaction. Raises ClientError; see the module for what that means."""
@@ -200,18 +210,65 @@ class Copier:
         return [copied for copied, _ in self._moved.values()]
 
     def _delivered(self, outcome: Outcome) -> None:
-        if not isinstance(outcome, Delivered):
-            return
-        if outcome.partition.topic == self._topic:
+        if isinstance(outcome, Failed):
+            self._failed.append(outcome)
+        elif outcome.partition.topic == self._topic:
             self._ends[outcome.partition] = outcome.base_offset + outcome.records
         else:
             self._offsets[outcome.number] = outcome.base_offset
 
+    async def abandon(self) -> list[tuple[CopiedPartition, FoundRefusal]]:
+        """Abort a transaction that failed: the first refusal in each partition, none if it has another cause.
+
+        Partitions are to be fetched again from their positions; other records of the transaction are kept for the next
+        one. Raises ClientError.
+        """
+        await self._producer.abort()  # which waits for the answers in flight: they may be refusals, too
+        refusals, others = self._refusals(), self._others.copy()
+        self._reset()
+        if others:  # they do not depend on what was copied, and are not found again
+            self._begin()
+            self._others += others
+        return refusals
+
+    def _refusals(self) -> list[tuple[CopiedPartition, FoundRefusal]]:
+        first: dict[TopicPartition, tuple[CopiedPartition, FoundRefusal]] = {}
+        for failed in self._failed:
+            entry = self._sent.get(failed.number, self._sending)
+            found = None if entry is None else refusal_of(failed, entry[1])
+            if entry is None or found is None or TopicName(entry[0].target) != failed.partition.topic:
+                continue
+            known = first.get(entry[0].partition)
+            if known is None or found.refused.offset < known[1].refused.offset:
+                first[entry[0].partition] = entry[0], found
+        for copied in self._unadded():
+            code = self._producer.transactions.refused_partitions[_target_of(copied)]
+            refused = Refused(copied.offsets.position, code, None)
+            first[copied.partition] = copied, FoundRefusal(refused, True, 0, 0)
+        return list(first.values())
+
+    def _unadded(self) -> list[CopiedPartition]:
+        """Partitions that the coordinator did not take into the transaction."""
+        entries = [*self._sent.values(), *([] if self._sending is None else [self._sending])]
+        taken = {copied.partition: copied for copied, _ in entries}
+        refused = self._producer.transactions.refused_partitions
+        return [copied for copied in taken.values() if refused.get(_target_of(copied)) in REFUSALS]
+
     def _close(self) -> None:
         self._progress.committed(sum(frame.records for _, frame in self._sent.values()), self._size_bytes)
+        self._reset()
+
+    def _reset(self) -> None:
         self._sent.clear()
+        self._sending = None
+        self._failed.clear()
+        self._ends.clear()
         self._offsets.clear()
         self._moved.clear()
         self._others.clear()
         self._size_bytes = 0
         self._began_ms = None
+
+
+def _target_of(copied: CopiedPartition) -> TopicPartition:
+    return TopicPartition(TopicName(copied.target), copied.partition.partition)

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
@@ -31,9 +31,9 @@ from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.mirror.administration import create_topic
-from oncelog.mirror.errors import SameCluster
+from oncelog.mirror.errors import MirrorIncomplete, SameCluster
 from oncelog.mirror.positions import SLOTS, Positions, positions_topic
-from oncelog.mirror.progress import Progress
+from oncelog.mirror.progress import Progress, RefusalRow
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
 from oncelog.mirror.share import Share
 from oncelog.mirror.stored_positions import read_positions
@@ -63,13 +63,14 @@ class Engine:
         self._stopping = asyncio.Event()
         self._slots = SLOTS
         self._goal: dict[TopicPartition, int] | None = None
+        self._missing: list[RefusalRow] = []
 
     def stop(self) -> None:
         """Bring the open transaction to its end, then return from ``run``."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Mirror. Raises ClientError for what does not pass."""
+        """Mirror. Raises ClientError for what does not pass, MirrorIncomplete if ``until_caught_up`` could not be."""
         source_to, target_to = self.settings.source, self.settings.target
         backoff, attempt = Backoff(200, 5000), 0
         async with self._client(source_to) as source, self._client(target_to) as target:
@@ -86,6 +87,8 @@ class Engine:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(backoff.delay_ms(attempt) / 1000):
                             await self._stopping.wait()
+        if self._missing:
+            raise MirrorIncomplete(self._missing)
 
     def _client(self, to: Cluster) -> AsyncClient:
         return AsyncClient(to.bootstrap_servers, config=to.config, entropy=self._entropy, now_ms=self._now_ms)
@@ -98,7 +101,11 @@ class Engine:
         await self._ensure_positions(target)
         transaction = TransactionSettings(settings.transactional_id, settings.transaction_timeout_ms)
         producer = AsyncTransactionalProducer(
-            target, transaction, ProducerSettings(batch_bytes=16 * 1024), buffer_bytes=settings.buffer_bytes
+            target,
+            transaction,
+            # A batch is given up before its transaction times out, so that the refusal is known.
+            ProducerSettings(batch_bytes=16 * 1024, delivery_timeout_ms=settings.transaction_timeout_ms * 2 // 3),
+            buffer_bytes=settings.buffer_bytes,
         )
         share = Share(target, settings, self._topic)
         ended = False
@@ -142,14 +149,17 @@ class Engine:
         """True once ``stop`` was called."""
         return self._stopping.is_set()
 
-    def caught_up(self, positions: Positions, goal: dict[TopicPartition, int]) -> None:
-        """Stop, if that was asked for and every position is at its goal."""
+    def caught_up(self, positions: Positions, goal: dict[TopicPartition, int], standing: Set[TopicPartition]) -> None:
+        """Stop, if that was asked for and every position is at its goal, but for partitions that stand."""
         if not self._until_caught_up:
             return
         if self._goal is None:
             self._goal = goal
         at = {partition: copied.offsets.position for partition, copied in positions.partitions.items()}
-        if all(at.get(partition, end) >= end for partition, end in self._goal.items()):
+        behind = {partition for partition, end in self._goal.items() if at.get(partition, end) < end}
+        if behind <= standing:
+            refused = [row for partition, row in sorted(self.progress.refusals.items()) if partition in behind]
+            self._missing = [*(row for row in self.progress.topic_refusals.values() if row.stands), *refused]
             self.stop()
 
     @property

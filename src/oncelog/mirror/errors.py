@@ -1,10 +1,83 @@
-"""Errors that end a mirror: each names the place and says what to do."""
+"""Errors that end a mirror, and refusals that do not: each names the place and says what to do."""
 
 from __future__ import annotations
 
-from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import ClientError
+from collections.abc import Sequence
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import ClientError, code_name, explain
 from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.progress import RefusalRow
+from oncelog.mirror.refusals import Refused
+
+_MOST_TOLD: Final = 20
+_WAYS_OUT: Final[dict[int, str]] = {
+    ErrorCode.INVALID_TIMESTAMP: (
+        "widen message.timestamp.before.max.ms or message.timestamp.after.max.ms of {target} there"
+    ),
+    ErrorCode.INVALID_RECORD: (
+        "if the record has no key and the topic is compacted, change cleanup.policy of {topic} at the source, "
+        "or of {target} with --no-configs"
+    ),
+    ErrorCode.MESSAGE_TOO_LARGE: (
+        "raise max.message.bytes of {topic} at the source, which the mirror copies, or of {target} with --no-configs"
+    ),
+    ErrorCode.RECORD_LIST_TOO_LARGE: (
+        "raise segment.bytes of {topic} at the source, which the mirror copies, or of {target} with --no-configs"
+    ),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "allow the mirror's user to describe and write {target}",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "allow the mirror's user to create {target}",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "set compression.type of {target} to a codec that the target has",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "start the target's brokers, or lower min.insync.replicas of {target}",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "start the target's brokers, or lower min.insync.replicas of {target}",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "leave the topic out with --topics, or choose another --source alias",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "set --replication-factor to a number of brokers that the target has",
+    ErrorCode.INVALID_CONFIG: "change the key at the source, or leave the configurations alone with --no-configs",
+    ErrorCode.TOPIC_DELETION_DISABLED: "delete {target} by other means, or run without --delete-topics",
+}
+
+
+def refusal_row(alias: str, partition: TopicPartition, target: TopicPartition, refused: Refused) -> RefusalRow:
+    """The refusal of a record, in words that name the place, the cause and the way out."""
+    text = (
+        f"{partition} of {alias} stands at offset {refused.offset}: {target} at the target refuses the record: "
+        f"{_cause(refused.code, refused.message)}; {_way_out(refused.code, partition.topic, target.topic)}. "
+        "Everything else is copied, and a running mirror tries this again by itself"
+    )
+    return RefusalRow(alias, partition.topic, partition.partition, refused.offset, target.topic, refused.code, text)
+
+
+def topic_refusal_row(alias: str, topic: str, target: str, code: int, cause: str, *, stands: bool = True) -> RefusalRow:
+    """The refusal of a topic, or (not ``stands``) of a part of its configuration."""
+    outcome = "is not copied" if stands else "is copied all the same"
+    text = (
+        f"topic {topic} of {alias} {outcome}: {cause}; {_way_out(code, topic, target)}. "
+        "A running mirror tries this again by itself"
+    )
+    return RefusalRow(alias, topic, None, None, target, code, text, stands)
+
+
+def _cause(code: int, message: str | None) -> str:
+    return f"{(message or explain(code)).strip().rstrip('.')} ({code_name(code)})"
+
+
+def _way_out(code: int, topic: str, target: str) -> str:
+    text = _WAYS_OUT.get(code, "the log of the target's brokers may say more")
+    return text.format(topic=TopicName(topic), target=target)
+
+
+class MirrorIncomplete(ClientError):
+    """A mirror that was to copy what was there has copied everything but what the target refuses."""
+
+    def __init__(self, refusals: Sequence[RefusalRow]) -> None:
+        self.refusals = tuple(refusals)
+        texts = [row.text for row in refusals[:_MOST_TOLD]]
+        more = len(refusals) - len(texts)
+        super().__init__(
+            "not everything is copied: " + "; ".join(texts) + (f"; and {more:,} more refusals" if more else "")
+        )
 
 
 class MirrorGap(ClientError):

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from oncelog.base.units import KIB, MIB
+from oncelog.base.units import INT64_MAX, KIB, MIB
 from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES, UnreadableRecords, visible_batches
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.whole_batches import formats
@@ -73,6 +73,8 @@ class FrameLimits:
     max_batch_bytes: int = MIB
     zstd: bool = True
     read_committed: bool = True
+    end_offset: int = INT64_MAX
+    """The source offset before which the frames end."""
 
     @property
     def rebuilt_bytes(self) -> int:
@@ -140,6 +142,8 @@ def _old_frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
     waiting: list[RawRecord] = []
     size, codec = 0, Codec.NONE
     for its_codec, record in _old_records(fetched):
+        if record.offset >= limits.end_offset:
+            break
         if waiting and (its_codec is not codec or size + len(record.rest) > limits.rebuilt_bytes):
             yield _built(waiting, codec)
             waiting, size = [], 0
@@ -174,6 +178,8 @@ def _frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
     try:
         for at, header in visible_batches(fetched, limits.read_committed):
             at_offset = header.base_offset
+            if header.base_offset >= limits.end_offset:
+                break
             if not crc_matches(fetched.records, at, header):
                 raise CorruptBatch("its checksum is wrong")
             if not header.record_count or header.last_offset < fetched.position:
@@ -203,6 +209,7 @@ def _may_stay(at: int, header: BatchHeader, fetched: Fetched, limits: FrameLimit
         and header.base_offset >= fetched.position
         and not header.is_log_append_time
         and header.size_bytes <= limits.max_batch_bytes
+        and header.last_offset < limits.end_offset
         and (limits.zstd or header.codec is not Codec.ZSTD)
     )
 
@@ -225,6 +232,8 @@ def _rebuilt(fetched: Fetched, members: list[tuple[int, BatchHeader]], limits: F
     size = 0
     for at, header in members:
         for raw in raw_records(fetched, at, header):
+            if raw.offset >= limits.end_offset:
+                break
             if waiting and size + len(raw.rest) > most:
                 yield _built(waiting, codec)
                 waiting, size = [], 0

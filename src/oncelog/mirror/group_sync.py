@@ -11,15 +11,28 @@ Rules:
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.offsets import committed_offsets
+from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.offsets import Committed
 from oncelog.mirror.administration import has_members, list_groups
 from oncelog.mirror.copier import Copier, GroupMove
 from oncelog.mirror.positions import Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState
 from oncelog.mirror.settings import MirrorSettings
+
+LOG: Final = logging.getLogger("oncelog.mirror")
+_RETRY_MS: Final = 60_000
+"""The pause before groups that the target refused are tried again."""
+_REFUSALS: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""Answers to offsets of one group; others may be committed."""
 
 
 class GroupSync:
@@ -30,6 +43,8 @@ class GroupSync:
         self._source = source
         self._target = target
         self._copier = copier
+        self._refused: dict[str, str] = {}
+        self._retry_due_ms = 0
         self.rows: list[GroupOffsetRow] = []
 
     @property
@@ -41,15 +56,56 @@ class GroupSync:
         """Commit what has changed since the last round, all of it in one transaction."""
         rows: list[GroupOffsetRow] = []
         moves: list[GroupMove] = []
+        refused: dict[str, str] = {}
         for group in await list_groups(self._source):
-            if self._settings.wants_group(group):
+            if not self._settings.wants_group(group):
+                continue
+            try:
                 moves += await self._look_at(group, positions, rows)
-        if moves:
+            except BrokerRefused as error:
+                if error.code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    raise
+                refused[group] = str(error)
+        fresh = [move for move in moves if move.group not in self._refused]
+        if fresh and (news := await self._commit(fresh)):
+            refused |= news
+            self._retry_due_ms = loop_ms() + _RETRY_MS
+        refused |= await self._try_again([move for move in moves if move.group in self._refused])
+        for group in refused.keys() - self._refused.keys():
+            LOG.warning("offsets of group %r are not translated: %s", group, refused[group])
+        self._refused = refused
+        self.rows = [replace(row, state=GroupState.refused) if row.group in refused else row for row in rows]
+
+    async def _try_again(self, moves: Sequence[GroupMove]) -> dict[str, str]:
+        """Commit groups that were refused before, each in its own transaction, now and then; the refused groups."""
+        groups = dict.fromkeys(move.group for move in moves)
+        if loop_ms() < self._retry_due_ms:
+            return {group: self._refused[group] for group in groups}
+        refused: dict[str, str] = {}
+        for group in groups:
+            refused |= await self._commit([move for move in moves if move.group == group])
+        self._retry_due_ms = loop_ms() + _RETRY_MS
+        return refused
+
+    async def _commit(self, moves: Sequence[GroupMove]) -> dict[str, str]:
+        """Commit all in one transaction, or each group in its own if the target refuses one; the refused groups."""
+        try:
             done = await self._copier.commit_groups(moves, lambda: self._are_ours(moves))
-            if done:
-                for move in moves:
-                    move.copied.groups[move.group] = move.to.offset
-        self.rows = rows
+        except TransactionFailed as error:
+            if error.code not in _REFUSALS:
+                raise
+            await self._copier.abandon()
+            groups = list(dict.fromkeys(move.group for move in moves))
+            if len(groups) == 1:
+                return {groups[0]: str(error)}
+            refused: dict[str, str] = {}
+            for group in groups:
+                refused |= await self._commit([move for move in moves if move.group == group])
+            return refused
+        if done:
+            for move in moves:
+                move.copied.groups[move.group] = move.to.offset
+        return {}
 
     async def _look_at(self, group: str, positions: Positions, rows: list[GroupOffsetRow]) -> list[GroupMove]:
         """The moves of one group, and its rows."""
@@ -86,7 +142,7 @@ class GroupSync:
             )
         return moves
 
-    async def _are_ours(self, moves: list[GroupMove]) -> bool:
+    async def _are_ours(self, moves: Sequence[GroupMove]) -> bool:
         """True if every group is still to be moved; asked while the new offsets are pending."""
         for group in dict.fromkeys(move.group for move in moves):
             if await has_members(self._target, group):

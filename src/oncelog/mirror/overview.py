@@ -15,6 +15,7 @@ from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
+from oncelog.mirror.errors import refusal_row
 from oncelog.mirror.positions import PREFIX, CopiedPartition, Positions
 from oncelog.mirror.provenance import PROVENANCE_TOPIC
 
@@ -37,6 +38,8 @@ class MirroredPartition:
     records: int
     gaps: int
     groups: int
+    refused: str | None
+    """The record at which the partition stands because this cluster refuses it, in one line."""
 
 
 def mirrored_partitions(client: Client) -> list[MirroredPartition]:
@@ -67,6 +70,7 @@ def _positions(client: Client, topic: TopicName) -> Positions:
 def _row(source: str, copied: CopiedPartition) -> MirroredPartition:
     topic, partition = copied.partition
     position = copied.offsets.position
+    target = TopicPartition(TopicName(copied.target), partition)
     return MirroredPartition(
         source,
         copied.cluster,
@@ -79,4 +83,5 @@ def _row(source: str, copied: CopiedPartition) -> MirroredPartition:
         copied.offsets.records,
         len(copied.gaps),
         len(copied.groups),
+        None if copied.refused is None else refusal_row(source, copied.partition, target, copied.refused).text,
     )

@@ -5,7 +5,8 @@ falls into one by its name, the slots are shared by the instances of a mirror as
 owner of a slot copies its partitions, reads the slot from its beginning, and is the only one to write into it.
 
 A record's key is ``["map", topic, partition, topic id, first source offset]``, its value the runs from that offset on
-(JSON). The last map record of a partition has its position, where the source ended, and the time, too. It is written
+(JSON). The last map record of a partition has its position, where the source ended, the time, and what the target
+refuses, too. It is written
 again with every transaction until it has ``CHUNK_RUNS`` runs; then a new one is begun, so that compaction leaves each
 run once. A partition that was made anew at the source (another topic id) begins a map of its own: the last that was
 written is the present one.
@@ -24,6 +25,7 @@ from typing import Any, Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
+from oncelog.mirror.refusals import Refused
 
 PREFIX: Final = "__oncelog_mirror_"
 SLOTS: Final = 16
@@ -84,6 +86,8 @@ class CopiedPartition:
     """The topic id at the target in hexadecimal digits, empty where it has none."""
     chunk_firsts: list[int] = field(default_factory=list)
     """The first source offsets of the map records that the topic has, in order."""
+    refused: Refused | None = None
+    """The record at which the partition stands, because the target refuses it."""
 
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of the records that bring the topic up to what is known now; call ``noted`` when committed."""
@@ -145,6 +149,8 @@ class CopiedPartition:
         value["id"] = self.target_id
         if is_last:
             value |= {"position": self.offsets.position, "end": self.source_end, "at": self.written_ms}
+            if self.refused is not None:
+                value["refused"] = [*self.refused]
         return _key("map", self.partition, self.topic_id, first), _json(value)
 
 
@@ -217,6 +223,7 @@ class Positions:
         copied.target_id = last.get("id", "")
         copied.source_end, copied.written_ms = last.get("end", -1), last.get("at", -1)
         copied.chunk_firsts = ordered
+        copied.refused = Refused(*last["refused"]) if "refused" in last else None
         return copied
 
 

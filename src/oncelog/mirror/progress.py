@@ -29,6 +29,23 @@ class PartitionRow:
     gaps: int
 
 
+@dataclass(frozen=True, slots=True)
+class RefusalRow:
+    """A refusal of the target. ``partition`` and ``offset`` are None where a whole topic is refused."""
+
+    source: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    """The first record that is not copied."""
+    target: str
+    code: int
+    text: str
+    """One line: the place, the cause, and what to do."""
+    stands: bool = True
+    """True if records are not copied; False if only the target's configuration differs."""
+
+
 class GroupState(Enum):
     """Outcomes of a group's offset."""
 
@@ -42,6 +59,8 @@ class GroupState(Enum):
     """The translated offset may be committed on the other side."""
     taken = "has members there"
     """The group is in use on the other side."""
+    refused = "refused there"
+    """The other side does not let the mirror read or commit the group's offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +89,10 @@ class Progress:
     last_failure: str | None = None
     cycles: tuple[str, ...] = ()
     groups: list[GroupOffsetRow] = field(default_factory=list)
+    refusals: dict[TopicPartition, RefusalRow] = field(default_factory=dict)
+    """Records that the target refuses, by partition of the source."""
+    topic_refusals: dict[str, RefusalRow] = field(default_factory=dict)
+    """Topics that the target refuses, by their names at the source."""
     _ends: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     _partitions: dict[TopicPartition, CopiedPartition] = field(default_factory=dict)
     _seen: tuple[float, int, int] = (0.0, 0, 0)
@@ -126,6 +149,11 @@ class Progress:
                 )
             )
         return rows
+
+    def refused(self) -> list[RefusalRow]:
+        """The refusals of the target, in order."""
+        rows = [*self.topic_refusals.values(), *self.refusals.values()]
+        return sorted(rows, key=lambda row: (row.topic, -1 if row.partition is None else row.partition))
 
     @property
     def lag(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
+from oncelog.client.errors import ConfigError
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.mirror.positions import slot_of
 from oncelog.mirror.provenance import Copy, paths_of
@@ -62,6 +63,8 @@ class TopicPlan:
 
     topics: dict[TopicName, PlannedTopic] = field(default_factory=dict)
     cycles: tuple[str, ...] = ()
+    unnamed: dict[str, str] = field(default_factory=dict)
+    """Topics that cannot have a name at the target, with the reason."""
 
 
 class TargetChange(NamedTuple):
@@ -81,6 +84,7 @@ def plan_topics(
     """The plan for the topics that a source has now; ``copies`` are those that mirrors write there."""
     planned: dict[TopicName, PlannedTopic] = {}
     cycles = []
+    unnamed = {}
     for name in sorted(topics):
         info = topics[name]
         if not settings.wants(name, is_internal=info.is_internal):
@@ -90,9 +94,14 @@ def plan_topics(
             cycles.append(str(name))
             continue
         path = (*(paths[0] if paths else ()), source_cluster)
+        try:
+            target = settings.target_name(name)
+        except ConfigError as error:
+            unnamed[str(name)] = str(error)
+            continue
         topic_id = "" if info.topic_id == NO_TOPIC_ID else bytes(info.topic_id).hex()
-        planned[name] = PlannedTopic(name, topic_id, len(info.partitions), settings.target_name(name), path)
-    return TopicPlan(planned, tuple(cycles))
+        planned[name] = PlannedTopic(name, topic_id, len(info.partitions), target, path)
+    return TopicPlan(planned, tuple(cycles), unnamed)
 
 
 def partitions_of(plan: TopicPlan, owned: tuple[int, ...], slots: int) -> list[TopicPartition]:

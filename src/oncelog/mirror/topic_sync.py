@@ -7,15 +7,17 @@ Changes are repeated until they show, so an instance that dies in between leaves
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.mirror.acl_sync import sync_acls
 from oncelog.mirror.administration import (
     LATEST,
@@ -27,16 +29,29 @@ from oncelog.mirror.administration import (
     read_to_end,
     topic_configs,
 )
+from oncelog.mirror.errors import topic_refusal_row
 from oncelog.mirror.framing import FrameLimits
 from oncelog.mirror.positions import slot_of
+from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.provenance import PROVENANCE_TOPIC, Copy, read_copies, tombstone
 from oncelog.mirror.settings import MirrorSettings
-from oncelog.mirror.topic_plan import ConfigValue, PlannedTopic, TopicPlan, change_of, plan_topics, wanted_configs
+from oncelog.mirror.topic_plan import (
+    ConfigValue,
+    PlannedTopic,
+    TargetChange,
+    TopicPlan,
+    change_of,
+    plan_topics,
+    wanted_configs,
+)
 from oncelog.wire.messages.produce import ProduceRequest
 
 LOG: Final = logging.getLogger("oncelog.mirror")
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 _FIRST_PRODUCE_WITH_ZSTD: Final = 7
+_ACLS: Final = "*"
+"""The name under which a refusal of access control lists is noted."""
+_ABOUT_CONFIGS: Final = (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION)
 _PROVENANCE: Final = TopicPartition(PROVENANCE_TOPIC, 0)
 
 
@@ -73,7 +88,9 @@ class TopicSync:
         self._at_home: dict[TopicName, TopicInfo] = {}
         self._there: dict[TopicName, TopicInfo] = {}
         self._limits: dict[str, FrameLimits] = {}
-        self._refused: dict[str, str] = {}
+        self._configs: dict[str, dict[str, ConfigValue]] = {}
+        self.refusals: dict[str, RefusalRow] = {}
+        """Refusals of the target, by the topic's name at the source."""
         self.plan = TopicPlan()
         self.source_cluster = ""
 
@@ -86,6 +103,10 @@ class TopicSync:
         """The id of a topic at the target in hexadecimal digits, empty where it has none."""
         there = self._there.get(target)
         return "" if there is None or there.topic_id == NO_TOPIC_ID else bytes(there.topic_id).hex()
+
+    def config_of(self, target: str) -> Mapping[str, ConfigValue] | None:
+        """The configuration of a topic at the target when the topics were last looked at."""
+        return self._configs.get(target)
 
     def is_gone(self, topic: TopicName) -> bool:
         """True if the source has no such topic any more."""
@@ -108,16 +129,31 @@ class TopicSync:
         for name in sorted(set(plan.cycles) - set(self.plan.cycles)):
             LOG.info("topic %s of %s came from the target and is not copied back", name, self._settings.source.alias)
         self.plan = plan
+        if not self._settings.delete_topics:
+            for name in set(self.refusals).difference(plan.topics, plan.unnamed, [_ACLS]):
+                del self.refusals[name]
+        for name, text in plan.unnamed.items():
+            if slot_of(TopicPartition(TopicName(name), 0), slots) in owned:
+                self._refuse(name, "", ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         mine = [one for one in plan.topics.values() if slot_of(TopicPartition(one.name, 0), slots) in owned]
         await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._there)
         await self._bring_about(mine)
         if self._settings.sync_acls and 0 in owned:
-            made = await sync_acls(self._settings, self._source, self._target, plan.topics)
-            if made:
-                LOG.info("%d access control entries of %s made at the target", made, self._settings.source.alias)
+            await self._sync_acls()
         if self._settings.delete_topics:
             await self._delete_gone(topics, owned, slots)
         return plan
+
+    async def _sync_acls(self) -> None:
+        alias = self._settings.source.alias
+        try:
+            made = await sync_acls(self._settings, self._source, self._target, self.plan.topics)
+        except (BrokerRefused, UnsupportedRequest) as error:
+            self._refuse(_ACLS, _ACLS, _code_of(error), str(error), stands=False)
+            return
+        self.refusals.pop(_ACLS, None)
+        if made:
+            LOG.info("%d access control entries of %s made at the target", made, alias)
 
     async def _bring_about(self, mine: list[PlannedTopic]) -> None:
         sources = await topic_configs(self._source, [one.name for one in mine]) if self._settings.sync_configs else {}
@@ -130,7 +166,12 @@ class TopicSync:
             copy = Copy(topic.target, self._settings.source.alias, topic.name, topic.path, keys)
             if before != copy:
                 told.append(copy)
-            made |= await self._make(topic, wanted)
+            try:
+                made |= await self._make(topic, wanted)
+            except (BrokerRefused, UnsupportedRequest) as error:
+                if remedy(_code_of(error)) is not Remedy.FAIL:
+                    raise
+                self._refuse(topic.name, topic.target, _code_of(error), str(error))
         if told:
             await self._tell([copy.record() for copy in told])
         if made:
@@ -142,10 +183,29 @@ class TopicSync:
         there = self._there.get(topic.target)
         factor = self._settings.replication_factor
         if there is None:
-            await create_topic(self._target, topic.target, topic.partitions, factor, wanted)
+            try:
+                await create_topic(self._target, topic.target, topic.partitions, factor, wanted)
+            except BrokerRefused as error:
+                if error.code not in _ABOUT_CONFIGS or not wanted:
+                    raise
+                valid = {key: value for key, value in wanted.items() if await self._is_valid(topic, {key: value})}
+                await create_topic(self._target, topic.target, topic.partitions, factor, valid)
         elif len(there.partitions) < topic.partitions:
             await add_partitions(self._target, topic.target, topic.partitions)
         else:
+            self._accept(topic.name, stands=True)
+            return False
+        self._accept(topic.name, stands=True)
+        return True
+
+    async def _is_valid(self, topic: PlannedTopic, configs: Mapping[str, str]) -> bool:
+        """True if the target would create the topic with this configuration."""
+        factor = self._settings.replication_factor
+        try:
+            await create_topic(self._target, topic.target, topic.partitions, factor, configs, validate_only=True)
+        except BrokerRefused as error:
+            if error.code not in _ABOUT_CONFIGS:
+                raise
             return False
         return True
 
@@ -164,20 +224,53 @@ class TopicSync:
             before = self._at_target.copies.get((topic.target, self._settings.source.alias))
             change = change_of(wanted, present, () if before is None else before.configs)
             if change.change or change.delete:
-                await self._alter(topic.target, change.change, change.delete)
+                await self._alter(topic, change)
+            else:
+                self._accept(topic.name, stands=False)
         for name, present in targets.items():
             value = present.get("max.message.bytes")
             largest = int(value.value) if value is not None and value.value else DEFAULT_MAX_MESSAGE_BYTES
             self._limits[name] = FrameLimits(largest, zstd, self._settings.read_committed)
+        self._configs = targets
 
-    async def _alter(self, target: str, change: Mapping[str, str], delete: tuple[str, ...]) -> None:
-        """Change a topic's keys. If the target refuses, the configuration stays, and the log has a line."""
-        try:
-            await alter_topic_configs(self._target, target, change, delete)
-        except (BrokerRefused, UnsupportedRequest) as error:
-            if self._refused.get(target) != str(error):
-                LOG.warning("%s; the topic is copied with the configuration it has", error)
-            self._refused[target] = str(error)
+    async def _alter(self, topic: PlannedTopic, change: TargetChange) -> None:
+        """Change a topic's keys, each alone if the target refuses some. Refused keys stay as they are."""
+        single = [TargetChange({key: value}, ()) for key, value in change.change.items()]
+        single += [TargetChange({}, (key,)) for key in change.delete]
+        error = await self._altered(topic, [change])
+        if error is not None and len(single) > 1:
+            error = await self._altered(topic, single)
+        if error is None:
+            self._accept(topic.name, stands=False)
+        else:
+            self._refuse(topic.name, topic.target, _code_of(error), str(error), stands=False)
+
+    async def _altered(
+        self, topic: PlannedTopic, changes: Iterable[TargetChange]
+    ) -> BrokerRefused | UnsupportedRequest | None:
+        """Make each change; the first refusal, None if all are made."""
+        refused: BrokerRefused | UnsupportedRequest | None = None
+        for change, delete in changes:
+            try:
+                await alter_topic_configs(self._target, topic.target, change, delete)
+            except (BrokerRefused, UnsupportedRequest) as error:
+                refused = refused or error
+        return refused
+
+    def _refuse(self, topic: str, target: str, code: int, cause: str, *, stands: bool = True) -> None:
+        """Note what the target refuses; the log has a line if it is new."""
+        row = topic_refusal_row(self._settings.source.alias, topic, target, code, cause, stands=stands)
+        before = self.refusals.get(topic)
+        if before is not None and before.stands and not stands:
+            return
+        if before != row:
+            LOG.warning("%s", row.text)
+        self.refusals[topic] = row
+
+    def _accept(self, topic: str, *, stands: bool) -> None:
+        """Note that the target refuses nothing of this kind any more."""
+        if (before := self.refusals.get(topic)) is not None and before.stands is stands:
+            del self.refusals[topic]
 
     async def _delete_gone(self, topics: Mapping[TopicName, TopicInfo], owned: tuple[int, ...], slots: int) -> None:
         alias = self._settings.source.alias
@@ -185,7 +278,12 @@ class TopicSync:
             is_mine = slot_of(TopicPartition(TopicName(copy.source_topic), 0), slots) in owned
             if of == alias and is_mine and copy.source_topic not in topics:
                 LOG.info("topic %s is gone at %s: deleting %s", copy.source_topic, alias, target)
-                await delete_topic(self._target, target)
+                try:
+                    await delete_topic(self._target, target)
+                except BrokerRefused as error:
+                    self._refuse(copy.source_topic, target, error.code, str(error), stands=False)
+                    continue
+                self.refusals.pop(copy.source_topic, None)
                 await self._tell([(tombstone(target, alias), None)])
 
     async def _tell(self, records: list[tuple[bytes, bytes | None]]) -> None:
@@ -194,3 +292,7 @@ class TopicSync:
         async with AsyncProducer(self._target) as producer:
             for key, value in records:
                 await producer.send(PROVENANCE_TOPIC, value, key=key, partition=0)
+
+
+def _code_of(error: BrokerRefused | UnsupportedRequest) -> int:
+    return error.code if isinstance(error, BrokerRefused) else int(ErrorCode.UNSUPPORTED_VERSION)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Set
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -18,7 +19,7 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.mirror.administration import EARLIEST, LATEST
 from oncelog.mirror.copier import Copier
@@ -31,6 +32,7 @@ from oncelog.mirror.settings import Begin, MirrorSettings, OnGap
 from oncelog.mirror.share import Share
 from oncelog.mirror.topic_plan import PlannedTopic, partitions_of
 from oncelog.mirror.topic_sync import TopicSync
+from oncelog.mirror.trials import Trials
 
 LOG: Final = logging.getLogger("oncelog.mirror")
 POLL_MS: Final = 500
@@ -56,8 +58,8 @@ class Mirroring(Protocol):
     def needs_goal(self) -> bool:
         """True while it is not known yet where the sources end."""
 
-    def caught_up(self, positions: Positions, goal: dict[TopicPartition, int]) -> None:
-        """Stop, if that was asked for and every position is at its goal."""
+    def caught_up(self, positions: Positions, goal: dict[TopicPartition, int], standing: Set[TopicPartition]) -> None:
+        """Stop, if that was asked for and every position is at its goal, but for partitions that stand."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds."""
@@ -85,6 +87,8 @@ class Worker:
         self._positions = positions
         self._owned = owned
         self._topics = TopicSync(engine.settings, source, target)
+        engine.progress.refusals = {}
+        engine.progress.topic_refusals = self._topics.refusals
         self._consumer = AsyncConsumer(source, replace(_FETCH, read_committed=engine.settings.read_committed))
         self._copier = Copier(
             producer,
@@ -95,6 +99,7 @@ class Worker:
             engine.progress,
             engine.now_ms,
         )
+        self._trials = Trials(engine.settings, source, self._copier, self._topics, engine.progress, _FETCH)
         self._groups = GroupSync(engine.settings, source, target, self._copier)
         self._refresh_due_ms = 0
         self._groups_due_ms = 0
@@ -106,23 +111,48 @@ class Worker:
     async def work(self) -> None:
         """Copy while the share is valid and the engine is not to stop; then bring the transaction to its end."""
         while self._share.is_valid and not self._engine.is_stopping:
-            if loop_ms() >= self._refresh_due_ms:
-                await self._refresh()
-                self._refresh_due_ms = loop_ms() + self._settings.refresh_interval_ms
-            await self._fetch()
-            if self._copier.is_open:
-                await self._producer.poll()
-            self._copier.note_idle(list(self._positions.partitions.values()))
-            if self._copier.due_in_ms == 0:
-                await self._commit()
-            if self._groups.is_wanted and loop_ms() >= self._groups_due_ms and not self._copier.is_open:
-                await self._sync_groups()
-            await self._check_goal()
+            try:
+                await self._turn()
+            except TransactionFailed as error:
+                await self._set_aside(error)
         self._copier.note_idle(list(self._positions.partitions.values()), now=True)
-        if self._copier.is_open:
-            await self._commit()
+        try:
+            if self._copier.is_open:
+                await self._commit()
+        except TransactionFailed as error:
+            await self._set_aside(error)
+            if self._copier.is_open:
+                await self._commit()
         if self._engine.is_stopping and self._groups.is_wanted:
             await self._sync_groups()
+
+    async def _turn(self) -> None:
+        if loop_ms() >= self._refresh_due_ms:
+            await self._refresh()
+            self._refresh_due_ms = loop_ms() + self._settings.refresh_interval_ms
+        await self._fetch()
+        if self._copier.is_open:
+            await self._producer.poll()
+        self._copier.note_idle(list(self._positions.partitions.values()))
+        if self._copier.due_in_ms == 0:
+            await self._commit()
+        if not self._copier.is_open:
+            over = await self._trials.run_due(list(self._positions.partitions.values()))
+            self._consumer.seek({copied.partition: copied.offsets.position for copied in over})
+        if self._groups.is_wanted and loop_ms() >= self._groups_due_ms and not self._copier.is_open:
+            await self._sync_groups()
+        await self._check_goal()
+
+    async def _set_aside(self, error: TransactionFailed) -> None:
+        """Abort the transaction and leave the refused partitions to ``trials``. Raises ``error`` if none is refused."""
+        refusals = await self._copier.abandon()
+        if not refusals:
+            raise error
+        self._consumer.drop([copied.partition for copied, _ in refusals])
+        positions = {one: copied.offsets.position for one, copied in self._positions.partitions.items()}
+        self._consumer.seek({one: at for one, at in positions.items() if self._consumer.positions.of(one) is not None})
+        for copied, found in refusals:
+            self._trials.refuse(copied, found)
 
     async def _fetch(self) -> None:
         due = self._copier.due_in_ms
@@ -165,7 +195,7 @@ class Worker:
             copied = self._positions.partitions
             wanted = dict.fromkeys((one for one in copied if one.topic in self._topics.plan.topics), LATEST)
             goal = await list_offsets(self._source, wanted, read_committed=self._settings.read_committed)
-        self._engine.caught_up(self._positions, goal)
+        self._engine.caught_up(self._positions, goal, self._trials.standing(self._positions.partitions.values()))
 
     async def _refresh(self) -> None:
         """Look for topics and partitions, and fetch those that are new and ready at the target."""
@@ -187,8 +217,9 @@ class Worker:
                 raise SourceReplaced(self._settings.source.alias, copied.cluster, self._topics.source_cluster)
             elif copied.target_id not in ("", self._topics.target_id(topic.target)):
                 copied = await self._begin_another_copy(topic, copied)
-            if self._consumer.positions.of(partition) is None:
+            if self._consumer.positions.of(partition) is None and not self._trials.resume(copied):
                 starts[partition] = copied.offsets.position
+        self._trials.keep(wanted)
         if starts:
             self._consumer.seek(starts)
         self._engine.progress.cycles = plan.cycles

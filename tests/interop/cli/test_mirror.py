@@ -104,6 +104,18 @@ def test_a_source_that_is_not_there_is_an_error(run: Run, other: Broker) -> None
     assert "no broker at 127.0.0.1:1" in ran.err
 
 
+def test_what_the_target_refuses_is_told_and_the_rest_copied(run: Run, clusters: list[str], other: Broker) -> None:
+    run("topic", "create", "m", "-p", "1")
+    run("produce", "m", stdin=b"one\n" + b"x" * 20_000 + b"\ntwo\n")
+    run("topic", "create", "a.m", "-p", "1", "-c", "max.message.bytes=10000", *at(other))
+    ran = run("mirror", *clusters, "--topics", "m", "--no-configs", "--exit", "--json")
+    assert ran.code == 1
+    assert "m-0 of a stands at offset 1: a.m-0 at the target refuses the record: larger than" in ran.err
+    (row,) = json.loads(ran.out.splitlines()[-1])["refused"]
+    assert (row["topic"], row["partition"], row["offset"], row["stands"]) == ("m", 0, 1, True)
+    assert run("consume", "a.m", "-e", *at(other)).out == "one\n"
+
+
 def test_both_sides_may_be_secured_and_lists_go_over(run: Run, tmp_path: Path) -> None:
     with Broker(security="scram") as source, Broker(security="scram") as target:
         options = ["--topics", "t", "--acls", "--exit", "--quiet"]

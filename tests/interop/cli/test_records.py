@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking import Client
+from oncelog.client.blocking.producer import Producer
+from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.testing import Broker
 from tests.interop.cli.conftest import Run
 
 
@@ -42,6 +47,112 @@ def test_json_goes_round(run: Run, topic: str) -> None:
 
     assert essence(run("consume", "copy", "-e", "--json").out) == essence(lines)
     assert {row.get("payload_encoding") for row in essence(lines)} == {None, "base64"}
+
+
+@pytest.mark.parametrize("options", [[], ["--base64"]])
+def test_json_goes_round_with_every_byte(run: Run, oncelog_broker: Broker, options: list[str]) -> None:
+    headers = (("bin", b"\xff\xfe\0\1"), ("txt", b"abc"), ("null", None), ("txt", b"//4AAQ=="), ("", b""))
+    records = [
+        (b"\xffk", b"v\0", headers),
+        (None, None, ()),
+        (b"", b"", (("only", b"\x80"),)),
+        (b"k", b'{"amount":1.10}', (("text", b"x"),)),
+    ]
+    for topic in ("src", "dst"):
+        assert run("topic", "create", topic, "-p", "1").code == 0
+    with Client(oncelog_broker.bootstrap_servers) as client:
+        with Producer(client) as producer:
+            for key, value, pairs in records:
+                producer.send("src", value, key=key, partition=0, headers=pairs, timestamp_ms=5)
+        lines = run("consume", "src", "-e", "--json", *options).out
+        assert run("produce", "dst", "-p", "0", "--json", *options, stdin=lines.encode()).code == 0
+        where = TopicPartition(TopicName("dst"), 0)
+        copies = [one for part in client.fetch({where: 0}, until={where: 4}) for one in read_fetched(part)]
+    assert [(one.key, one.value, tuple(one.headers)) for one in copies] == records
+    assert {one.timestamp for one in copies} == {5}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ['{"amount":12345678901234567.89}', '{"x":1e400,"x":-0,"y":[1.10,1E5]}', "0.10", "123456789012345678901", "true"],
+)
+def test_a_payload_that_is_json_keeps_its_digits(run: Run, topic: str, payload: str) -> None:
+    assert (
+        run("produce", topic, "-J", stdin=f'{{"payload": {payload}, "headers": ["h", {payload}]}}\n'.encode()).code == 0
+    )
+    assert run("consume", topic, "-e", "-f", "%s %h").out == f"{payload} h={payload}"
+
+
+def test_envelopes_of_before_and_of_others_are_taken(run: Run, topic: str) -> None:
+    line = b'\xef\xbb\xbf{"payload":"v","headers":["a","//4AAQ==","b",null]}\n'
+    assert run("produce", topic, "-J", stdin=line).code == 0
+    assert run("consume", topic, "-e", "-f", "%s %h", "-Z", "NULL").out == "v a=//4AAQ==,b=NULL"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"payload":"v","ts":-5}', "ts is -5, and not a whole number of milliseconds"),
+        ('{"payload":"v","ts":9223372036854775808}', "ts is 9223372036854775808"),
+        ('{"payload":"v","ts":true}', "ts is true"),
+        ('{"payload":"v","ts":1.5}', "ts is 1.5"),
+        ('{"payload":NaN}', "not JSON: NaN is not JSON"),
+        ('{"payload":"v","headers":["a"]}', "headers are not a list of names and values in turn"),
+        ('{"payload":"v","headers":[1,"a"]}', "the name of header 1 is not text"),
+        ('{"payload":"v","headers":["a","b"],"headers_encoding":[]}', "an entry for each header"),
+        ('{"payload":"v","headers":["a","*"],"headers_encoding":["base64"]}', "not base64"),
+    ],
+)
+def test_lines_that_are_no_records_are_named(run: Run, topic: str, line: str, reason: str) -> None:
+    ran = run("produce", topic, "-J", stdin=line.encode())
+    assert ran.code == 1
+    assert f"record 1 of the input: {reason}" in ran.err or reason in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "time_text", ["1970-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z", "1960-01-01", "0001-01-02T00:00:00Z"]
+)
+def test_times_before_1970_are_the_beginning(run: Run, topic: str, time_text: str) -> None:
+    run("produce", topic, "-p", "0", "-T", "2013-06-01", stdin=b"1\n2\n3\n")
+    assert run("consume", topic, "-e", "--from", time_text).out == "1\n2\n3\n"
+    assert run("consume", topic, "-e", "--to", time_text).out == ""
+    run("consume", topic, "-e", "-g", "g")
+    ran = run("group", "reset-offsets", "g", "--topic", topic, "--to-datetime", time_text, "--execute", "--json")
+    assert ran.code == 0
+    assert {row["target"] for row in json.loads(ran.out)["offsets"]} == {0}
+
+
+@pytest.mark.parametrize("time_text", ["1969-12-31T23:59:59.999Z", "@9223372036854775808", "@99999999999999999999"])
+def test_a_record_cannot_have_such_a_time(run: Run, topic: str, time_text: str) -> None:
+    ran = run("produce", topic, "-T", time_text, stdin=b"1\n")
+    assert ran.code == 2
+    assert "Invalid value for --timestamp" in ran.err
+
+
+def test_batches_become_as_small_as_the_topic_takes_them(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "small", "-p", "1", "-c", "max.message.bytes=2000")
+    lines = b"".join(b"%d\n" % number for number in range(3_000))
+    path = tmp_path / "lines"
+    path.write_bytes(lines)
+    assert run("produce", "small", str(path)) == (0, "", "")
+    assert run("consume", "small", "-e").out.encode() == lines
+
+
+@pytest.mark.parametrize(
+    ("config", "bad", "reason"),
+    [
+        ("max.message.bytes=10000", b"k:" + b"x" * 20_000, "MESSAGE_TOO_LARGE"),
+        ("cleanup.policy=compact", b":keyless", "INVALID_RECORD"),
+    ],
+)
+def test_a_refused_record_takes_no_neighbour_with_it(run: Run, config: str, bad: bytes, reason: str) -> None:
+    run("topic", "create", "small", "-p", "1", "-c", config)
+    refused = run("produce", "small", "-K", ":", "-Z", "", stdin=b"k:a\n" + bad + b"\nk:b\n" + bad + b"\nk:c\n")
+    assert refused.code == 1
+    assert reason in refused.err
+    assert "the broker refused 2 records; all others are written" in refused.err
+    assert run("consume", "small", "-e").out == "a\nb\nc\n"
 
 
 def test_base64_both_ways(run: Run, topic: str) -> None:

@@ -22,7 +22,7 @@ from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
-from oncelog.client.errors import Closed, NoBrokerReachable, ProducerFenced, UnknownTopic
+from oncelog.client.errors import Closed, NoBrokerReachable, ProducerFenced, TransactionFailed, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_states import State
@@ -241,6 +241,36 @@ def test_what_cannot_be_sent_fails_alone(oncelog_broker: Broker) -> None:
 
     asyncio.run(run())
     assert committed(oncelog_broker) == [b"somewhere"]
+
+
+def test_a_transaction_has_batches_as_small_as_the_topic_takes_them(oncelog_broker: Broker) -> None:
+    create(oncelog_broker, max_message_bytes="2000")
+    values = [b"%04d" % number for number in range(1_000)]
+
+    async def main() -> None:
+        async with AsyncClient(oncelog_broker.bootstrap_servers, config=FAST) as client:
+            async with producer_of(client) as producer:
+                await producer.initialize()
+                for part in (values[:500], values[500:]):
+                    async with producer.transaction():
+                        for value in part:
+                            await producer.send("t", value, partition=0)
+                producer.begin()
+                await producer.send("t", b"small", partition=0)
+                await producer.send("t", b"x" * 3_000, partition=0)
+                with pytest.raises(TransactionFailed, match=r"records of the transaction for t-0: larger than"):
+                    await producer.commit()
+                await producer.abort()
+            async with AsyncProducer(client) as plain:
+                for value in (b"before", b"x" * 3_000, b"after"):
+                    await plain.send("t", value, partition=1)
+                with pytest.raises(DeliveryFailed) as failed:
+                    await plain.flush()
+                await plain.flush()
+        assert [len(record.value or b"") for record in failed.value.records] == [3_000]
+
+    asyncio.run(main())
+    assert committed(oncelog_broker) == [*values, b"before", b"after"]
 
 
 def test_what_is_closed_stays_closed(oncelog_broker: Broker) -> None:

@@ -28,9 +28,9 @@ FAST = ClientConfig(retry_backoff_ms=10, retry_backoff_max_ms=50, unknown_topic_
 class Side:
     """A cluster as its users have it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, config: ClientConfig = FAST) -> None:
         self.broker = broker
-        self.client = Client(broker.bootstrap_servers, config=FAST)
+        self.client = Client(broker.bootstrap_servers, config=config)
 
     def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         create_topic(self.client, NewTopic(topic, partitions, configs=configs or {}))

@@ -26,8 +26,19 @@ class LeaderModel:
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
+        self.max_batch_bytes = 1 << 20
+        self.names_records = True
         self._epoch = -1
         self._recent: deque[tuple[int, int, int]] = deque(maxlen=5)
+
+    def refusal(self, batch: PendingBatch) -> tuple[ErrorCode, list[int]] | None:
+        """The answer to a batch that is too large, or has bad records, which some brokers name."""
+        data = batch.encoded or b""
+        if len(data) > self.max_batch_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE, []
+        records = read_records(data, 0, read_header(data), 1 << 20)
+        bad = [index for index, record in enumerate(records) if (record.value or b"").startswith(b"bad")]
+        return (ErrorCode.INVALID_TIMESTAMP, bad if self.names_records else []) if bad else None
 
     def append(self, data: bytes | bytearray) -> tuple[int, int]:
         """Error code and base offset."""
@@ -38,7 +49,7 @@ class LeaderModel:
         if header.producer_epoch < self._epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
         due = 0 if header.producer_epoch > self._epoch else next_sequence(self._recent[-1][2], 1)
-        if header.base_sequence != due:
+        if header.base_sequence != due and self._epoch >= 0:  # an unknown producer may begin anywhere
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         if header.producer_epoch > self._epoch:
             self._epoch = header.producer_epoch
@@ -92,7 +103,12 @@ class World:
         if fate == "refused for now":
             self.note(self.machine.answered(batch, ErrorCode.NOT_ENOUGH_REPLICAS, -1, None, self.now_ms))
         elif fate == "refused for good":
-            self.note(self.machine.answered(batch, ErrorCode.MESSAGE_TOO_LARGE, -1, None, self.now_ms))
+            self.note(self.machine.answered(batch, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, None, self.now_ms))
+        elif (refusal := self.leaders[batch.partition].refusal(batch)) is not None and fate != "request lost":
+            if fate == "response lost":
+                self.note(self.machine.lost(batch, self.now_ms))
+            else:
+                self.note(self.machine.answered(batch, refusal[0], -1, None, self.now_ms, refusal[1]))
         elif fate == "request lost":
             self.note(self.machine.lost(batch, self.now_ms))
         else:
@@ -145,10 +161,15 @@ def test_at_most_once_in_order_and_exactly_once_when_delivered(
     assert world.machine.buffered_bytes == 0
     for one in world.failed:
         assert one.maybe_appended or one.error_code in (
-            ErrorCode.MESSAGE_TOO_LARGE,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if delivery_timeout_ms < 1_000_000 else ErrorCode.MESSAGE_TOO_LARGE,
+            *([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] if delivery_timeout_ms < 1_000_000 else []),
         ), "given up because of an earlier failure"
+    check_logs(world, sent)
+
+
+def check_logs(world: World, sent: dict[TopicPartition, list[bytes]]) -> None:
+    """Raise AssertionError unless each record is in the log once and in order, or known as given up."""
     for partition in PARTITIONS:
         lost = {r.value for one in world.failed if one.partition == partition for r in one.records}
         doubtful = {
@@ -160,6 +181,53 @@ def test_at_most_once_in_order_and_exactly_once_when_delivered(
         assert positions == sorted(positions), "out of order"
         assert set(sent[partition]) - lost <= set(values), "delivered and not in the log"
         assert set(values) & lost <= doubtful, "given up for certain and yet in the log"
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(PARTITIONS), st.integers(0, 3), st.sampled_from(["", "", "", "x" * 200, "bad"])),
+        min_size=1,
+        max_size=60,
+    ),
+    st.lists(st.sampled_from([fate for fate in FATES if fate != "refused for good"]), max_size=40),
+    st.sampled_from([1, 150, 200]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_only_the_records_that_a_broker_refuses_are_given_up(
+    plan: list[tuple[TopicPartition, int, str]],
+    fates: list[str],
+    max_batch_bytes: int,
+    names_records: bool,
+    lowered_late: bool,
+) -> None:
+    world = World(fates)
+    world.machine.settings = ProducerSettings(batch_bytes=600, linger_ms=0)
+    max_batch_bytes = max(max_batch_bytes, 61 + 7 + 4)
+    for leader in world.leaders.values():
+        leader.names_records = names_records
+        leader.max_batch_bytes = 1 << 20 if lowered_late else max_batch_bytes
+    sent: dict[TopicPartition, list[bytes]] = {partition: [] for partition in PARTITIONS}
+    for number, (partition, flights, kind) in enumerate(plan):
+        value = b"%s%d" % (kind.encode(), number)
+        sent[partition].append(value)
+        world.machine.add(partition, Record(-1, 0, None, value), world.now_ms)
+        if number % 5 == 4:
+            world.send()
+            for leader in world.leaders.values():
+                leader.max_batch_bytes = max_batch_bytes
+        for _ in range(min(flights, len(world.flying))):
+            world.settle()
+    world.run_dry()
+    check_logs(world, sent)
+    if not lowered_late:
+        refused = {value for values in sent.values() for value in values if len(value) > 100 or b"bad" in value}
+        given_up = {r.value for failed in world.failed for r in failed.records}
+        doubtful = {r.value for failed in world.failed if failed.maybe_appended for r in failed.records}
+        assert refused <= given_up
+        assert given_up - doubtful <= refused
 
 
 def test_sequences_wrap_to_zero() -> None:

@@ -79,6 +79,15 @@ def test_planning_finds_topics_by_pattern_and_misses_by_name(topic_with: MakeTop
         OffsetPlanner(client, missing).partitions()
 
 
+@pytest.mark.parametrize(("time_ms", "offset"), [(-(10**15), 0), (-2, 0), (-1, 0), (0, 0), (TIME + 3_600_000, 5)])
+def test_times_are_no_special_offsets(topic_with: MakeTopic, time_ms: int, offset: int) -> None:
+    topic = topic_with(5, partitions=1)
+    parsed = options(topic)
+    with open_client(parsed) as client:
+        found = OffsetPlanner(client, parsed).at_or_after([topic.partition(0)], time_ms)
+    assert found == {topic.partition(0): offset}
+
+
 def test_what_compaction_removed_is_no_loss() -> None:
     often = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.001"}
     with Broker({"log.cleaner.backoff.ms": "20"}) as broker, Client(broker.bootstrap_servers) as client:

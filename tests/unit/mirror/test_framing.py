@@ -120,6 +120,13 @@ def test_frames_stay_within_what_the_target_takes(log: Log) -> None:
         assert read_header(frame.batch).codec is not Codec.ZSTD
 
 
+@given(logs(), st.integers(0, 30))
+def test_frames_end_before_an_offset(log: Log, end_offset: int) -> None:
+    made = list(frames(fetched(log), FrameLimits(end_offset=end_offset)))
+    found = [record for frame in made for record in records_of(frame)]
+    assert found == [record for record in visible(log, 0) if record[0] < end_offset]
+
+
 def test_a_large_batch_goes_over_as_it_is() -> None:
     records = [Record(5 + index, 1_000 + index, b"k", b"v" * 1000) for index in range(20)]
     batch = build_batch(records, base_offset=5, codec=Codec.LZ4, leader_epoch=9)

@@ -23,6 +23,7 @@ from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.requests import offset_query
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -113,7 +114,7 @@ def read_history(client: Client, group: str, now_ms: int, window_ms: int) -> Gro
     end = client.list_offsets({where: LATEST}, read_committed=True)[where].offset
     while True:
         history = GroupHistory(now_ms - window_ms)
-        begin = client.list_offsets({where: history.since_ms})[where].offset
+        begin = client.list_offsets({where: offset_query(history.since_ms)})[where].offset
         if not 0 <= begin < end:
             return history
         try:

@@ -149,7 +149,12 @@ def reset_offsets(
         str | None, typer.Option("--to-datetime", metavar="TIME", help="The first record at or after a time.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="±N", help="This many records forward, or back.")
+        int | None,
+        typer.Option(
+            "--shift-by",
+            metavar="±N",
+            help="This many offsets (not records) forward, or back.",
+        ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
     zookeeper: ZooKeeper = None,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from oncelog.client.errors import code_name
 from oncelog.mirror.progress import GroupState, Progress
 
 _PARTITION = ("source", "topic", "partition")
@@ -36,7 +37,16 @@ class MirrorCollector(Collector):
         groups = GaugeMetricFamily(
             "oncelog_mirror_group_offsets", "Offsets of groups by state.", labels=("source", "state")
         )
+        refused = GaugeMetricFamily(
+            "oncelog_mirror_refused",
+            "Partitions that stand, and topics that are not copied.",
+            labels=(*_PARTITION, "error"),
+        )
         for engine in self._engines:
+            for refusal in engine.refused():
+                number = "" if refusal.partition is None else str(refusal.partition)
+                if refusal.stands:
+                    refused.add_metric([refusal.source, refusal.topic, number, code_name(refusal.code)], 1)
             for row in engine.rows():
                 labels = [row.source, row.topic, str(row.partition)]
                 position.add_metric(labels, row.position)
@@ -47,3 +57,4 @@ class MirrorCollector(Collector):
         yield lag
         yield position
         yield groups
+        yield refused

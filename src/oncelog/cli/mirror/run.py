@@ -12,15 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from oncelog.base.text import counted
 from oncelog.cli.mirror.instance import InstanceName
 from oncelog.cli.output import print_json_line, print_table
 from oncelog.cli.terminal import clear_screen, log_to_stderr, print_line
 from oncelog.mirror.engine import Engine
+from oncelog.mirror.errors import MirrorIncomplete
 from oncelog.mirror.service import run_engines
 from oncelog.mirror.settings import MirrorSettings
 from oncelog.runtime.stop_signals import stop_signals
 
 _SHOWN = 40
+_MOST_REFUSALS = 10
 
 
 class Report(NamedTuple):
@@ -55,16 +58,21 @@ async def _run(
         collector = MirrorCollector([engine.progress for engine in engines])
         server = stack.enter_context(contextlib.closing(MetricsServer(collector, address, port)))
         print_line(f"metrics on http://{address}:{server.port}/metrics", err=True, flush=True)
+    incomplete: MirrorIncomplete | None = None
     with _stopped_by_signals(engines):
         reporting = asyncio.create_task(_report(engines, report))
         try:
             await run_engines(engines)
+        except MirrorIncomplete as error:
+            incomplete = error
         finally:
             reporting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reporting
     if not report.quiet or report.as_json:
         _show(engines, report, final=True)
+    if incomplete is not None:
+        raise incomplete
 
 
 async def _report(engines: Sequence[Engine], report: Report) -> None:
@@ -87,6 +95,9 @@ def _show(engines: Sequence[Engine], report: Report, *, final: bool) -> None:
         rows.sort(key=lambda row: -(row.lag or 0))
         columns = ("source", "topic", "partition", "target", "position", "lag", "undecided", "records")
         print_table(columns, [row[:8] for row in map(_cells, rows[:_SHOWN])])
+        for engine in engines:
+            for refusal in engine.progress.refused()[:_MOST_REFUSALS]:
+                print_line(refusal.text)
     sys.stdout.flush()
 
 
@@ -102,7 +113,9 @@ def _line(engine: Engine) -> str:
         f"{progress.alias}: {progress.records:,} record{'' if progress.records == 1 else 's'} in "
         f"{progress.transactions:,} transaction{'' if progress.transactions == 1 else 's'}, {pace}lag {progress.lag:,}"
     )
-    return text + (f", {progress.failures} failures passed" if progress.failures else "")
+    text += f", {progress.failures} failures passed" if progress.failures else ""
+    refused = sum(row.stands for row in progress.refused())
+    return text + (f", {counted(refused, 'partition or topic', 'partitions or topics')} refused" if refused else "")
 
 
 def _document(engine: Engine, final: bool) -> dict[str, Any]:
@@ -121,6 +134,7 @@ def _document(engine: Engine, final: bool) -> dict[str, Any]:
         "failures": progress.failures,
         "last_failure": progress.last_failure,
         "cycles": progress.cycles,
+        "refused": progress.refused(),
         "partitions": progress.rows(),
         "groups": progress.groups,
     }

@@ -20,7 +20,9 @@ _CHUNK_BYTES: Final = 256 * KIB
 
 def split_stream(descriptor: int, delimiter: bytes, idle_ms: int) -> Iterator[bytes | None]:
     """Records of a file descriptor; None each time nothing arrives for ``idle_ms``, once until more does."""
-    rest = b""
+    record = bytearray()
+    """The record that has begun, without the bytes that may belong to a delimiter."""
+    tail = b""
     paused = False
     while True:
         if not paused and not select.select([descriptor], [], [], idle_ms / 1000)[0]:
@@ -31,11 +33,16 @@ def split_stream(descriptor: int, delimiter: bytes, idle_ms: int) -> Iterator[by
         chunk = os.read(descriptor, _CHUNK_BYTES)
         if not chunk:
             break
-        *whole, rest = (rest + chunk).split(delimiter)
-        yield from whole
-        if len(rest) > MAX_RECORD_BYTES:
+        *ends, rest = (tail + chunk).split(delimiter)
+        for end in ends:
+            yield bytes(record + end) if record else end
+            record.clear()
+        cut = max(0, len(rest) - len(delimiter) + 1)
+        record += rest[:cut]
+        tail = rest[cut:]
+        if len(record) > MAX_RECORD_BYTES:
             raise ClientError(
                 f"no delimiter within {MAX_RECORD_BYTES} bytes of input; set the right one by --delimiter"
             )
-    if rest:
-        yield rest
+    if record or tail:
+        yield bytes(record) + tail

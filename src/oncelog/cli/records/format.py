@@ -101,7 +101,10 @@ def compile_format(
 
 
 def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
-    """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, see ``…_encoding``."""
+    """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, see ``…_encoding``.
+
+    ``headers`` has names and values in turn, ``headers_encoding`` (if any is base64) an entry for each header.
+    """
     document: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -112,9 +115,14 @@ def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
     }
     if record.headers:
         flat: list[str | None] = []
+        encodings: list[str | None] = []
         for name, value in record.headers:
-            flat += [name, None if value is None else _text(value, encode_base64)[0]]
+            text, encoding = (None, None) if value is None else _text(value, encode_base64)
+            flat += [name, text]
+            encodings.append(encoding)
         document["headers"] = flat
+        if any(encodings):
+            document["headers_encoding"] = encodings
     for name, data in (("key", record.key), ("payload", record.value)):
         if data is None:
             document[name] = None

@@ -16,6 +16,7 @@ def start_offsets(
 ) -> dict[TopicPartition, int]:
     """The offset to begin at in each partition."""
     from oncelog.client.blocking.client import EARLIEST, LATEST
+    from oncelog.client.machine.requests import offset_query
 
     wanted = list(partitions)
     if where.offset is not None:
@@ -29,7 +30,8 @@ def start_offsets(
         return listed(EARLIEST)
     latest = listed(LATEST)
     if where.timestamp_ms is not None:
-        return {p: latest[p] if offset < 0 else offset for p, offset in listed(where.timestamp_ms).items()}
+        at_time = listed(offset_query(where.timestamp_ms))
+        return {p: latest[p] if offset < 0 else offset for p, offset in at_time.items()}
     if where.before_end is not None:
         return {p: max(first, latest[p] - where.before_end) for p, first in listed(EARLIEST).items()}
     return latest
@@ -44,6 +46,7 @@ def stop_offsets(
 ) -> dict[TopicPartition, int] | None:
     """The offset to stop before in each partition; None to go on for ever."""
     from oncelog.client.blocking.client import LATEST
+    from oncelog.client.machine.requests import offset_query
 
     wanted = list(partitions)
     if until_ms is None and not stop_at_end:
@@ -51,6 +54,6 @@ def stop_offsets(
     ends = client.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
     stops = {partition: one.offset for partition, one in ends.items()}
     if until_ms is not None:
-        timed = client.list_offsets(dict.fromkeys(wanted, until_ms), read_committed=read_committed)
+        timed = client.list_offsets(dict.fromkeys(wanted, offset_query(until_ms)), read_committed=read_committed)
         stops |= {partition: one.offset for partition, one in timed.items() if one.offset >= 0}
     return stops

@@ -6,22 +6,21 @@ when a batch is full.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import ClusterOptions
+from oncelog.cli.records.input_records import InputError, Parsing, parse
 
 if TYPE_CHECKING:
+    from oncelog.cli.records.refused_records import RefusedRecords
     from oncelog.client.blocking.producer import Producer, ProducerSettings
 
 _IDLE_MS: Final = 20
@@ -43,33 +42,6 @@ class Acks(StrEnum):
     none = "0"
     leader = "1"
     all = "all"
-
-
-class Parsing(NamedTuple):
-    """The way from a piece of input to a record."""
-
-    key_delimiter: bytes | None
-    key: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    null: bytes | None
-    is_json: bool
-    is_base64: bool
-    partition: int | None
-    timestamp_ms: int | None
-
-
-class Parsed(NamedTuple):
-    """A record to send."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    partition: int | None
-    timestamp_ms: int | None
-
-
-class InputError(ValueError):
-    """A piece of input that is no record."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +111,10 @@ def produce(
     as_json: Annotated[
         bool, typer.Option("--json", "-J", help="Input is JSON lines, as `consume --json` prints them.")
     ] = False,
-    encode_base64: Annotated[bool, typer.Option("--base64", help="Keys and values in the input are base64.")] = False,
+    encode_base64: Annotated[
+        bool,
+        typer.Option("--base64", help="Keys and values in the input are base64."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no count on stderr.")] = False,
     cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
@@ -152,18 +127,20 @@ def produce(
       oncelog produce pictures --whole a.png b.png
       oncelog consume flights -e --json | oncelog produce copy --json
     """
+    from oncelog.cli.records.refused_records import RefusedRecords
     from oncelog.client.blocking.producer import Producer
 
+    refused = RefusedRecords()
     parsing = records.parsing(is_json=as_json, is_base64=encode_base64)
     with (
         cluster.open_client() as client,
-        Producer(client, _settings(compression, acks), create_topics=True) as producer,
+        Producer(client, _settings(compression, acks), create_topics=True, on_outcome=refused.note) as producer,
     ):
         if parsing.partition is not None:
             _require_partition(client, topic, parsing.partition)
         else:
             client.topic(topic, create=True)
-        _send_all(producer, topic, records.pieces(files or []), parsing, quiet)
+        _send_all(producer, topic, records.pieces(files or []), parsing, refused, quiet)
 
 
 def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
@@ -175,13 +152,21 @@ def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
     )
 
 
-def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], parsing: Parsing, quiet: bool) -> None:
+def _send_all(
+    producer: Producer,
+    topic: str,
+    pieces: Iterator[bytes | None],
+    parsing: Parsing,
+    refused: RefusedRecords,
+    quiet: bool,
+) -> None:
     from oncelog.cli.output import progress
     from oncelog.client.errors import ClientError
 
     sent = 0
     with progress("records sent" if not quiet and not sys.stdin.isatty() else None) as report:
         for number, piece in enumerate(pieces, 1):
+            refused.raise_failure()
             if piece is None:
                 producer.flush()
                 continue
@@ -202,69 +187,7 @@ def _send_all(producer: Producer, topic: str, pieces: Iterator[bytes | None], pa
             if sent % 10_000 == 0:
                 report(sent, None)
         producer.flush()
-
-
-def parse(piece: bytes, parsing: Parsing) -> Parsed:
-    """The record in a piece of input. Raises InputError."""
-    if parsing.is_json:
-        return _parse_json(piece, parsing)
-    key, value = parsing.key, piece
-    if parsing.key_delimiter is not None:
-        key, found, value = piece.partition(parsing.key_delimiter)
-        if not found:
-            raise InputError(f"no key delimiter {parsing.key_delimiter!r} in {piece[:40]!r}")
-    return Parsed(
-        None if parsing.null is not None and key == parsing.null else _decoded(key, parsing.is_base64),
-        None if parsing.null is not None and value == parsing.null else _decoded(value, parsing.is_base64),
-        parsing.headers,
-        parsing.partition,
-        parsing.timestamp_ms,
-    )
-
-
-def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
-    """A line of ``consume --json``; topic, partition and offset in it are ignored, the timestamp is kept."""
-    try:
-        document: Any = json.loads(piece)
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise InputError("not a JSON object")
-    if "payload" not in document:
-        names = ", ".join(map(repr, document)) or "nothing"
-        raise InputError(f"no 'payload' in it, which is the record's value, but {names:.80}")
-    flat = document.get("headers") or []
-    if not isinstance(flat, list) or len(flat) % 2 or not all(isinstance(name, str) for name in flat[::2]):
-        raise InputError("headers are not a list of names and values in turn")
-    headers = tuple((name, _json_bytes(value, False)) for name, value in zip(flat[::2], flat[1::2], strict=True))
-    timestamp = document.get("ts")
-    if timestamp is not None and not isinstance(timestamp, int):
-        raise InputError("ts is not a whole number of milliseconds")
-    return Parsed(
-        _json_bytes(document.get("key"), parsing.is_base64 or document.get("key_encoding") == "base64"),
-        _json_bytes(document.get("payload"), parsing.is_base64 or document.get("payload_encoding") == "base64"),
-        headers + parsing.headers,
-        parsing.partition,
-        parsing.timestamp_ms if parsing.timestamp_ms is not None else timestamp,
-    )
-
-
-def _json_bytes(value: object, is_base64: bool) -> bytes | None:
-    """A string as it is, null as null, anything else as JSON again."""
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    return _decoded(value.encode("utf-8", "surrogatepass"), is_base64)
-
-
-def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
-    if data is None or not is_base64:
-        return data
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
-        raise InputError(f"not base64: {error}") from None
+    refused.finish()
 
 
 def _unescaped(text: str) -> bytes:
@@ -280,9 +203,12 @@ def _time_ms(text: str) -> int:
     from oncelog.cli.moments import MomentError, parse_time_ms
 
     try:
-        return parse_time_ms(text)
+        time_ms = parse_time_ms(text)
     except MomentError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint="--timestamp") from None
+    if time_ms < 0:
+        raise typer.BadParameter(f"{text!r} is before 1970, which a record's time cannot be", param_hint="--timestamp")
+    return time_ms
 
 
 def _header(text: str) -> tuple[str, bytes | None]:

@@ -1,5 +1,7 @@
 """A producer: ``send`` records, ``flush`` them, and each is in the log once (or its failure is raised).
 
+A record that the broker refuses fails alone: the others of its batch are sent again (``machine.producer``).
+
 Rules: several requests are in flight to every leader; ``send`` blocks only when ``buffer_bytes`` are waiting. A failed
 batch is raised from the next ``send`` or from ``flush``, unless ``on_outcome`` takes it. Nothing is sent in the
 background: what was given to ``send`` is surely sent only after ``flush`` (or ``close``).

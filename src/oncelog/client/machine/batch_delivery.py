@@ -1,8 +1,8 @@
 """The part of a producer that never waits: batches into requests, answers into outcomes, failures to whoever asks next.
 
-``blocking.producer`` and ``aio.producer`` extend it by connections and waiting. Each batch gets exactly one outcome a
-round, in the order sent. A batch that the response does not name is as lost as one whose connection broke; the machine
-decides what of it is tried again.
+``blocking.producer`` and ``aio.producer`` extend it by connections and waiting. Each batch gets at most one outcome a
+round, in the order sent; a batch that was cut gets one for each of its parts. A batch that the response lacks is
+as lost as one whose connection broke; the machine decides what of it is tried again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog.client.machine.requests import produce_request, produce_version_lim
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.records.record import Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 
 MAX_REQUESTS_IN_FLIGHT: Final = 5
 """Requests to one leader that wait for their answers."""
@@ -98,7 +98,9 @@ class BatchDelivery:
                 continue
             if remedy(one.error_code) is Remedy.REFRESH_METADATA:
                 self._view.forget(batch.partition.topic)
-            self._note(self.machine.answered(batch, one.error_code, one.base_offset, one.error_message, now_ms))
+            refused = [record.batch_index for record in one.record_errors]
+            reason = _message_of(one)
+            self._note(self.machine.answered(batch, one.error_code, one.base_offset, reason, now_ms, refused))
 
     def _lost(self, batches: Sequence[PendingBatch], now_ms: int) -> None:
         """Note the outcomes of the batches of a request that will not be answered."""
@@ -132,3 +134,9 @@ class BatchDelivery:
             failed = self._failures[0]
             self._failures.clear()
             raise DeliveryFailed(failed)
+
+
+def _message_of(answer: PartitionProduceResponse) -> str | None:
+    """The broker's words for a refusal: about the first record that it names, else about the batch."""
+    about_records = (record.batch_index_error_message for record in answer.record_errors)
+    return next((text for text in about_records if text), answer.error_message)

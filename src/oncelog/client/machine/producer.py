@@ -4,6 +4,8 @@ Rules:
 1. A batch gets its sequence when it is first sent, and keeps it: sent again it is recognised (KIP-98).
 2. At most five batches of a partition are in flight, because the broker remembers five. They are sent in order, and
    after a failure again in order: a batch is never sent while an earlier one of its partition waits to be repeated.
+   The first batch of a partition is in flight alone: a leader that does not know the producer takes any sequence, so
+   it would take the second batch after it refused the first.
 3. When a batch is given up, the sequences after it no longer fit: once nothing of the partition is in flight, the
    epoch is raised and what is left of that partition is numbered from 0 again under the new epoch (KIP-360). Other
    partitions keep id, epoch and sequences until they have nothing numbered left. What may have been appended is
@@ -12,6 +14,10 @@ Rules:
 
 5. In a transaction (``transactional``) rule 3 is the transaction's: a batch that is given up costs the transaction,
    ``discard`` drops what is left, and the epoch is raised by the coordinator.
+6. A batch that is too large is cut in two, again and again until the broker takes the parts. The parts keep the
+   sequences of their records, and later batches of the topic are not larger than the parts. Only a record that is too
+   large alone is given up. The same holds for a batch with a refused record, if the broker does not name the record.
+7. Of a batch with refused records that the broker names (KIP-467), those are given up and the others are sent again.
 
 Without an id (``producer_id`` −1) the same machine gives at-least-once delivery.
 """
@@ -19,7 +25,7 @@ Without an id (``producer_id`` −1) the same machine gives at-least-once delive
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,6 +53,11 @@ _NOT_OF_THIS_SEQUENCE: Final = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_REFUSED_FOR_RECORDS: Final = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+"""Refusals of a whole batch for the sake of some of its records."""
+ABOUT_RECORDS: Final = frozenset({*_TOO_LARGE, *_REFUSED_FOR_RECORDS})
+"""Refusals of single records: others of the same partition may be taken."""
 _PERHAPS_APPENDED: Final = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
@@ -84,7 +95,7 @@ class PendingBatch:
 
     partition: TopicPartition
     number: int
-    """The batch's place in the order in which the producer began its batches."""
+    """The batch's place in the order in which the producer began its batches; parts of a batch share it."""
     created_ms: int
     records: list[Record] = field(default_factory=list)
     size_bytes: int = 0
@@ -99,6 +110,18 @@ class PendingBatch:
     framed: bytearray | None = None
     """A batch that came ready made instead of records: it only gets the producer's id, epoch and sequence."""
     count: int = 0
+    part: int = 0
+    """The index of the first record in the batch that this one was cut from."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place in the order of sequences."""
+        return self.number, self.part
+
+    @property
+    def is_divisible(self) -> bool:
+        """True if the batch has several records that may be sent in several batches."""
+        return self.count > 1 and self.framed is None and self.body is None
 
     @property
     def contents(self) -> Records:
@@ -120,7 +143,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A batch was given up; its records are not in the log, or (``maybe_appended``) that is unknown.
+    """Records were given up; they are not in the log, or (``maybe_appended``) that is unknown.
 
     ``records`` is empty for a batch that came ready made.
     """
@@ -130,6 +153,10 @@ class Failed:
     error_code: int
     message: str | None
     maybe_appended: bool = False
+    number: int = 0
+    """The batch's place in the order in which the producer began its batches; ``add_batch`` returned it."""
+    refused: tuple[int, ...] = ()
+    """The indexes in the batch of the records that the broker named; empty if it named none."""
 
 
 Outcome = Delivered | Failed
@@ -141,10 +168,12 @@ class _Partition:
     in_flight: list[PendingBatch] = field(default_factory=list)
     identity: tuple[int, int] = (-1, -1)
     next_sequence: int = 0
-    failed_number: int | None = None
+    failed_place: tuple[int, int] | None = None
     """The first batch that was given up: those after it are numbered anew, those before it go first as they are."""
     unsure: bool = False
     """True if the batch that was given up may have been appended."""
+    known_id: int = -1
+    """The producer id under which the leader has acknowledged a batch."""
 
 
 class ProducerMachine:
@@ -158,6 +187,8 @@ class ProducerMachine:
         self._batches = 0
         self._transactional = transactional
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._limits: dict[str, int] = {}
+        """The largest batches, in bytes before compression, of topics that refused larger ones."""
 
     @property
     def is_empty(self) -> bool:
@@ -179,7 +210,7 @@ class ProducerMachine:
         state = self._partitions.setdefault(partition, _Partition())
         size = record_size(record)
         last = state.queue[-1] if state.queue else None
-        if last is None or last.attempts or last.framed or last.size_bytes + size > self.settings.batch_bytes:
+        if last is None or last.attempts or last.framed or last.size_bytes + size > self._limit(partition):
             self._batches += 1
             last = PendingBatch(partition, self._batches, now_ms)
             state.queue.append(last)
@@ -204,14 +235,14 @@ class ProducerMachine:
     def ready(self, now_ms: int, *, flush: bool = False) -> Iterator[TopicPartition]:
         """Partitions whose next batch may be sent now: full, old enough, or ``flush``."""
         for partition, state in self._partitions.items():
-            if not state.queue or len(state.in_flight) >= MAX_IN_FLIGHT:
+            if not state.queue or len(state.in_flight) >= (MAX_IN_FLIGHT if state.known_id == self.producer_id else 1):
                 continue
             first = state.queue[0]
-            if state.failed_number is not None and first.number > state.failed_number:
+            if state.failed_place is not None and first.place > state.failed_place:
                 continue
             if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
                 continue
-            full = len(state.queue) > 1 or first.framed or first.size_bytes >= self.settings.batch_bytes
+            full = len(state.queue) > 1 or first.framed or first.size_bytes >= self._limit(partition)
             if full or flush or first.attempts or now_ms - first.created_ms >= self.settings.linger_ms:
                 yield partition
 
@@ -224,6 +255,9 @@ class ProducerMachine:
         """Take the next batch of a ready partition; its bytes are its ``contents``."""
         state = self._partitions[partition]
         batch = state.queue.popleft()
+        if batch.sequence < 0 and batch.is_divisible and batch.size_bytes > self._limit(partition):
+            batch, *others = _parts(batch, self._limit(partition))
+            state.queue.extendleft(reversed(others))
         state.in_flight.append(batch)
         batch.attempts += 1
         if batch.encoded is None:
@@ -232,13 +266,30 @@ class ProducerMachine:
         return batch
 
     def answered(
-        self, batch: PendingBatch, error_code: int, base_offset: int, message: str | None, now_ms: int
+        self,
+        batch: PendingBatch,
+        error_code: int,
+        base_offset: int,
+        message: str | None,
+        now_ms: int,
+        refused: Sequence[int] = (),
     ) -> Outcome | None:
-        """Apply the broker's answer for one batch: its outcome, None when it will be sent again."""
+        """Apply the broker's answer for one batch: its outcome, None when it will be sent again.
+
+        ``refused`` are the indexes of the records that the broker names as the cause of its refusal.
+        """
+        state = self._partitions[batch.partition]
         if error_code in _APPENDED:
             self._finish(batch)
+            state.known_id = state.identity[0]
             return Delivered(batch.partition, batch.count, base_offset, batch.number)
-        state = self._partitions[batch.partition]
+        named = tuple(sorted({index for index in refused if 0 <= index < batch.count}))
+        if error_code in _TOO_LARGE or (error_code in _REFUSED_FOR_RECORDS and not named):
+            if batch.is_divisible:
+                self._divide(batch, error_code)
+                return None
+        elif error_code in _REFUSED_FOR_RECORDS:
+            return self._give_up_named(batch, named, error_code, message)
         if error_code in _PERHAPS_APPENDED:
             batch.ambiguous = True
         if error_code in _NOT_OF_THIS_SEQUENCE and self._follows_a_failure(state, batch, error_code):
@@ -269,7 +320,7 @@ class ProducerMachine:
                 given_up.append(self._give_up(batch, error_code, message))
             else:  # it has used no sequence: none is missing
                 self._finish(batch)
-                given_up.append(Failed(batch.partition, batch.records, error_code, message))
+                given_up.append(Failed(batch.partition, batch.records, error_code, message, number=batch.number))
         return given_up
 
     def sent_unanswered(self, batch: PendingBatch) -> Outcome:
@@ -290,10 +341,10 @@ class ProducerMachine:
         used = False
         for state in self._partitions.values():
             left = [*state.in_flight, *state.queue]
-            used |= state.failed_number is not None or any(batch.attempts for batch in left)
+            used |= state.failed_place is not None or any(batch.attempts for batch in left)
             state.queue.clear()
             state.in_flight.clear()
-            state.failed_number, state.unsure = None, False
+            state.failed_place, state.unsure = None, False
         self.buffered_bytes = 0
         return used
 
@@ -312,8 +363,43 @@ class ProducerMachine:
             transactional=self._transactional,
         )
 
+    def _limit(self, partition: TopicPartition) -> int:
+        return self._limits.get(partition.topic, self.settings.batch_bytes)
+
+    def _divide(self, batch: PendingBatch, error_code: int) -> None:
+        """Put a refused batch back as parts, which are smaller and together have its sequences."""
+        state = self._partitions[batch.partition]
+        half = batch.size_bytes // 2
+        if error_code in _TOO_LARGE:
+            self._limits[batch.partition.topic] = min(half, self._limit(batch.partition))
+            half = self._limits[batch.partition.topic]
+        state.in_flight.remove(batch)
+        self._insert(state, _parts(batch, half))
+
+    def _give_up_named(
+        self, batch: PendingBatch, named: tuple[int, ...], error_code: int, message: str | None
+    ) -> Failed:
+        """Give up the records that the broker named, and put the others of the batch back."""
+        kept = sorted(set(range(batch.count)) - set(named))
+        failed = self._give_up(batch, error_code, message, named)
+        if not kept or self._transactional or not batch.is_divisible:
+            return failed
+        # The sequences of the batch have a hole now: behind ``failed_place`` the rest is numbered anew.
+        rest = PendingBatch(batch.partition, batch.number, batch.created_ms, [batch.records[index] for index in kept])
+        rest.part, rest.count, rest.attempts = batch.part + 1, len(kept), batch.attempts
+        rest.size_bytes = sum(map(record_size, rest.records))
+        self.buffered_bytes += rest.size_bytes
+        self._insert(self._partitions[batch.partition], [rest])
+        return failed
+
+    def _insert(self, state: _Partition, batches: list[PendingBatch]) -> None:
+        """Put batches that were sent back into the queue, in the order of the sequences."""
+        at = sum(1 for waiting in state.queue if _before(waiting, batches[0]))
+        for batch in reversed(batches):
+            state.queue.insert(at, batch)
+
     def _number(self, state: _Partition, batch: PendingBatch) -> None:
-        if self.producer_id < 0:
+        if self.producer_id < 0 or batch.sequence >= 0:
             return
         current = (self.producer_id, self.producer_epoch)
         if state.identity != current and state.in_flight == [batch]:
@@ -323,12 +409,12 @@ class ProducerMachine:
 
     def _follows_a_failure(self, state: _Partition, batch: PendingBatch, error_code: int) -> bool:
         """True if the broker refused the sequence because an earlier batch failed, or because it forgot the id."""
-        if state.failed_number is not None and batch.number > state.failed_number:
+        if state.failed_place is not None and batch.place > state.failed_place:
             return True
         if state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
             return True
         if not self._transactional and error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.attempts == 1:
-            state.failed_number = batch.number - 1
+            state.failed_place = (batch.number, batch.part - 1)
             return True
         return False
 
@@ -338,18 +424,18 @@ class ProducerMachine:
         state.in_flight.remove(batch)
         busy = error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         batch.not_before_ms = now_ms + (_BUSY_PAUSE_MS if busy else min(50 << min(batch.attempts, 5), 1000))
-        at = sum(1 for one in state.queue if _before(one, batch))
-        state.queue.insert(at, batch)
+        self._insert(state, [batch])
 
-    def _give_up(self, batch: PendingBatch, error_code: int, message: str | None) -> Failed:
+    def _give_up(
+        self, batch: PendingBatch, error_code: int, message: str | None, named: tuple[int, ...] = ()
+    ) -> Failed:
         state = self._partitions[batch.partition]
         self._finish(batch)
         if self.producer_id >= 0:
-            state.failed_number = min(
-                batch.number, batch.number if state.failed_number is None else state.failed_number
-            )
+            state.failed_place = min(batch.place, state.failed_place or batch.place)
             state.unsure |= batch.ambiguous
-        return Failed(batch.partition, batch.records, error_code, message, batch.ambiguous)
+        records = [batch.records[index] for index in named] if named and batch.is_divisible else batch.records
+        return Failed(batch.partition, records, error_code, message, batch.ambiguous, batch.number, named)
 
     def _finish(self, batch: PendingBatch) -> None:
         state = self._partitions[batch.partition]
@@ -366,12 +452,13 @@ class ProducerMachine:
         for batch in state.queue:
             batch.encoded = None
             batch.sequence = -1
-        state.failed_number, state.unsure = None, False
+        state.failed_place, state.unsure = None, False
         state.identity = (self.producer_id, self.producer_epoch)
         state.next_sequence = 0
         text = "an earlier batch is lost, so it cannot be repeated safely"
         return [
-            Failed(one.partition, one.records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text, True) for one in doubtful
+            Failed(one.partition, one.records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text, True, one.number)
+            for one in doubtful
         ]
 
     def _is_late(self, batch: PendingBatch, now_ms: int) -> bool:
@@ -388,11 +475,27 @@ def record_size(record: Record) -> int:
 
 def _may_restart(state: _Partition) -> bool:
     """True if no batch numbered before the failure is left to be sent."""
-    if state.failed_number is None or state.in_flight:
+    if state.failed_place is None or state.in_flight:
         return False
-    return not state.queue or state.queue[0].number > state.failed_number
+    return not state.queue or state.queue[0].place > state.failed_place
 
 
 def _before(one: PendingBatch, other: PendingBatch) -> bool:
     """True if ``one`` was sent already and precedes ``other`` in the order of their sequences."""
-    return one.attempts > 0 and one.number < other.number
+    return one.attempts > 0 and one.place < other.place
+
+
+def _parts(batch: PendingBatch, limit_bytes: int) -> list[PendingBatch]:
+    """The batch cut into smaller ones of at most ``limit_bytes``, as far as single records allow."""
+    parts: list[PendingBatch] = []
+    for index, record in enumerate(batch.records):
+        size = record_size(record)
+        if not parts or parts[-1].size_bytes + size > limit_bytes:
+            part = PendingBatch(batch.partition, batch.number, batch.created_ms, part=batch.part + index)
+            part.attempts, part.ambiguous = batch.attempts, batch.ambiguous
+            part.sequence = batch.sequence if batch.sequence < 0 else next_sequence(batch.sequence, index)
+            parts.append(part)
+        parts[-1].records.append(record)
+        parts[-1].count += 1
+        parts[-1].size_bytes += size
+    return parts

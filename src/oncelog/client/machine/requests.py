@@ -6,12 +6,24 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import INT64_MAX
 from oncelog.client.machine.metadata import ClusterView
 from oncelog.wire.chunks import Records
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 LAST_PRODUCE_VERSION_BY_NAME: Final = 12
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+def offset_query(timestamp_ms: int) -> int:
+    """The timestamp that asks ListOffsets for the first record at or after a time.
+
+    Negative timestamps are other questions there (−1 the latest offset, −2 the earliest, …). So a time before 1970 asks
+    for the beginning of the log, which also has the records without a time.
+    """
+    return EARLIEST if timestamp_ms < 0 else min(timestamp_ms, INT64_MAX)
 
 
 def produce_request(
@@ -40,7 +52,7 @@ def produce_version_limit(view: ClusterView, partitions: Iterable[TopicPartition
 def list_offsets_request(
     view: ClusterView, wanted: Mapping[TopicPartition, int], partitions: list[TopicPartition], read_committed: bool
 ) -> ListOffsetsRequest:
-    """A ListOffsets request for ``partitions``, with the timestamp wanted of each."""
+    """A ListOffsets request for ``partitions``; ``offset_query`` makes a timestamp in ``wanted`` of a time."""
     by_topic: dict[TopicName, list[ListOffsetsPartition]] = {}
     for partition in partitions:
         info = view.partition(partition)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT32_MAX
 from oncelog.client.errors import UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
@@ -158,6 +158,17 @@ def _codes(response: Any) -> list[int]:
     if isinstance(response, TxnOffsetCommitResponse):
         return [one.error_code for topic in response.topics for one in topic.partitions]
     return [response.error_code]
+
+
+def refused_partitions(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, int]:
+    """The partitions that were refused for their own sake, with their error codes."""
+    passing = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return {
+        TopicPartition(TopicName(topic.name), partition.partition_index): partition.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+        if partition.partition_error_code not in passing
+    }
 
 
 def error_of(response: Any) -> int:

@@ -66,7 +66,8 @@ class TransactionalDelivery(BatchDelivery):
             self.on_outcome(outcome)
         self._first_batch_delay.answered(self._now_us())
         if isinstance(outcome, Failed):
-            self.transactions.batch_failed(outcome.error_code, outcome.message)
+            what = f"records of the transaction for {outcome.partition}"
+            self.transactions.batch_failed(outcome.error_code, outcome.message, what)
 
     def _raise_failure(self) -> None:
         self.transactions.raise_failure("the transaction")

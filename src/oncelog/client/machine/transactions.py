@@ -45,6 +45,7 @@ from oncelog.client.machine.transaction_requests import (
     end_request,
     error_of,
     init_request,
+    refused_partitions,
     without_errors,
 )
 from oncelog.client.machine.transaction_states import (
@@ -95,6 +96,8 @@ class TransactionMachine:
         """The transaction version of the present transaction; 0 and 1 are the same to a client."""
         self.prepared: StoredTransaction | None = None
         self.last_error: BrokerRefused | None = None
+        self.refused_partitions: dict[TopicPartition, int] = {}
+        """The partitions that the coordinator refused to add to the present transaction, with its error codes."""
         self._version_seen = 0
         self._can_bump = True
         self._bump_required = False
@@ -117,6 +120,7 @@ class TransactionMachine:
         """Begin a transaction; the brokers learn of it with its first partition."""
         self._to(State.IN_TRANSACTION, "begin a transaction")
         self.last_error = None
+        self.refused_partitions = {}
 
     def require_open(self, what: str) -> None:
         """Raise unless records and offsets are taken: OutOfTurn, TransactionFailed, ProducerUnusable."""
@@ -212,15 +216,15 @@ class TransactionMachine:
         self._version_seen = features.get(TRANSACTION_FEATURE, 0)
         self._can_bump = can_bump
 
-    def batch_failed(self, code: int, message: str | None) -> None:
+    def batch_failed(self, code: int, message: str | None, what: str = "records of the transaction") -> None:
         """Note that records were given up: the transaction cannot be committed any more."""
         if self.state is not State.IN_TRANSACTION:
             return
         self._bump_required = True
         if produce_verdict(code) is Verdict.FATAL or (self.version < 2 and not self._can_bump):
-            self._fatal(code, message, "records of the transaction")
+            self._fatal(code, message, what)
         else:
-            self._abortable(code, message, "records of the transaction")
+            self._abortable(code, message, what)
 
     def sequences_lost(self) -> None:
         """Note that batches with a sequence were dropped: the epoch has to rise before the next one."""
@@ -273,6 +277,8 @@ class TransactionMachine:
                 self._ended()
             return found
         self._steps.clear()
+        if pending.step is Step.ADD_PARTITIONS:
+            self.refused_partitions = refused_partitions(response)
         if found is Verdict.FATAL:
             self._fatal(code, None, pending.step.value)
         else:

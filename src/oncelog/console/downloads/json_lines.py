@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
+from oncelog.base import json_text
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.decoding import Decoder
-from oncelog.console.records.large_json import LARGE, LargeBytes, is_text, json_pieces
+from oncelog.console.records.large_json import LARGE, JsonText, LargeBytes, is_text, json_pieces
 from oncelog.console.records.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
 from oncelog.console.records.spool import Spool
 from oncelog.records.batch import iter_headers
@@ -53,7 +54,8 @@ class JsonLines:
                     return min(one.offset, until)
                 left.take(1, one.size_bytes)
                 row = self._row(fetched.partition.partition, one)
-                self._spool.write(chain(json_pieces(row), (b"\n",)) if _is_large(one) else (_dumped(row),))
+                in_pieces = _is_large(one) or any(isinstance(part, JsonText) for part in row.values())
+                self._spool.write(chain(json_pieces(row), (b"\n",)) if in_pieces else (_dumped(row),))
         return min(fetched.next_offset, until)
 
     def end(self, notice: Mapping[str, Any] | None) -> None:
@@ -89,7 +91,7 @@ class JsonLines:
         if found.format != form or found.cut or not isinstance(found.text, str):
             return {**_bytes(name, data), f"{name}_error": found.error or f"not {form}"}
         named = {} if found.schema_id is None else {f"{name}_schema_id": found.schema_id}
-        return {name: json.loads(found.text), **named}
+        return {name: JsonText(json_text.compacted(found.text)), **named}
 
 
 def _is_large(one: StoredRecord) -> bool:

@@ -10,6 +10,7 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import EARLIEST, Client
 from oncelog.client.errors import ClientError
+from oncelog.client.machine.requests import offset_query
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.decoding import FORMATS
 from oncelog.console.records.record_query import milliseconds_in, needle_of, offset_in, partitions_of, positions_of
@@ -114,5 +115,5 @@ def _places(
         if len(chosen) > 1:
             raise BadQuery(f"{name}={text}: an offset is of one partition; name it, or give a time")
         return dict.fromkeys(chosen, offset)
-    found = client.list_offsets(dict.fromkeys(chosen, milliseconds_in(name, text)))
+    found = client.list_offsets(dict.fromkeys(chosen, offset_query(milliseconds_in(name, text))))
     return {one: named["end"][one] if found[one].offset < 0 else found[one].offset for one in chosen}

@@ -11,11 +11,13 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from oncelog.console.formats import avro_values
 from oncelog.console.formats.wire_format import message_path
 
 INSTALL: Final = "pip install 'oncelog[console-formats]'"
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 _FINGERPRINT_BYTES: Final = 10
+_NOT_UTF_8: Final = "text that is not UTF-8 has \\x in it"
 
 Read = Callable[[bytes, bytes, bool], tuple[Any, str]]
 """From a payload, what follows a schema's id in a header, and whether it has an id, to a value and a note."""
@@ -57,81 +59,119 @@ def avro_reader(content: bytes) -> Read:
     except Exception as error:  # noqa: BLE001 - a schema can be wrong in as many ways as the library has errors
         raise NotReadable(f"no Avro schema: {type(error).__name__}: {error}") from None
 
+    avro_values.install(fastavro.read.LOGICAL_READERS)
+    own = bytes.fromhex(fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
     def read(payload: bytes, _rest: bytes, _framed: bool) -> tuple[Any, str]:
-        note = ""
-        if payload.startswith(_SINGLE_OBJECT) and len(payload) >= _FINGERPRINT_BYTES:
-            note = f"single object of the schema with fingerprint {payload[2:_FINGERPRINT_BYTES][::-1].hex()}"
-            payload = payload[_FINGERPRINT_BYTES:]
-        source = io.BytesIO(payload)
+        if not payload.startswith(_SINGLE_OBJECT) or len(payload) < _FINGERPRINT_BYTES:
+            return bare(payload)
+        fingerprint = payload[len(_SINGLE_OBJECT) : _FINGERPRINT_BYTES]
+        # A payload may begin with these two bytes by chance. Another fingerprint may be an older schema's.
+        if fingerprint == own:
+            return single_object(payload, fingerprint)
         try:
-            value = fastavro.schemaless_reader(source, schema, None)
-        except EOFError:
-            raise NotReadable("it ends too early") from None
-        except (MemoryError, RecursionError):
-            raise
-        except Exception as error:  # noqa: BLE001 - hostile bytes reach every corner of the library
-            raise NotReadable(f"{type(error).__name__}: {error}") from None
-        if left := len(payload) - source.tell():
-            raise NotReadable(f"bytes left over: {left}")
-        return value, note
+            return bare(payload)
+        except NotReadable as error:
+            try:
+                return single_object(payload, fingerprint)
+            except NotReadable:
+                raise error from None
+
+    def single_object(payload: bytes, fingerprint: bytes) -> tuple[Any, str]:
+        value, note = bare(payload[_FINGERPRINT_BYTES:])
+        name = f"single object of the schema with fingerprint {fingerprint[::-1].hex()}"
+        return value, f"{name}, {note}" if note else name
+
+    def bare(payload: bytes) -> tuple[Any, str]:
+        try:
+            return _avro_value(payload, schema, "strict")
+        except UnicodeDecodeError:
+            value, note = _avro_value(payload, schema, "backslashreplace")
+            return value, ", ".join(filter(None, (_NOT_UTF_8, note)))
 
     return read
+
+
+def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, str]:
+    """The value that takes all of a payload, and a note. Raises NotReadable, UnicodeDecodeError."""
+    import fastavro
+
+    source = io.BytesIO(payload)
+    avro_values.take_note()
+    try:
+        value = fastavro.schemaless_reader(source, schema, None, handle_unicode_errors=unicode_errors)
+    except EOFError:
+        raise NotReadable("it ends too early") from None
+    except (MemoryError, RecursionError, UnicodeDecodeError):
+        raise
+    except Exception as error:  # noqa: BLE001 - hostile bytes reach every corner of the library
+        raise NotReadable(f"{type(error).__name__}: {error}") from None
+    if left := len(payload) - source.tell():
+        raise NotReadable(f"bytes left over: {left}")
+    return value, avro_values.take_note()
 
 
 def protobuf_reader(content: bytes, message: str | None) -> Read:
     """A reader by a descriptor set: of the message named, else of that which the payload names, else of the first of
     the last file. Raises NotReadable for what is no descriptor set."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+        from google.protobuf import descriptor_pb2
         from google.protobuf.message import DecodeError
-        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        from oncelog.console.formats.protobuf_values import decoded, pool_of
     except ImportError:
         raise NotReadable(f"it needs protobuf: {INSTALL}") from None
-    pool = descriptor_pool.DescriptorPool()
+
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
-        for one in files:
-            pool.Add(one)
+        pool = pool_of(files)
         last = pool.FindFileByName(files[-1].name)
         fixed = None if message is None else pool.FindMessageTypeByName(message)
     except KeyError as error:
         raise NotReadable(f"the descriptor set lacks it: {error.args[0]}") from None
     except Exception as error:  # noqa: BLE001 - as above
         raise NotReadable(f"no descriptor set, or one without --include_imports: {error}") from None
-    names = [one.name for one in files[-1].message_type]
-    if not names:
+    if not files[-1].message_type:
         raise NotReadable(f"{last.name}, the last file of the descriptor set, has no message")
 
-    def chosen(payload: bytes, rest: bytes, framed: bool) -> tuple[Any, bytes]:
-        """The type of a payload, and the payload without the path that names it."""
-        if rest:
-            path = message_path(rest)
-        else:
-            path = message_path(payload) if framed else ((0,), 0)
-            payload = payload if path is None else payload[path[1] :]
-        if path is None:
-            raise NotReadable("no message is named after the schema's id")
-        try:
-            at = files[-1].message_type[path[0][0]]
-            found = last.message_types_by_name[at.name]
-            for index in path[0][1:]:
-                at = at.nested_type[index]
-                found = found.nested_types_by_name[at.name]
-        except IndexError:
-            raise NotReadable(f"the file has no message {'.'.join(map(str, path[0]))}") from None
-        return fixed or found, payload
-
     def read(payload: bytes, rest: bytes, framed: bool) -> tuple[Any, str]:
-        kind, payload = chosen(payload, rest, framed)
-        made = message_factory.GetMessageClass(kind)()
         try:
-            made.ParseFromString(payload)
-            value = json_format.MessageToDict(made, preserving_proto_field_name=True, descriptor_pool=pool)
+            kind, inner = _chosen(files[-1], last, payload, rest, framed)
+            value, note, unknown = values(fixed or kind, inner)
+        except NotReadable as error:
+            # Older serializers of JavaScript write no path of the message behind the id.
+            if fixed is None or not framed:
+                raise
+            try:
+                value, note, unknown = values(fixed, payload)
+            except NotReadable:
+                raise error from None
+        return value, note + (f", {unknown} fields are not in its schema" if unknown else "")
+
+    def values(kind: Any, payload: bytes) -> tuple[Any, str, int]:
+        try:
+            return decoded(files, pool, kind, payload)
         except DecodeError:
             raise NotReadable(f"no message {kind.full_name}") from None
-        except (json_format.Error, ValueError, TypeError, KeyError) as error:
-            raise NotReadable(f"{kind.full_name}: {error}") from None
-        unknown = len(UnknownFieldSet(made))
-        return value, kind.full_name + (f", {unknown} fields are not in its schema" if unknown else "")
 
     return read
+
+
+def _chosen(file: Any, last: Any, payload: bytes, rest: bytes, framed: bool) -> tuple[Any, bytes]:
+    """The type of a payload, and the payload without the path that names it. Raises NotReadable."""
+    if rest:
+        path = message_path(rest)
+    else:
+        path = message_path(payload) if framed else ((0,), 0)
+        payload = payload if path is None else payload[path[1] :]
+    if path is None:
+        raise NotReadable("no message is named after the schema's id")
+    try:
+        at = file.message_type[path[0][0]]
+        found = last.message_types_by_name[at.name]
+        for index in path[0][1:]:
+            at = at.nested_type[index]
+            found = found.nested_types_by_name[at.name]
+    except IndexError:
+        raise NotReadable(f"the file has no message {'.'.join(map(str, path[0]))}") from None
+    return found, payload

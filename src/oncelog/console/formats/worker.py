@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import resource
 import struct
 import sys
@@ -54,33 +55,13 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
     return data
 
 
-def plain(value: Any, depth: int = DEEPEST) -> Any:
-    """A value as JSON can have it. Raises RecursionError for what is nested deeper than ``DEEPEST``."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if depth == 0:
-        raise RecursionError
-    if isinstance(value, Pairs):
-        return {_key(name): plain(one, depth - 1) for name, one in value}
-    if isinstance(value, dict):
-        return {_key(name): plain(one, depth - 1) for name, one in value.items()}
-    if isinstance(value, (bytes, bytearray)):
-        return f"0x{value.hex()}"
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict(), depth)
-    if isinstance(value, (list, tuple)):
-        return [plain(one, depth - 1) for one in value]
-    return str(value)
-
-
-def _key(name: Any) -> str:
-    return name if isinstance(name, str) else json.dumps(plain(name, 4), ensure_ascii=False)
-
-
 def text_of(value: Any, most: int, indent: int | None) -> tuple[str, bool]:
-    """JSON of a value, at most so many characters, and whether there would be more."""
+    """JSON of a value, at most so many characters, and whether there would be more.
+
+    Raises RecursionError for what is nested deeper than ``DEEPEST``.
+    """
     pieces, size = [], 0
-    for piece in _pieces(plain(value), indent):
+    for piece in _pieces(value, indent, 0):
         pieces.append(piece)
         size += len(piece)
         if size > most:
@@ -88,8 +69,42 @@ def text_of(value: Any, most: int, indent: int | None) -> tuple[str, bool]:
     return "".join(pieces), False
 
 
-def _pieces(value: Any, indent: int | None) -> Iterator[str]:
-    return json.JSONEncoder(indent=indent, ensure_ascii=False).iterencode(value)
+def _pieces(value: Any, indent: int | None, depth: int) -> Iterator[str]:
+    """JSON of a value, laid out as ``json.dumps`` does; equal names of an object are all there."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, (Pairs, dict)):
+        entries = [*value] if isinstance(value, Pairs) else [*value.items()]
+        named = ((f"{json.dumps(_key(name), ensure_ascii=False)}: ", inner) for name, inner in entries)
+        yield from _members("{", "}", named, len(entries), indent, depth)
+    elif isinstance(value, (list, tuple)):
+        yield from _members("[", "]", (("", inner) for inner in value), len(value), indent, depth)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield json.dumps(str(value).replace("nan", "NaN").replace("inf", "Infinity"))  # JSON has no such number
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        yield json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, (bytes, bytearray)):
+        yield f'"0x{value.hex()}"'
+    else:
+        yield json.dumps(str(value), ensure_ascii=False)
+
+
+def _members(
+    opening: str, closing: str, members: Iterator[tuple[str, Any]], count: int, indent: int | None, depth: int
+) -> Iterator[str]:
+    if depth >= DEEPEST:
+        raise RecursionError
+    yield opening
+    line = "" if indent is None else "\n" + " " * (indent * depth)
+    for number, (name, inner) in enumerate(members):
+        separator = ("," if number else "") if indent is not None else (", " if number else "")
+        yield separator + (line and line + " " * (indent or 0)) + name
+        yield from _pieces(inner, indent, depth + 1)
+    yield (line if count else "") + closing
+
+
+def _key(name: Any) -> str:
+    return name if isinstance(name, str) else "".join(_pieces(name, None, DEEPEST - 4))
 
 
 def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:

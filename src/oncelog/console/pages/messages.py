@@ -8,6 +8,7 @@ from typing import Any, Final
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
+from oncelog.client.machine.requests import offset_query
 from oncelog.console.downloads.selection import MOST_BYTES, MOST_RECORDS
 from oncelog.console.page import Asked
 from oncelog.console.query import BadQuery
@@ -73,7 +74,7 @@ def start_of(client: Client, text: str, where: TopicPartition, bounds: Bounds, l
         return bounds.last_stable_offset
     if (offset := offset_in(text)) is not None:
         return offset
-    found = client.list_offsets({where: milliseconds_in("from", text)})[where].offset
+    found = client.list_offsets({where: offset_query(milliseconds_in("from", text))})[where].offset
     return bounds.end_offset if found < 0 else found
 
 

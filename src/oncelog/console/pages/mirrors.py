@@ -12,11 +12,11 @@ from oncelog.mirror.overview import mirrored_partitions
 
 
 def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """Mirrored partitions, of all sources or of one; the furthest behind first."""
+    """Mirrored partitions, of all sources or of one; refused ones first, then the furthest behind."""
     source = asked.query.text("source")
     found = mirrored_partitions(client)
     rows = [one for one in found if source in ("", one.source)]
-    rows.sort(key=lambda one: (-(one.lag or 0), one.source, one.topic, one.partition))
+    rows.sort(key=lambda one: (one.refused is None, -(one.lag or 0), one.source, one.topic, one.partition))
     sources = {
         name: {
             "partitions": sum(one.source == name for one in found),

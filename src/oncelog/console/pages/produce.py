@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oncelog.base import json_text
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.partitioner import partition_of_key
@@ -99,7 +99,7 @@ def _bytes_of(query: Query, name: str) -> bytes | None:
             raise BadQuery(f"the {name} is not hexadecimal digits, two for each byte") from None
     if form == "json":
         try:
-            json.loads(text)
+            json_text.check(text)
         except (ValueError, RecursionError) as error:
             raise BadQuery(f"the {name} is not JSON: {error}") from None
     try:

@@ -6,12 +6,12 @@ then. ``auto`` uses the schema that the console was given, else JSON, text, hexa
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from oncelog.base import json_text
 from oncelog.console.formats.process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
 from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed
@@ -148,12 +148,14 @@ def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) 
 
 
 def _json(value: bytes, any_value: bool) -> str | None:
-    """Indented JSON, None for what is none; for ``auto`` only objects and lists count, else every number would."""
+    """Indented JSON with the record's digits and names, None for other bytes.
+
+    For ``auto`` only objects and lists count, else every number would.
+    """
     if not any_value and value.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        text = json.dumps(json.loads(value), indent=2, ensure_ascii=False)
-        return text.encode(errors="backslashreplace").decode()  # Escapes can make halves of characters.
+        return json_text.indented(value.decode())
     except (ValueError, RecursionError):
         return None
 

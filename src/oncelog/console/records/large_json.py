@@ -43,6 +43,12 @@ class LargeBytes:
         yield b'"'
 
 
+class JsonText(str):
+    """Text that is JSON already, and is written as it is."""
+
+    __slots__ = ()
+
+
 class Spooled(LargeBytes):
     """Bytes that are written as a JSON string already, and wait in a file to be sent."""
 
@@ -76,6 +82,8 @@ def json_pieces(value: Any) -> Iterator[bytes]:
     """JSON of rows, lists and plain values, with LargeBytes among them."""
     if isinstance(value, LargeBytes):
         yield from value.pieces()
+    elif isinstance(value, JsonText):
+        yield value.encode(errors="backslashreplace")
     elif isinstance(value, Mapping):
         for number, (name, one) in enumerate(value.items()):
             yield (b"," if number else b"{") + json.dumps(name, ensure_ascii=False).encode(errors="backslashreplace")

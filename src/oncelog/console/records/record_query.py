@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
@@ -10,6 +10,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.search import PLACES, Wanted
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NEEDLE_FORMATS: Final = ("text", "hex")
 LONGEST_POSITIONS: Final = 60_000
 
@@ -48,7 +49,7 @@ def milliseconds_in(name: str, text: str) -> int:
             f"{name}={text!r} is no offset, no time (2026-11-22T10:43), and none of first, stable, end"
         ) from None
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return max(0, int(moment.timestamp() * 1000))
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def needle_of(query: Query) -> Wanted:

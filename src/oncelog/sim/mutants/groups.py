@@ -81,7 +81,7 @@ def _decided_passed_over(right: Any) -> Any:
 
 def _retry_with_new_sequence(right: Any) -> Any:
     def again(self: ProducerMachine, batch: Any, *what: Any) -> None:
-        batch.encoded = None
+        batch.encoded, batch.sequence = None, -1
         right(self, batch, *what)
 
     return again

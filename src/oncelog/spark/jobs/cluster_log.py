@@ -7,6 +7,7 @@ from typing import Protocol
 
 from oncelog.base.ids import TopicPartition, uuid_text
 from oncelog.client.blocking import Client
+from oncelog.client.machine.requests import offset_query
 from oncelog.spark.jobs.load_plan import PartitionState
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.source.options import SourceOptions
@@ -67,6 +68,6 @@ class ClusterLog:
         if self._request.from_ms is None:
             return {}
         listed = client.list_offsets(
-            dict.fromkeys(partitions, self._request.from_ms), read_committed=self._options.read_committed
+            dict.fromkeys(partitions, offset_query(self._request.from_ms)), read_committed=self._options.read_committed
         )
         return {one: listed[one].offset if listed[one].offset >= 0 else latest[one] for one in partitions}

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.base.units import INT64_MAX, KIB
 from oncelog.cli.moments import MomentError, Start, parse_start, parse_time_ms
+from oncelog.cli.records import delimited_input
 from oncelog.cli.records.delimited_input import split_stream
 from oncelog.cli.records.format import FormatError, compile_format, json_envelope, unescape
-from oncelog.cli.records.produce import InputError, Parsing, parse
+from oncelog.cli.records.input_records import InputError, Parsing, parse
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
 RECORD = ConsumedRecord("t", 3, 42, 1000, "create", b"k", b"val", (("h", b"1"), ("n", None)), 0)
@@ -116,15 +120,50 @@ def test_where_only_a_time_may_be_given_no_offsets_are_proposed() -> None:
         parse_time_ms("beginning")
 
 
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("@9223372036854775807", INT64_MAX),
+    ],
+)
+def test_times_of_all_years(text: str, milliseconds: int) -> None:
+    assert parse_time_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00", "9999-12-31T23:59:59", "@9223372036854775808", "@" + "9" * 5_000])
+def test_what_is_beyond_all_times_is_said(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XXX-14" if text.startswith("0") else "XXX+14")
+    time.tzset()
+    try:
+        with pytest.raises(MomentError, match=r"beyond the years|is larger than"):
+            parse_time_ms(text)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", "-" + "9" * 5_000])
+def test_offsets_fit_in_a_long(text: str) -> None:
+    with pytest.raises(MomentError, match="is larger than"):
+        parse_start(text)
+
+
 def test_a_time_without_zone_is_local() -> None:
     assert parse_time_ms("2013-06-01") % 60_000 == 0
 
 
 @pytest.mark.slow
-@given(st.lists(st.binary(max_size=5).filter(lambda one: b"|" not in one)), st.integers(1, 9))
-def test_a_stream_is_cut_at_the_delimiter_however_it_arrives(pieces: list[bytes], step: int) -> None:
+@given(
+    st.lists(st.binary(max_size=5).filter(lambda one: b"|" not in one)),
+    st.integers(1, 9),
+    st.sampled_from([b"|", b"||", b"|\n||"]),
+)
+def test_a_stream_is_cut_at_the_delimiter_however_it_arrives(pieces: list[bytes], step: int, delimiter: bytes) -> None:
     reading, writing = os.pipe()
-    data = b"||".join(pieces)
+    data = delimiter.join(pieces)
 
     def feed() -> None:
         for at in range(0, len(data), step):
@@ -133,10 +172,26 @@ def test_a_stream_is_cut_at_the_delimiter_however_it_arrives(pieces: list[bytes]
 
     thread = threading.Thread(target=feed)
     thread.start()
-    found = [one for one in split_stream(reading, b"||", 1000) if one is not None]
+    found = [one for one in split_stream(reading, delimiter, 1000) if one is not None]
     thread.join()
     os.close(reading)
     assert found == (pieces[:-1] if pieces and not pieces[-1] else pieces)
+
+
+def test_a_long_record_takes_time_by_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited_input, "_CHUNK_BYTES", KIB)
+    path = tmp_path / "long"
+    path.write_bytes(b"x" * (2_000 * KIB) + b"\ny")
+    with path.open("rb", buffering=0) as file:
+        began = time.process_time()
+        while os.read(file.fileno(), KIB):
+            pass
+        plain = time.process_time() - began
+        file.seek(0)
+        began = time.process_time()
+        assert [len(record or b"") for record in split_stream(file.fileno(), b"\n", 0)] == [2_000 * KIB, 1]
+        taken = time.process_time() - began
+    assert taken < 30 * plain + 0.05, "putting it together anew for each chunk takes 100 times as long"
 
 
 def test_a_pause_is_told_once() -> None:

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 
 from oncelog import read_arrow
 from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.base import json_text
 from oncelog.client.blocking import Client, Producer
 from oncelog.console.downloads import json_lines, reading, serving
 from oncelog.console.downloads.selection import Selection
@@ -142,6 +143,24 @@ def test_values_by_schema_are_json_or_say_why_not(client: Client, broker: Broker
         good, bad = lines(visitor, "topic=avro-lines&value_format=avro")
     assert (good["value"]["note"], good["value_schema_id"]) == ("tea", "7")
     assert (bad["value_base64"], "not avro" in bad["value_error"]) == ("/w==", True)
+
+
+def test_json_values_keep_their_digits_and_names(client: Client, reader: TestClient) -> None:
+    make(client, "digits")
+    values = [b'{"amount":12345678901234567.89,"x":1e400,"x":-0}', b"[NaN]", b'{"a":"\\ud83c"}', b"[1.10, 100E-2]"]
+    for value in values:
+        write(client, "digits", value)
+    answer = reader.get("/messages/download?topic=digits&as=jsonl&value_format=json")
+    rows = answer.text.splitlines()
+    assert len(rows) == 4
+    assert '"value":{"amount":12345678901234567.89,"x":1e400,"x":-0}' in rows[0]
+    assert '"value":[1.10,100E-2]' in rows[3]
+    for row in rows:
+        json_text.check(row)
+    assert "not json" in json.loads(rows[1])["value_error"]
+    page = reader.get("/messages/one?topic=digits&partition=0&offset=0").text
+    assert "12345678901234567.89" in page
+    assert "1e400" in page
 
 
 @pytest.mark.parametrize("as_", ["jsonl", "parquet"])

@@ -14,6 +14,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicPartition, uuid_text
 from oncelog.client.blocking import Client
 from oncelog.client.errors import UnknownTopic
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.machine.requests import offset_query
 from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
 from oncelog.spark.source.options import EARLIEST, LATEST, AtOffsets, AtTimestamps, Bound, SourceOptions
 from oncelog.spark.source.plan.offset_ranges import Offsets
@@ -147,7 +148,7 @@ class OffsetPlanner:
         else:
             timestamps = bound.timestamps_ms
             _check_all_given(timestamps, partitions, option + "ByTimestamp")
-        found = self._list(timestamps)
+        found = self._list({partition: offset_query(time_ms) for partition, time_ms in timestamps.items()})
         unmatched = [partition for partition, offset in found.items() if offset < 0]
         if unmatched and no_match is None:
             partition = unmatched[0]

@@ -1,0 +1,164 @@
+"""Pieces of input as records to send: lines with a key in front, or JSON as ``consume --json`` prints it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from oncelog.base import json_text
+from oncelog.base.units import INT64_MAX
+from oncelog.client.machine.record_values import NO_TIMESTAMP
+
+_MOST_DIGITS: Final = 19
+
+
+class Parsing(NamedTuple):
+    """The way from a piece of input to a record."""
+
+    key_delimiter: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    null: bytes | None
+    is_json: bool
+    is_base64: bool
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class Parsed(NamedTuple):
+    """A record to send."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class InputError(ValueError):
+    """A piece of input that is no record."""
+
+
+def parse(piece: bytes, parsing: Parsing) -> Parsed:
+    """The record in a piece of input. Raises InputError."""
+    if parsing.is_json:
+        return _parse_json(piece, parsing)
+    key, value = parsing.key, piece
+    if parsing.key_delimiter is not None:
+        key, found, value = piece.partition(parsing.key_delimiter)
+        if not found:
+            raise InputError(f"no key delimiter {parsing.key_delimiter!r} in {piece[:40]!r}")
+    return Parsed(
+        None if parsing.null is not None and key == parsing.null else _decoded(key, parsing.is_base64),
+        None if parsing.null is not None and value == parsing.null else _decoded(value, parsing.is_base64),
+        parsing.headers,
+        parsing.partition,
+        parsing.timestamp_ms,
+    )
+
+
+def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
+    """A line of ``consume --json``; topic, partition and offset in it are ignored, the timestamp is kept."""
+    text = _text(piece)
+    try:
+        document = json_text.check(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise InputError("not a JSON object")
+    if "payload" not in document:
+        names = ", ".join(map(repr, document)) or "nothing"
+        raise InputError(f"no 'payload' in it, which is the record's value, but {names:.80}")
+
+    def part(name: str) -> bytes | None:
+        is_base64 = parsing.is_base64 or document.get(f"{name}_encoding") == "base64"
+        return _json_bytes(document.get(name), lambda: json_text.members(text)[name], is_base64)
+
+    return Parsed(
+        part("key"),
+        part("payload"),
+        _headers(document, text) + parsing.headers,
+        parsing.partition,
+        parsing.timestamp_ms if parsing.timestamp_ms is not None else _timestamp(document.get("ts")),
+    )
+
+
+def _text(piece: bytes) -> str:
+    try:
+        return piece.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"not JSON: byte {error.start} is not UTF-8") from None
+
+
+def _headers(document: dict[str, Any], text: str) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers: names and values in turn; ``headers_encoding`` has an entry for each header. Raises InputError."""
+    flat = document.get("headers")
+    if flat is None:
+        return ()
+    if not isinstance(flat, list) or len(flat) % 2:
+        raise InputError("headers are not a list of names and values in turn")
+    encodings = document.get("headers_encoding")
+    if encodings is None:
+        encodings = [None] * (len(flat) // 2)
+    if not isinstance(encodings, list) or len(encodings) != len(flat) // 2:
+        raise InputError("headers_encoding does not have an entry for each header")
+
+    texts: list[str] = []
+
+    def raw(index: int) -> str:
+        if not texts:
+            texts.extend(json_text.elements(json_text.members(text)["headers"]))
+        return texts[index]
+
+    headers = []
+    for index, encoding in enumerate(encodings):
+        name, value = flat[2 * index], flat[2 * index + 1]
+        if not isinstance(name, str) or isinstance(name, json_text.Number) or not _can_be_encoded(name):
+            raise InputError(f"the name of header {index + 1} is not text")
+        headers.append((name, _json_bytes(value, partial(raw, 2 * index + 1), encoding == "base64")))
+    return tuple(headers)
+
+
+def _can_be_encoded(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _timestamp(value: object) -> int | None:
+    """The ``ts`` of a line. Raises InputError."""
+    if value is None:
+        return None
+    text = value if isinstance(value, json_text.Number) else json.dumps(value)
+    digits = text.removeprefix("-")
+    is_long = isinstance(value, json_text.Number) and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    if not is_long or not NO_TIMESTAMP <= int(text) <= INT64_MAX:
+        raise InputError(f"ts is {text[:40]}, and not a whole number of milliseconds since 1970 (-1 for none)")
+    return int(text)
+
+
+def _json_bytes(value: object, raw: Callable[[], str], is_base64: bool) -> bytes | None:
+    """A string as it is, null as null, anything else as the JSON that it is; ``raw`` finds that."""
+    if value is None:
+        return None
+    if isinstance(value, json_text.Number):
+        return value.encode()
+    if isinstance(value, str):
+        return _decoded(value.encode("utf-8", "surrogatepass"), is_base64)
+    return raw().encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
+    if data is None or not is_base64:
+        return data
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise InputError(f"not base64: {error}") from None

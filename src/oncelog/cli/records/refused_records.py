@@ -1,0 +1,52 @@
+"""Records that the broker refused while ``produce`` goes on with the others.
+
+A refusal that is about single records (their size, time or key) does not end the command: it is printed, counted, and
+the exit code is 1 in the end. Any other refusal would meet every record, so it ends the command at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from oncelog.base.text import counted
+from oncelog.client.errors import ClientError
+from oncelog.client.machine.batch_delivery import DeliveryFailed
+from oncelog.client.machine.producer import ABOUT_RECORDS, Failed, Outcome, record_size
+
+_MOST_SHOWN: Final = 10
+
+
+class RefusedRecords:
+    """Takes a producer's outcomes; ``raise_failure`` and ``finish`` raise ClientError for what went wrong."""
+
+    def __init__(self) -> None:
+        self._refused = 0
+        self._failures = 0
+        self._fatal: DeliveryFailed | None = None
+
+    def note(self, outcome: Outcome) -> None:
+        """Count the records of a failure; print the first few that were refused for their own sake."""
+        if not isinstance(outcome, Failed):
+            return
+        error = DeliveryFailed(outcome)
+        if outcome.error_code not in ABOUT_RECORDS or outcome.maybe_appended:
+            self._fatal = self._fatal or error
+            return
+        self._refused += len(outcome.records)
+        self._failures += 1
+        if self._failures <= _MOST_SHOWN:
+            sizes = [record_size(record) for record in outcome.records]
+            size = f" (about {sizes[0]:,} bytes)" if len(sizes) == 1 else ""
+            print(f"oncelog: {error}{size}", file=sys.stderr, flush=True)
+
+    def raise_failure(self) -> None:
+        """Raise the first failure that is not about single records."""
+        if self._fatal is not None:
+            raise self._fatal
+
+    def finish(self) -> None:
+        """Raise unless every record was written."""
+        self.raise_failure()
+        if self._refused:
+            raise ClientError(f"the broker refused {counted(self._refused, 'record')}; all others are written")

@@ -1,0 +1,59 @@
+"""Logical types of Avro that never hide the record they are in. Imported by the worker's process alone.
+
+The rule: a value that Python cannot express is shown raw, and a note names its type. Decimals are shown with all their
+digits, whatever precision the schema declares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+_MOST_DECIMAL_BYTES: Final = 1_000
+_MOST_SCALE: Final = 10_000
+_DECIMAL: Final = "decimal"
+
+_raw: Final[Counter[str]] = Counter()
+_beyond: Final[Counter[str]] = Counter()
+
+
+def install(readers: dict[str, Callable[..., Any]]) -> None:
+    """Replace fastavro's readers of logical types."""
+    for name, read in list(readers.items()):
+        kind = name.partition("-")[2]
+        readers[name] = _tolerant(kind, _decimal if kind == _DECIMAL else read)
+
+
+def take_note() -> str:
+    """The note about the values that were read since the last call; empty if there was nothing odd."""
+    notes = [f"{count} of type {kind} cannot be expressed, shown raw" for kind, count in sorted(_raw.items())]
+    notes += [f"{count} of type {kind} beyond the precision" for kind, count in sorted(_beyond.items())]
+    _raw.clear()
+    _beyond.clear()
+    return ", ".join(notes)
+
+
+def _tolerant(kind: str, read: Callable[..., Any]) -> Callable[..., Any]:
+    def reader(data: Any, *schemas: Any) -> Any:
+        try:
+            return read(data, *schemas)
+        except (ValueError, TypeError, ArithmeticError, LookupError):
+            _raw[kind] += 1
+            return data
+
+    return reader
+
+
+def _decimal(data: bytes, schema: dict[str, Any], *_: Any) -> str:
+    """The digits of an unscaled number with the point where the scale puts it."""
+    scale = schema.get("scale", 0)
+    if len(data) > _MOST_DECIMAL_BYTES or not 0 <= scale <= _MOST_SCALE:
+        raise ValueError("too many digits")
+    unscaled = int.from_bytes(data, "big", signed=True)
+    digits = str(abs(unscaled))
+    if len(digits) > schema.get("precision", len(digits)):
+        _beyond[_DECIMAL] += 1
+    digits = digits.zfill(scale + 1)
+    point = len(digits) - scale
+    return ("-" if unscaled < 0 else "") + digits[:point] + ("." + digits[point:] if scale else "")

@@ -1,0 +1,129 @@
+"""Refusals of a target, and the attempts to copy a partition on. Pure.
+
+A partition with a refused record stands: everything before the record is copied, nothing behind it is. Until the target
+takes the record, the partition is copied in transactions of its own, so that a refusal aborts no other partition.
+
+Rules:
+1. The records before the refused one are copied first.
+2. If the target did not say which record of a batch it refuses, the batches of the next attempt are an eighth as large.
+   A batch of one record ends the search.
+3. The refused record is tried alone, after pauses that grow, and at once when the topic's configuration has changed.
+4. When it is taken, the records behind it are tried. The refusal is over when all that was fetched is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.units import INT64_MAX
+from oncelog.client.machine.producer import ABOUT_RECORDS, Failed
+from oncelog.client.machine.retry import Backoff
+from oncelog.mirror.framing import Frame, Run
+
+REFUSALS: Final = ABOUT_RECORDS | {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.POLICY_VIOLATION,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
+"""Answers to a batch that are about its topic or its records. Other partitions may still be copied."""
+_PAUSES: Final = Backoff(2_000, 60_000)
+_SMALLER: Final = 8
+_LONGEST_MESSAGE: Final = 500
+
+
+class Refused(NamedTuple):
+    """The offset at the source of the first refused record, and the target's answer."""
+
+    offset: int
+    code: int
+    message: str | None
+
+
+class FoundRefusal(NamedTuple):
+    """A refusal of one batch. If it is not exact, the refused record is somewhere before ``frame_end``."""
+
+    refused: Refused
+    is_exact: bool
+    frame_bytes: int
+    frame_end: int
+
+
+def refusal_of(failed: Failed, frame: Frame) -> FoundRefusal | None:
+    """The refusal in the outcome of a frame; None if the failure has another cause."""
+    if failed.error_code not in REFUSALS:
+        return None
+    last = frame.runs[-1]
+    index = min(failed.refused, default=0)
+    message = None if failed.message is None else failed.message[:_LONGEST_MESSAGE]
+    refused = Refused(_offset_at(frame.runs, index), failed.error_code, message)
+    is_exact = bool(failed.refused) or frame.records == 1 or failed.error_code not in ABOUT_RECORDS
+    return FoundRefusal(refused, is_exact, len(frame.batch), last.first + last.records)
+
+
+def _offset_at(runs: tuple[Run, ...], index: int) -> int:
+    for run in runs:
+        if index < run.records:
+            return run.first + index
+        index -= run.records
+    return runs[0].first
+
+
+@dataclass(slots=True)
+class Trial:
+    """The attempts to copy a partition on from a refused record."""
+
+    refused: Refused
+    is_exact: bool = True
+    limit_bytes: int = INT64_MAX
+    """The largest batch of the next attempt."""
+    frame_end: int = INT64_MAX
+    attempts: int = 0
+    """Attempts to copy the refused record alone."""
+    due_ms: int = 0
+    """The time of the next attempt with the refused record."""
+    not_before_ms: int = 0
+    """The time before which the source is not asked, because it did not answer."""
+    config: object = None
+    """The configuration of the target's topic when the record was refused."""
+
+    def is_due(self, position: int, now_ms: int) -> bool:
+        """True if the next attempt may begin."""
+        is_known_to_fail = self.is_exact and position >= self.refused.offset
+        return now_ms >= self.not_before_ms and (now_ms >= self.due_ms or not is_known_to_fail)
+
+    def stands(self, position: int) -> bool:
+        """True if everything before the refused record is copied, and the record was refused again."""
+        return self.is_exact and self.attempts > 0 and position >= self.refused.offset
+
+    def end_offset(self, position: int) -> int:
+        """The source offset before which the next attempt ends."""
+        if position < self.refused.offset:
+            return self.refused.offset
+        return self.refused.offset + 1 if self.is_exact else self.frame_end
+
+    def passed(self, next_offset: int) -> bool:
+        """Note that the target took everything before ``next_offset``; True if the refusal is over."""
+        if next_offset <= self.refused.offset:
+            return False
+        is_over = not self.is_exact and self.frame_end == INT64_MAX
+        self.refused = self.refused._replace(offset=next_offset)
+        self.is_exact, self.frame_end, self.attempts = False, INT64_MAX, 0
+        return is_over
+
+    def refuse(self, found: FoundRefusal, now_ms: int) -> None:
+        """Note that the target refused an attempt, or the first batch."""
+        is_same = self.is_exact and found.is_exact and found.refused.offset == self.refused.offset
+        self.refused, self.is_exact = found.refused, found.is_exact
+        self.frame_end = INT64_MAX if found.is_exact else found.frame_end
+        if not found.is_exact:
+            self.limit_bytes = max(1, min(self.limit_bytes, found.frame_bytes) // _SMALLER)
+        self.attempts = self.attempts + 1 if is_same else int(found.is_exact)
+        self.due_ms = now_ms + _PAUSES.delay_ms(max(0, self.attempts - 1))
