@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from oncelog.spark.errors import OptionError, ServerLacksOncelog
+from oncelog.spark.json_values.decoding import JsonDecoding
 from oncelog.spark.sessions import check_server, is_connect
 from oncelog.spark.source.options import SourceOptions, parse_options
 
@@ -63,6 +64,8 @@ def source_schema(options: SourceOptions) -> StructType:
     columns = [*_COLUMNS, StructField("headers", ArrayType(_HEADER))] if options.include_headers else list(_COLUMNS)
     if options.value_as_text:
         columns[_VALUE] = StructField("value", StringType())
+    if options.decode_json is not None:
+        columns += JsonDecoding.parse(options.decode_json).added_columns()
     return StructType(columns)
 
 

@@ -162,7 +162,7 @@ def test_the_quarantine_topic_is_settled_before_the_rows_and_again_by_the_next_l
 
     with pytest.raises(Died):
         run(tmp_path, log, None, "q", dying)
-    with pytest.raises(TableError, match="quarantine topic: run it again"):
+    with pytest.raises(TableError, match="bad rows to topic 'q': run `oncelog load"):
         run(tmp_path, log, None)
 
     def send_quarantined(extra: dict[str, Any]) -> None:
