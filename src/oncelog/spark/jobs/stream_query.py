@@ -138,7 +138,9 @@ def run_query(
     goes_on = str(how.trigger != AVAILABLE_NOW).lower()
     options = {"limitFirstBatch": goes_on}  # before Spark 4.2 a source is not told its trigger
     options |= {name: value for name, value in request.options.items() if name != "minPartitions"} | decoding
-    frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
+    with batches.spark.job_session.settings():
+        reader = session.readStream.format("oncelog").options(**options)
+        frame = reader.option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
     try:
         query = _triggered(writing, how.trigger).start()

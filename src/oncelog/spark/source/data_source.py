@@ -123,8 +123,9 @@ class OncelogSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make ``format("oncelog")`` known to a session.
 
-    Spark finds it by itself where the package is installed; this is for sessions started before that was so. Over
-    Spark Connect it also asks whether the server can import it; raises ServerLacksOncelog, which says what to install.
+    Spark finds it by itself where the package is installed; this is for sessions started before that was so, and for
+    machines so busy that Spark gives up its search. Over Spark Connect it also asks whether the server can import it;
+    raises ServerLacksOncelog, which says what to install.
     """
     from oncelog.spark import versions
 
