@@ -35,6 +35,7 @@ from bench.quotas import quotas
 from bench.report import Comparison, Figures, narrowed, paired
 from bench.sasl_logins import LOGIN_GOALS, Secured, secured_kafka, secured_oncelog
 from bench.sasl_logins import figures as login_figures
+from bench.spark_load import spark_load
 from bench.spark_memory import spark_memory
 from bench.spark_sink import OURS as OUR_SINK
 from bench.spark_sink import THEIRS as THEIR_SINK
@@ -499,6 +500,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "find-hanging": find_hanging,
     "spark-sink": spark_sink,
     "spark-source": spark_source,
+    "spark-load": spark_load,
     "spark-memory": spark_memory,
     "spark-versions": spark_versions,
     "arrow": arrow,
@@ -511,7 +513,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     **TLS_BENCHMARKS,
     **CLUSTER_BENCHMARKS,
 }
-_SPARK_ALONE: Final = ("spark-memory", "spark-versions")
+_SPARK_ALONE: Final = ("spark-load", "spark-memory", "spark-versions")
 WITHOUT_KAFKA: Final = frozenset(
     {"start-cpython", "quotas", *_SPARK_ALONE, "old-logs", "cluster-cores", "cluster-sync", *CONSOLE_BENCHMARKS}
 )

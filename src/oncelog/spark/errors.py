@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, ConfigError
 
 
 class SparkSourceError(ClientError):
     """Anything the source or a load refuses to do; the text is one line."""
 
 
-class OptionError(SparkSourceError, ValueError):
+class OptionError(SparkSourceError, ConfigError, ValueError):
     """An option is missing, unknown in its value, or contradicts another."""
 
 

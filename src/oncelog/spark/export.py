@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import uuid_text
+from oncelog.records.batch import NO_TIMESTAMP
 from oncelog.spark.errors import OptionError
+from oncelog.spark.json_values.decoding import OTHER_FIELDS
 from oncelog.spark.table.atomic_swap import fsync
 from oncelog.spark.table.directory import Table, TableError, loaded_directory, topic_label
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
 Span = tuple[int, int]
 Spans = dict[str, list[Span]]
@@ -37,7 +40,11 @@ _SETTINGS: Final = {
 }
 MOST_CONDITIONS: Final = 100
 """With more spans than these, they are joined with the rows."""
-_BESIDE: Final = ("other_fields", "event_time", "day", "hour", "offsets")
+_JSON_OPTIONS: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own format ends at milliseconds
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+_BESIDE: Final = (OTHER_FIELDS, "event_time", "day", "hour", "offsets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,8 @@ def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
     from pyspark.sql import functions as f
 
     value = f.col("value") if "value" in frame.columns else _as_json(frame)
-    columns = [f.col("key"), value.alias("value"), f.col("timestamp")]
+    no_time = f.timestamp_millis(f.lit(NO_TIMESTAMP))
+    columns = [f.col("key"), value.alias("value"), f.coalesce("timestamp", no_time).alias("timestamp")]
     if "headers" in frame.columns:
         columns.append(f.col("headers"))
     if keep_partitions:
@@ -164,13 +172,29 @@ def _as_json(frame: DataFrame) -> Any:
     """Decoded columns and the fields that had none, together; null where all are (a tombstone)."""
     from pyspark.sql import functions as f
 
-    fields = [one for one in frame.columns if one not in (*_OWN, *_BESIDE)]
-    said = f.to_json(f.struct(*fields))
-    if "other_fields" not in frame.columns:
+    has_other = OTHER_FIELDS in frame.columns
+    fields = [_field(one, has_other) for one in frame.schema if one.name not in (*_OWN, *_BESIDE)]
+    said = f.to_json(f.struct(*fields), _JSON_OPTIONS)
+    if not has_other:
         return f.when(said != "{}", said)
-    other = f.col("other_fields")
+    other = f.when(f.col(OTHER_FIELDS) != "{}", f.col(OTHER_FIELDS))
+    is_tombstone = f.col(OTHER_FIELDS).isNull() & (said == "{}")
     joined = f.concat(said.substr(f.lit(1), f.length(said) - 1), f.lit(","), other.substr(2, 1 << 30))
-    return f.when(other.isNull(), f.when(said != "{}", said)).otherwise(f.when(said == "{}", other).otherwise(joined))
+    together = f.when(other.isNull(), said).otherwise(f.when(said == "{}", other).otherwise(joined))
+    return f.when(~is_tombstone, together)
+
+
+def _field(field: StructField, has_other: bool) -> Column:
+    """A decoded column; null where ``other_fields`` has the whole field, with what the column has no place for."""
+    from pyspark.sql import functions as f
+
+    from oncelog.spark.jobs.shape import quoted
+
+    column = f.col(quoted(field.name))
+    if not has_other or "struct" not in field.dataType.simpleString():
+        return column
+    is_there = f.array_contains(f.json_object_keys(OTHER_FIELDS), f.lit(field.name))
+    return f.when(~f.coalesce(is_there, f.lit(False)), column).alias(field.name)
 
 
 def _visible(table: Table) -> Spans:

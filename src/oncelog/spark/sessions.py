@@ -66,7 +66,10 @@ class JobSession:
     def settings(self) -> Iterator[SparkSession]:
         """Meanwhile the job's settings hold: whatever plans or runs a frame goes inside."""
         if not self.is_connect:
-            yield self.spark
+            from oncelog.spark.versions import active
+
+            with active(self.spark):
+                yield self.spark
             return
         conf = self.spark.conf
         before = conf.getAll

@@ -20,6 +20,8 @@ import importlib.util
 import inspect
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource
@@ -45,6 +47,7 @@ _STARTED_BY: Final = "spark_connect_session"
 
 __all__ = [
     "StreamArrowWriter",
+    "active",
     "arrow_schema",
     "has_admission_control",
     "has_pushdown",
@@ -81,10 +84,33 @@ def register(session: SparkSession, source: type[DataSource]) -> None:
     from pyspark.errors import AnalysisException
 
     try:
-        session.dataSource.register(source)
+        with active(session):
+            session.dataSource.register(source)
     except AnalysisException as error:
         if _ALREADY_THERE not in str(error):
             raise
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Meanwhile a classic session is the active one of its thread.
+
+    Spark asks that one whether a format is known: when a format is registered, and for every write and stream,
+    whichever session the frame is of.
+    """
+    if not hasattr(spark, "_jsparkSession"):  # of Spark Connect
+        yield
+        return
+    sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def starting_session(of_batch: SparkSession) -> SparkSession:

@@ -86,7 +86,7 @@ def check(kind: str, spark: SparkSession, topic: Topic, place: Path) -> None:
         assert table["day"].to_pylist()[:5] == days
     bad = rows_in(kind, place.with_name("table-quarantine"))
     assert bad.select(["partition", "offset", "value", "reason"]).to_pylist() == [
-        {"partition": 0, "offset": 3, "value": b"bad", "reason": "not JSON"}
+        {"partition": 0, "offset": 3, "value": b"bad", "reason": "not JSON: expecting value at character 1"}
     ]
 
 

@@ -93,7 +93,7 @@ def load(
     parsed = parse_options(request.options)
     source = ClusterLog(parsed, request)
     source.topic_ids()  # a wrong address or topic fails before a directory is made
-    send_quarantined = None if quarantine_topic is None else quarantine_sender(parsed, request.to)
+    send_quarantined = quarantine_sender(parsed, request.to)
     with Table.open(request.to, send_quarantined, "fill" if backfill else "append") as table, ExitStack() as stack:
 
         def start_writer() -> Writer:

@@ -45,6 +45,7 @@ class Pace(Protocol):
 
 def run_batches(
     session: SparkSession,
+    decoding: Mapping[str, str],
     handler: Callable[[DataFrame, int], None],
     request: LoadRequest,
     starts: Mapping[str, Mapping[str, int]],
@@ -62,7 +63,7 @@ def run_batches(
         options.max_trigger_delay_ms,
     )
     (checkpoint / "offsets").mkdir(parents=True)
-    reader = {name: value for name, value in request.options.items() if name not in _NOT_READ}
+    reader = {name: value for name, value in request.options.items() if name not in _NOT_READ} | dict(decoding)
     number = 0
     with closing(StreamPlanner(options)) as planner:
         position = planner.initial()

@@ -4,11 +4,12 @@ Rules (docs/jobs.md says them to users):
   1. a schema's fields become the table's columns beside the record's own; a field that a value lacks is null;
   2. columns are only ever added: one that a later schema does not name stays, null in what is new; one whose type would
      have to change (other than to one that holds every value of both) is refused before anything is read;
-  3. fields that no column is for are kept as text in ``other_fields`` (JSON);
+  3. fields that no column is for are kept as they are in ``other_fields`` (JSON);
   4. a value that is not of its format, a field of another type than its column, a missing event time: the row is bad.
      It goes to the quarantine with its bytes and the reason: never to the table, never lost;
   5. a null value (a tombstone) is no bad row: its fields are null, its event time is the record's.
-Everything is done by Spark's own functions; nothing here looks at a row.
+JSON is decoded in the tasks that read it (``json_values``): Spark's ``from_json`` rounds, wraps, and stops at the end
+of the first document. The rest is done by Spark's own functions; nothing here looks at a row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from oncelog.spark.errors import OptionError
+from oncelog.spark.json_values.decoding import BAD, OTHER_FIELDS, TIME, JsonDecoding
+from oncelog.spark.json_values.times import FIRST_MICROS, LAST_MICROS, Path
 from oncelog.spark.source.value_formats import FORMATS, decode_values
 from oncelog.spark.table.directory import TableError
 
@@ -25,15 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-BAD: Final = "_bad"
-OTHER_FIELDS: Final = "other_fields"
 EVENT_TIME: Final = "event_time"
 QUARANTINE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "reason")
-_CORRUPT: Final = "_corrupt"
-_CUT: Final = "_cut"
+_RAW: Final = "_value"
 _RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 RESERVED: Final = frozenset(
-    one.lower() for one in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, _CORRUPT, _CUT, "day", "hour", "offsets")
+    one.lower() for one in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, TIME, _RAW, "day", "hour", "offsets")
 )
 _WIDER: Final = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
@@ -62,6 +62,13 @@ class Shape:
             raise OptionError(
                 f"the event time must be 'timestamp' or a JSON path such as $.at, got {self.event_time!r}"
             )
+        if self.event_time != "timestamp":
+            Path(self.event_time)
+            if self.value_format == "avro":
+                raise OptionError(
+                    f"the event time {self.event_time} is a path into JSON, and the values are in avro: leave it out, "
+                    "for the record's timestamp"
+                )
 
     @property
     def decodes_fields(self) -> bool:
@@ -72,6 +79,13 @@ class Shape:
     def is_plain(self) -> bool:
         """True if rows are taken as they come, so that none can be bad."""
         return self == PLAIN
+
+    def decoding(self, columns: StructType | None) -> JsonDecoding | None:
+        """The decoding of JSON in the tasks that read values; None if there is none."""
+        path = None if self.event_time == "timestamp" else self.event_time
+        if self.value_format != "json":
+            return None if path is None else JsonDecoding(None, self.skip_bytes, path)
+        return JsonDecoding(columns, self.skip_bytes, path)
 
     def settings(self) -> dict[str, Any]:
         """The settings that stay the same for a table's life."""
@@ -88,33 +102,23 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
     """
     from pyspark.sql import functions as f
 
-    kept = [f.col(one) for one in frame.columns if one != "value"]
-    raw = frame.withColumn("_value", f.col("value")).withColumn(
-        _CUT, f.expr(f"substring(value, {shape.skip_bytes + 1})")
-    )
-    if shape.decodes_fields:
-        assert columns is not None
-        decoded = _decoded(raw, shape, columns)
-        own = [_field(decoded, one.name, one.dataType).alias(one.name) for one in columns]
-        if shape.value_format == "json":
-            own.append(_other_fields(columns).alias(OTHER_FIELDS))
-        bad = _bad_fields(decoded, shape, columns)
-    else:
-        decoded = raw
-        own = [_text().alias("value") if shape.value_format == "utf8" else f.col(_CUT).alias("value")]
-        bad = _not_text() if shape.value_format == "utf8" else f.lit(None).cast("string")
-    time = _event_time(shape)
-    bad = f.coalesce(bad, f.when(time.isNull(), f.lit(f"no time at {shape.event_time}")))
+    kept = [f.col(name) for name in _RECORD if name in frame.columns]
+    frame = frame.withColumn(_RAW, f.col("value"))
+    if shape.value_format == "avro":
+        frame = decode_values(frame, "avro", shape.schema, skip_bytes=shape.skip_bytes, options={"mode": "PERMISSIVE"})
+    own, bad = _columns_of_values(frame, shape, columns)
+    time = f.col("timestamp" if shape.event_time == "timestamp" else TIME)
+    reason = f.coalesce(*([f.col(BAD)] if BAD in frame.columns else []), *bad, _bad_time(shape, time))
     if shape.event_time != "timestamp":
         own.append(time.alias(EVENT_TIME))
-    return decoded.select(*kept, *own, *_levels(shape, time), bad.alias(BAD), f.col("_value"))
+    return frame.select(*kept, *own, *_levels(shape, time), reason.alias(BAD), f.col(_RAW))
 
 
 def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
     """The rows for the table, sorted within a task as its files are to be."""
     from pyspark.sql import functions as f
 
-    good = frame.where(f.col(BAD).isNull()).drop(BAD, "_value")
+    good = frame.where(f.col(BAD).isNull()).drop(BAD, _RAW)
     order = {None: (), "day": ("day",), "hour": ("day", "hour")}[shape.partition_by]
     return good.sortWithinPartitions(*order, "offset") if order else good
 
@@ -128,7 +132,7 @@ def bad_rows(frame: DataFrame) -> DataFrame:
         if "value" in frame.columns
         else frame.where(f.col(BAD).isNotNull())
     )
-    bad = bad.withColumnRenamed("_value", "value").withColumnRenamed(BAD, "reason")
+    bad = bad.withColumnRenamed(_RAW, "value").withColumnRenamed(BAD, "reason")
     names = [*QUARANTINE_COLUMNS[:-1], *(["headers"] if "headers" in bad.columns else []), "reason"]
     return bad.select(*names)
 
@@ -137,18 +141,34 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
     """The fields of the shape's schema; None if values are not decoded into fields."""
     if not shape.decodes_fields:
         return None
-    decoded = decode_values(frame, shape.value_format, shape.schema, skip_bytes=shape.skip_bytes)
-    found = decoded.schema["value"].dataType
+    from oncelog.spark.json_values.kinds import check_names, kind_of
+
+    found = _schema_type(frame, shape)
     from pyspark.sql.types import StructType
 
     if not isinstance(found, StructType):
         raise OptionError(f"the schema must be of a record with fields, got {found.simpleString()}")
-    for one in found:
-        if one.name.lower() in RESERVED:
+    check_names(found, "the schema")
+    for field in found:
+        if shape.value_format == "json":
+            kind_of(field.dataType, field.name)
+        if field.name.lower() in RESERVED:
             raise OptionError(
-                f"the schema's field {one.name!r} has the name of one of the table's own columns: rename it"
+                f"the schema's field {field.name!r} has the name of one of the table's own columns: rename it"
             )
     return found
+
+
+def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
+    """The type of values of the shape's schema. Raises OptionError for a schema that Spark refuses."""
+    from pyspark.errors import PySparkException
+
+    try:
+        decoded = decode_values(frame, shape.value_format, shape.schema, skip_bytes=shape.skip_bytes)
+        return decoded.schema["value"].dataType
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise OptionError(f"the schema {(shape.schema or '')[:80]!r} cannot be used: {reason}") from None
 
 
 def merged_columns(known: StructType | None, asked: StructType | None) -> StructType | None:
@@ -158,7 +178,14 @@ def merged_columns(known: StructType | None, asked: StructType | None) -> Struct
     from pyspark.sql.types import StructField, StructType
 
     fields = {one.name: one.dataType for one in known or ()}
+    spelled = {name.lower(): name for name in reversed(fields)}
     for one in asked:
+        same = spelled.setdefault(one.name.lower(), one.name)
+        if same != one.name:
+            raise TableError(
+                f"columns {same!r} and {one.name!r} differ by upper and lower case alone, which Spark takes for one "
+                "name: write the name as in the table, or rename the field"
+            )
         has = fields.setdefault(one.name, one.dataType)
         if has != one.dataType and (one.dataType.typeName(), has.typeName()) not in _WIDER:
             raise TableError(
@@ -168,84 +195,60 @@ def merged_columns(known: StructType | None, asked: StructType | None) -> Struct
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
-def _decoded(frame: DataFrame, shape: Shape, columns: StructType) -> DataFrame:
-    """``frame`` with ``value`` decoded into a struct; fields that cannot be read are null."""
-    if shape.value_format != "json":
-        return decode_values(
-            frame, shape.value_format, shape.schema, skip_bytes=shape.skip_bytes, options={"mode": "PERMISSIVE"}
-        )
-    from pyspark.sql.types import StringType, StructField, StructType
+def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | None) -> tuple[list[Column], list[Column]]:
+    """The table's columns from values, and reasons why a value is bad; null ones do not hold."""
+    from pyspark.sql import functions as f
 
-    with_corrupt = StructType([*columns.fields, StructField(_CORRUPT, StringType())])
-    return decode_values(
-        frame, "json", with_corrupt, skip_bytes=shape.skip_bytes, options={"columnNameOfCorruptRecord": _CORRUPT}
-    )
+    match shape.value_format:
+        case "json":
+            assert columns is not None
+            return [*(f.col(quoted(field.name)) for field in columns), f.col(OTHER_FIELDS)], []
+        case "avro":
+            assert columns is not None
+            unread = f.col(_RAW).isNotNull() & f.col("value").isNull()
+            own = [_avro_field(frame, one.name, one.dataType).alias(one.name) for one in columns]
+            return own, [f.when(unread, f.lit("not avro of this schema"))]
+    cut = f.expr(f"substring(value, {shape.skip_bytes + 1})")
+    if shape.value_format == "binary":
+        return [cut.alias("value")], []
+    text = cut.cast("string")
+    return [text.alias("value")], [f.when(~f.is_valid_utf8(text), f.lit("not UTF-8"))]
 
 
-def _field(decoded: DataFrame, name: str, kind: DataType) -> Column:
+def _avro_field(frame: DataFrame, name: str, kind: DataType) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    struct = decoded.schema["value"].dataType
+    struct = frame.schema["value"].dataType
     assert isinstance(struct, StructType)
     return f.col("value").getField(name).cast(kind) if name in struct.names else f.lit(None).cast(kind)
 
 
-def _text() -> Column:
-    """The value as text, without its first ``skip_bytes``."""
+def quoted(name: str) -> str:
+    """A column's name where Spark would read dots and backticks in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _bad_time(shape: Shape, time: Column) -> Column:
+    """The reason why a row has no time that it can be kept under."""
     from pyspark.sql import functions as f
 
-    return f.col(_CUT).cast("string")
+    if shape.event_time != "timestamp":
+        return f.when(time.isNull(), f.lit(f"no time at {shape.event_time}"))
+    none = f.when(time.isNull(), f.lit("the record's timestamp is too far from 1970 for microseconds in 64 bits"))
+    if shape.partition_by is None:
+        return none
+    outside = f.lit("the record's timestamp is not in the years 1 to 9999")
+    return f.coalesce(none, f.when(in_readable_years("timestamp").isNull(), outside))
 
 
-def _path(name: str) -> str:
-    return "$['" + name.replace("'", "\\'") + "']"
-
-
-def _other_fields(columns: StructType) -> Column:
-    """JSON of the fields that no column is for; null where there are none."""
+def in_readable_years(name: str) -> Column:
+    """A column's times of the years 1 to 9999, null instead of others: as days of directories they would be no dates,
+    and pyiceberg fails at files that have them."""
     from pyspark.sql import functions as f
 
-    names = f.array(*(f.lit(one.name) for one in columns))
-    every = f.from_json(_text(), "MAP<STRING, STRING>")
-    others = f.map_filter(every, lambda name, value: ~f.array_contains(names, name))
-    return f.when(f.size(others) > 0, f.to_json(others))
-
-
-def _bad_fields(decoded: DataFrame, shape: Shape, columns: StructType) -> Column:
-    from pyspark.sql import functions as f
-
-    value, raw = f.col("value"), f.col("_value")
-    if shape.value_format != "json":
-        return f.when(raw.isNotNull() & value.isNull(), f.lit(f"not {shape.value_format} of this schema"))
-    conflicts = [
-        f.when(value.getField(one.name).isNull() & f.get_json_object(_text(), _path(one.name)).isNotNull(),
-               f.lit(f"field {one.name} is not {one.dataType.simpleString()}"))
-        for one in columns
-    ]  # fmt: skip
-    which = f.concat_ws("; ", *conflicts)
-    not_json = f.try_parse_json(_text()).isNull()
-    broken = value.isNull() | value.getField(_CORRUPT).isNotNull()
-    reason = f.when(not_json, f.lit("not JSON")).otherwise(
-        f.when(which == "", f.lit("not a JSON object of this schema")).otherwise(which)
-    )
-    return f.when(raw.isNotNull() & broken, reason)
-
-
-def _not_text() -> Column:
-    from pyspark.sql import functions as f
-
-    return f.when(~f.is_valid_utf8(_text()), f.lit("not UTF-8"))
-
-
-def _event_time(shape: Shape) -> Column:
-    from pyspark.sql import functions as f
-
-    if shape.event_time == "timestamp":
-        return f.col("timestamp")
-    said = f.get_json_object(_text(), shape.event_time)
-    read = f.coalesce(f.timestamp_millis(said.try_cast("bigint")), said.try_cast("timestamp"))
-    return f.when(f.col("_value").isNull(), f.col("timestamp")).otherwise(read)
+    first, last = (f.timestamp_micros(f.lit(one)) for one in (FIRST_MICROS, LAST_MICROS))
+    return f.when(f.col(name).between(first, last), f.col(name))
 
 
 def _levels(shape: Shape, time: Column) -> Sequence[Column]:

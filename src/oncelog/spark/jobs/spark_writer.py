@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.jobs.load_report import LoadRequest
-from oncelog.spark.jobs.shape import BAD, Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.jobs.shape import Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.json_values.decoding import BAD, OPTION, JsonDecoding
 from oncelog.spark.sessions import JobSession, check_shared, known_error
 from oncelog.spark.source.data_source import register
 from oncelog.spark.table.directory import Table, TableError
@@ -48,6 +49,8 @@ class SparkWriter:
         self.job_session = JobSession(spark, _SETTINGS)
         register(self.session)
         self._options = {name: value for name, value in options.items() if name != "subscribe"}
+        self.decoding: JsonDecoding | None = None
+        """The decoding of JSON values in the tasks that read them."""
         self.parallelism: int = self.job_session.parallelism()
 
     @property
@@ -57,8 +60,12 @@ class SparkWriter:
 
     def read(self, pieces: Sequence[Piece]) -> DataFrame:
         """The rows of some ranges, a task each."""
-        reader = self.session.read.format("oncelog").options(**self._options)
+        reader = self.session.read.format("oncelog").options(**self._options, **self.decoding_options())
         return reader.option("ranges", ranges_option(pieces)).load()
+
+    def decoding_options(self) -> dict[str, str]:
+        """The options of the source by which values are decoded."""
+        return {} if self.decoding is None else {OPTION: self.decoding.option()}
 
     def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """Run the job. Raises LoadFailed."""
@@ -99,9 +106,9 @@ class ShapedSparkWriter:
         self._plain, self._shape = plain, shape
         self.parallelism, self.partition_by = plain.parallelism, shape.partition_by
         with plain.job_session.settings():
-            nothing = plain.read([])
-            self._columns = merged_columns(known, schema_columns(nothing, shape))
-            self.schema = self._arrow_schema(good_rows(self.shape(nothing), shape))
+            self._columns = merged_columns(known, schema_columns(plain.read([]), shape))
+            plain.decoding = shape.decoding(self._columns)
+            self.schema = self._arrow_schema(good_rows(self.shape(plain.read([])), shape))
         self.new_columns = (
             [] if known is None else [one for one in (self._columns or known).names if one not in known.names]
         )

@@ -58,7 +58,7 @@ def stream(
     parsed = parse_options(request.options)
     source = ClusterLog(parsed, request)
     source.topic_ids()
-    send_quarantined = None if quarantine_topic is None else quarantine_sender(parsed, request.to)
+    send_quarantined = quarantine_sender(parsed, request.to)
     started = time.monotonic()
     with Table.open(request.to, send_quarantined) as table, ExitStack() as stack:
         from oncelog.spark.local_session import local_session
@@ -94,7 +94,7 @@ class ParquetBatches(StreamBatches):
         self, table: Table, run: Publication, writer: SparkWriter | ShapedSparkWriter, how: StreamRequest
     ) -> None:
         plain = writer.plain if isinstance(writer, ShapedSparkWriter) else writer
-        super().__init__(plain.session, how, run.report)
+        super().__init__(plain, how, run.report)
         self._table, self._run, self._writer = table, run, writer
 
     def _record_begins(self, late: Mapping[TopicPartition, int]) -> None:

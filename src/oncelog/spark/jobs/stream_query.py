@@ -19,13 +19,13 @@ from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.jobs.load_plan import PartitionState
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
 from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches, wrong_interval
-from oncelog.spark.jobs.spark_writer import one_line_error
+from oncelog.spark.jobs.spark_writer import SparkWriter, one_line_error
 from oncelog.spark.sessions import is_connect
 from oncelog.spark.source.plan.stream_position import Position
 from oncelog.spark.table.directory import TableError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -56,9 +56,9 @@ class StreamBatches:
     """Micro-batches into a table. Spark calls ``handler``'s function from a thread of its own, one batch at a time. A
     kind of table says how a batch is committed there."""
 
-    def __init__(self, session: SparkSession, how: StreamRequest, report: LoadReport) -> None:
-        self.session = session
-        """The session that reads and writes."""
+    def __init__(self, spark: SparkWriter, how: StreamRequest, report: LoadReport) -> None:
+        self.spark = spark
+        """The session that reads and writes, and how values are decoded."""
         self.failure: Exception | None = None
         """The error of a batch, after which none is carried out."""
         self._how, self._report = how, report
@@ -131,14 +131,16 @@ def run_query(
     how: StreamRequest,
 ) -> None:
     """Run the query until ``how.stop`` is set, all is there with ``available-now``, or it fails."""
-    session = batches.session
+    session, decoding = batches.spark.session, batches.spark.decoding_options()
     if is_connect(session):
-        run_batches(session, batches.handler(checkpoint), request, starts, checkpoint, how)
+        run_batches(session, decoding, batches.handler(checkpoint), request, starts, checkpoint, how)
         return
     goes_on = str(how.trigger != AVAILABLE_NOW).lower()
     options = {"limitFirstBatch": goes_on}  # before Spark 4.2 a source is not told its trigger
-    options |= {name: value for name, value in request.options.items() if name != "minPartitions"}
-    frame = session.readStream.format("oncelog").options(**options).option("startingOffsets", json.dumps(starts)).load()
+    options |= {name: value for name, value in request.options.items() if name != "minPartitions"} | decoding
+    with batches.spark.job_session.settings():
+        reader = session.readStream.format("oncelog").options(**options)
+        frame = reader.option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
     try:
         query = _triggered(writing, how.trigger).start()

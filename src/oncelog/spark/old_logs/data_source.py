@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from oncelog.spark import versions
+from oncelog.spark.json_values.decoding import OPTION, JsonDecoding
 from oncelog.spark.old_logs.files import OldLogRange
 from oncelog.spark.shipped import Shipped
 from oncelog.spark.source.data_source import connector_columns
@@ -31,19 +32,25 @@ class OldLogSource(DataSource):
         return SHORT_NAME
 
     def schema(self) -> StructType:
-        """The connector's columns."""
-        return connector_columns()
+        """The connector's columns, and those that are decoded."""
+        decoding = self._decoding()
+        added = [] if decoding is None else decoding.added_columns()
+        return StructType([*connector_columns().fields, *added])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the ranges in the options."""
-        return OldLogReader([OldLogRange(**one) for one in json.loads(self.options["ranges"])])
+        return OldLogReader([OldLogRange(**one) for one in json.loads(self.options["ranges"])], self._decoding())
+
+    def _decoding(self) -> JsonDecoding | None:
+        text = self.options.get(OPTION)
+        return None if text is None else JsonDecoding.parse(text)
 
 
 class OldLogReader(Shipped, DataSourceReader):
     """Reads each range in a task of its own."""
 
-    def __init__(self, ranges: Sequence[OldLogRange]) -> None:
-        self._ranges = ranges
+    def __init__(self, ranges: Sequence[OldLogRange], decoding: JsonDecoding | None) -> None:
+        self._ranges, self._decoding = ranges, decoding
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, in their order."""
@@ -55,10 +62,17 @@ class OldLogReader(Shipped, DataSourceReader):
         from oncelog.spark.table.parquet_files import table_schema
 
         if isinstance(partition, OldLogRange):
-            yield from arrow_rows(partition, table_schema(include_headers=False))
+            rows = arrow_rows(partition, table_schema(include_headers=False))
+            if self._decoding is None:
+                yield from rows
+                return
+            from oncelog.spark.json_values.decoder import JsonDecoder
+
+            yield from map(JsonDecoder(self._decoding).decode, rows)
 
 
-def frame_of(session: SparkSession, ranges: Iterable[OldLogRange]) -> DataFrame:
-    """The rows of some ranges, a task each."""
+def frame_of(session: SparkSession, ranges: Iterable[OldLogRange], options: Mapping[str, str]) -> DataFrame:
+    """The rows of some ranges, a task each, with the options of their decoding."""
     versions.register(session, OldLogSource)
-    return session.read.format(SHORT_NAME).option("ranges", json.dumps([asdict(one) for one in ranges])).load()
+    reader = session.read.format(SHORT_NAME).options(**options)
+    return reader.option("ranges", json.dumps([asdict(one) for one in ranges])).load()

@@ -136,7 +136,8 @@ def _writer(spark: SparkSession | None, table: Table, shape: Shape, stack: ExitS
         """Reads files instead of a cluster; all else is as for topics."""
 
         def read(self, pieces: Sequence[Piece]) -> DataFrame:
-            return frame_of(self.session, [one.wanted for one in pieces if isinstance(one.wanted, OldLogRange)])
+            ranges = [one.wanted for one in pieces if isinstance(one.wanted, OldLogRange)]
+            return frame_of(self.session, ranges, self.decoding_options())
 
     session = spark or stack.enter_context(local_session(log=table.hidden / "spark.log"))
     plain = OldLogWriter(session, _NOBODY)

@@ -148,16 +148,13 @@ def _bytes(column: Any) -> Any:
 
 
 def _timestamps(columns: dict[str, Any], count: int) -> Longs:
-    """Timestamps in milliseconds; the time of day for rows without one."""
+    """Timestamps in milliseconds, before 1970 too (-1 is a record without one); the time of day for rows without."""
     now = time.time_ns() // 1_000_000
     column = columns.get("timestamp")
     if column is None:
         return np.full(count, now, np.int64)
     micros = column.combine_chunks().cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    times = np.asarray(micros.fill_null(now * 1000)).astype(np.int64) // 1000
-    if len(times) and int(times.min()) < 0:
-        raise SinkError("a row has a timestamp before 1970, which a record cannot have")
-    return times
+    return np.asarray(micros.fill_null(now * 1000)).astype(np.int64) // 1000
 
 
 def _headers(columns: dict[str, Any]) -> list[tuple[tuple[str, bytes | None], ...]] | None:

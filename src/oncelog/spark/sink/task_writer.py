@@ -167,7 +167,7 @@ def send_all(client: Client, options: SinkOptions, producer: BodyProducer, table
     def limits_of(topic: str) -> TopicLimits:
         if topic not in known:
             partitions = len(client.topic(topic, create=True).partitions)
-            known[topic] = TopicLimits(partitions, _largest_batch(client, topic))
+            known[topic] = TopicLimits(partitions, largest_batch(client, topic))
         return known[topic]
 
     router = Router(options.topic, limits_of, options.producer)
@@ -180,7 +180,7 @@ def send_all(client: Client, options: SinkOptions, producer: BodyProducer, table
     return rows
 
 
-def _largest_batch(client: Client, topic: str) -> int:
+def largest_batch(client: Client, topic: str) -> int:
     """The topic's ``max.message.bytes`` less a batch's own bytes; no limit if its configuration may not be read."""
     from oncelog.admin.configs import ResourceType, describe_configs
 

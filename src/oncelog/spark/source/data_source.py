@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from oncelog.spark.errors import OptionError, ServerLacksOncelog
+from oncelog.spark.json_values.decoding import JsonDecoding
 from oncelog.spark.sessions import check_server, is_connect
 from oncelog.spark.source.options import SourceOptions, parse_options
 
@@ -63,6 +64,8 @@ def source_schema(options: SourceOptions) -> StructType:
     columns = [*_COLUMNS, StructField("headers", ArrayType(_HEADER))] if options.include_headers else list(_COLUMNS)
     if options.value_as_text:
         columns[_VALUE] = StructField("value", StringType())
+    if options.decode_json is not None:
+        columns += JsonDecoding.parse(options.decode_json).added_columns()
     return StructType(columns)
 
 
@@ -120,8 +123,9 @@ class OncelogSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make ``format("oncelog")`` known to a session.
 
-    Spark finds it by itself where the package is installed; this is for sessions started before that was so. Over
-    Spark Connect it also asks whether the server can import it; raises ServerLacksOncelog, which says what to install.
+    Spark finds it by itself where the package is installed; this is for sessions started before that was so, and for
+    machines so busy that Spark gives up its search. Over Spark Connect it also asks whether the server can import it;
+    raises ServerLacksOncelog, which says what to install.
     """
     from oncelog.spark import versions
 

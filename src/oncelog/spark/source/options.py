@@ -63,7 +63,8 @@ Bound = AtOffsets | AtTimestamps
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Checked options. ``ranges`` (ours) replaces planning: exactly these offsets, a task each."""
+    """Checked options. Ours are ``ranges``, which replaces planning: exactly these offsets, a task each; and
+    ``decode_json``, by which the tasks decode values (``JsonDecoding.option``)."""
 
     bootstrap_servers: str
     client: ClientConfig
@@ -93,6 +94,7 @@ class SourceOptions:
     named."""
     no_progress_timeout_ms: int = 2 * MINUTE_MS
     ranges: tuple[OffsetRange, ...] | None = None
+    decode_json: str | None = None
 
     @property
     def patience_ms(self) -> int:
@@ -173,6 +175,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         held_after_ms=duration_ms(options, "heldAfter", 10 * SECOND_MS),
         no_progress_timeout_ms=optional_positive(options, "kafkaConsumer.pollTimeoutMs") or 2 * MINUTE_MS,
         ranges=optional(options, "ranges", _ranges),
+        decode_json=options.get("decodejson"),
     )
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -44,6 +45,7 @@ _LONGEST_LABEL: Final = 150
 _RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>\d{20})"
 _NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
 _FORMAT: Final = 1
+LOG: Final = logging.getLogger("oncelog.spark")
 OBJECT_STORE: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?|adl|az|azure|wasbs?|oss):/+", re.IGNORECASE)
 """The beginning of an address on an object store; ``Path`` makes one slash of two."""
 
@@ -99,6 +101,10 @@ QuarantineSender = Callable[[dict[str, Any]], None]
 
 class TableBusy(TableError):
     """Another process holds the table."""
+
+
+class QuarantineRefused(TableError):
+    """A quarantine topic takes bad rows in no form."""
 
 
 class RowsFile(NamedTuple):
@@ -243,9 +249,15 @@ class Table:
         if journal.extra:
             if send_quarantined is None:
                 raise TableError(
-                    f"the last load of {self.path} ended while it wrote to its quarantine topic: run it again"
+                    f"the last load of {self.path} ended while it wrote bad rows to topic {journal.extra['topic']!r}: "
+                    f"run `oncelog load … --to {self.path}` again, which finishes that"
                 )
-            send_quarantined(journal.extra)
+            try:
+                send_quarantined(journal.extra)
+            except QuarantineRefused as refused:
+                LOG.warning("%s. They are in %s instead", refused, self.quarantine)
+                journal = journal.keeping(self.path / journal.extra["rows"])
+                journal.write(self._journal)
         if any(move.final.parent == self.quarantine for move, _ in journal.moves):
             self.quarantine.mkdir(exist_ok=True)
         self._explained(journal.carry_out)

@@ -69,6 +69,11 @@ class RenameJournal:
         os.replace(temporary, path)
         fsync(path.parent)
 
+    def keeping(self, rows: Path) -> RenameJournal:
+        """The journal without ``extra``, whose first move takes ``rows`` to where the table's own bad rows are."""
+        (first, _), *others = self.moves
+        return RenameJournal(self.root, [(Move(rows, first.final), rows.stat().st_ino), *others], {})
+
     def carry_out(self) -> None:
         """Make all moves, in their order; those that were made are left alone."""
         for move, inode in self.moves:

@@ -7,7 +7,7 @@ span is there once, whenever a run died, and the table's own commit may come lat
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -16,10 +16,8 @@ import pyarrow.parquet as pq
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.offsets import committed_offsets
-from oncelog.client.blocking.transactions import TransactionalProducer
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.spark.jobs.quarantine_topic import PREFIX, send_bad_rows
+from oncelog.spark.jobs.quarantine_topic import PREFIX, bad_row_producer, send_bad_rows
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
@@ -94,24 +92,20 @@ class QuarantineTopic:
         if not files:
             return
         store = self._table.store()
-        with (
-            open_client(self._options) as client,
-            TransactionalProducer(client, TransactionSettings(self._identity), create_topics=True) as producer,
-        ):
-            producer.initialize()  # from here on no other run's transaction ends well
-            client.topic(self.name, create=True)
+        offsets = {
+            one: Committed(span.end, -1, json.dumps({"begin": span.begin})) for one, span in _joined(spans, had).items()
+        }
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for file in files:
+                with store.open(file.path) as stream, pq.ParquetFile(stream) as rows:
+                    yield from rows.iter_batches()
+
+        with open_client(self._options) as client, bad_row_producer(client, self._identity, self.name) as producer:
             if self.has(list(spans)) != had:
                 raise TableMoved(f"another load has sent bad rows to {self.name} meanwhile: run it again")
-            with producer.transaction():
-                for file in files:
-                    with store.open(file.path) as stream, pq.ParquetFile(stream) as rows:
-                        for batch in rows.iter_batches():
-                            send_bad_rows(producer, self.name, batch)
-                offsets = {
-                    one: Committed(span.end, -1, json.dumps({"begin": span.begin}))
-                    for one, span in _joined(spans, had).items()
-                }
-                producer.send_offsets(offsets, GroupMetadata(self._identity))
+            group = GroupMetadata(self._identity)
+            send_bad_rows(client, producer, self.name, batches, lambda: producer.send_offsets(offsets, group))
         for file in files:
             with suppress(Exception):  # no commit names it: the format's own clean-up would take it, too
                 store.delete(file.path)

@@ -15,15 +15,24 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 
 from oncelog.spark.jobs.load_plan import Piece
-from oncelog.spark.jobs.shape import BAD, Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.jobs.shape import (
+    Shape,
+    bad_rows,
+    good_rows,
+    in_readable_years,
+    merged_columns,
+    schema_columns,
+    shaped,
+)
 from oncelog.spark.jobs.spark_writer import SparkWriter, one_line_error
+from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.table.parquet_files import column_statistics, levels, table_schema
 from oncelog.spark.targets.table_target import FileStore, NewFile, Span
 from oncelog.spark.targets.task_files import FACTS, TaskFiles, Written, footer_of, written_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 _READERS: Final = 8
@@ -66,16 +75,16 @@ class SparkStepWriter:
             return
         outside = levels(shape.partition_by) if shape.partition_by else ()
         with spark.job_session.settings():
-            nothing = spark.read([])
-            self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(nothing, shape))
-            frame = shaped(nothing, shape, self._columns)
+            self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(spark.read([]), shape))
+            spark.decoding = shape.decoding(self._columns)
+            frame = shaped(spark.read([]), shape, self._columns)
             self.schema = _arrow_schema(good_rows(frame, shape), outside)
             self.bad_schema = _arrow_schema(bad_rows(frame), ())
 
     @property
-    def session(self) -> SparkSession:
-        """The session that reads and writes."""
-        return self._spark.session
+    def spark(self) -> SparkWriter:
+        """The writer that reads ranges, without a shape."""
+        return self._spark
 
     def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
         """See ``StepWriter``. Raises LoadFailed."""
@@ -100,6 +109,7 @@ class SparkStepWriter:
             files = TaskFiles(
                 places.store, self.schema, outside, places.bad_store, self.bad_schema, dict(places.skipped_bad or {})
             )
+        frame = frame.withColumn("timestamp", in_readable_years("timestamp"))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # none is used
             return frame.mapInArrow(files, FACTS)

@@ -87,7 +87,7 @@ class TargetBatches(StreamBatches):
         writer: SparkStepWriter,
         how: StreamRequest,
     ) -> None:
-        super().__init__(writer.session, how, run.report)
+        super().__init__(writer.spark, how, run.report)
         self._target, self._description, self._run, self._writer = target, description, run, writer
 
     def _record_begins(self, late: Mapping[TopicPartition, int]) -> None:

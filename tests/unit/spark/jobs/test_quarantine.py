@@ -19,7 +19,7 @@ from oncelog.spark.jobs.load_report import LoadReport, LoadRequest
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table import atomic_swap, rename_journal
-from oncelog.spark.table.directory import Table, TableError
+from oncelog.spark.table.directory import QuarantineRefused, Table, TableError
 from oncelog.spark.table.parquet_files import table_schema
 from tests.unit.spark.jobs.fake_log import FakeLog
 
@@ -162,7 +162,7 @@ def test_the_quarantine_topic_is_settled_before_the_rows_and_again_by_the_next_l
 
     with pytest.raises(Died):
         run(tmp_path, log, None, "q", dying)
-    with pytest.raises(TableError, match="quarantine topic: run it again"):
+    with pytest.raises(TableError, match="bad rows to topic 'q': run `oncelog load"):
         run(tmp_path, log, None)
 
     def send_quarantined(extra: dict[str, Any]) -> None:
@@ -172,6 +172,24 @@ def test_the_quarantine_topic_is_settled_before_the_rows_and_again_by_the_next_l
     assert run(tmp_path, log, None, "q", send_quarantined).files == 0
     assert told[0] == told[1]
     assert values_in(tmp_path) == [(0, b"1a")]
+
+
+def test_rows_that_a_quarantine_topic_takes_in_no_form_stay_beside_the_table(tmp_path: Path) -> None:
+    log = log_of(b"1a", b"bad")
+
+    def refusing(extra: dict[str, Any]) -> None:
+        raise QuarantineRefused("no")
+
+    def dying(extra: dict[str, Any]) -> None:
+        raise Died
+
+    with pytest.raises(Died):
+        run(tmp_path, log, None, "q", dying)
+    assert run(tmp_path, log, None, "q", refusing).files == 0  # the journal of the run before is finished
+    log.partitions["t", 0] += [b"2a", b"bad again"]
+    assert run(tmp_path, log, None, "q", refusing).rows == 1
+    assert values_in(tmp_path) == expected(log, bad=False)
+    assert values_in(tmp_path / "_quarantine") == expected(log, bad=True)
 
 
 def test_a_file_system_without_swaps_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

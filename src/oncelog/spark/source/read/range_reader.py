@@ -12,17 +12,18 @@ is decompressed of it at once (5 MB, or one batch), and four batches: what was h
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, uuid_bytes
-from oncelog.base.units import MIB
+from oncelog.base.units import INT64_MAX, MIB
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.system import now_ms
 from oncelog.client.blocking.topic_identity import TopicWatch
@@ -30,6 +31,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.decode import Selection, column_schema, decode
 from oncelog.spark.errors import DataLoss, SparkSourceError
+from oncelog.spark.json_values.decoding import JsonDecoding
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.source.plan.offset_ranges import OffsetRange
@@ -39,6 +41,8 @@ from oncelog.spark.source.read.read_ahead import read_ahead
 if TYPE_CHECKING:
     from oncelog.client.blocking import Client, Fetched
 
+Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
+
 _LOG: Final = logging.getLogger("oncelog.spark")
 _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
@@ -46,16 +50,28 @@ BATCH_BYTES: Final = 2 * MIB
 """Approximate size of the record batches that Spark gets."""
 _BATCHES_AHEAD: Final = 2
 _NO_RECORDS: Final = memoryview(b"")
+_FARTHEST_MS: Final = pa.scalar(INT64_MAX // 1000, pa.int64())
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
-    with frugal_memory(), closing(read_ahead(_batches(options, wanted), _BATCHES_AHEAD)) as batches:
+    rows = _batches(options, wanted)
+    if options.decode_json is not None:
+        rows = _decoded(JsonDecoding.parse(options.decode_json), rows)
+    with frugal_memory(), closing(read_ahead(rows, _BATCHES_AHEAD)) as batches:
         yield from batches
 
 
-def _batches(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def _decoded(decoding: JsonDecoding, rows: Batches) -> Batches:
+    """The rows with their JSON values decoded."""
+    from oncelog.spark.json_values.decoder import JsonDecoder
+
+    with closing(rows):
+        yield from map(JsonDecoder(decoding).decode, rows)
+
+
+def _batches(options: SourceOptions, wanted: OffsetRange) -> Batches:
     """The records of a range as they are decoded."""
     with open_client(options) as client:
         watch = TopicWatch(client)
@@ -168,14 +184,15 @@ def _with_types(options: SourceOptions, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's timestamps are microseconds; a time it cannot express is an error, not another time."""
+    """Spark's timestamps are microseconds; a time that these cannot express is null, not another time."""
+    timestamps = rows.column(_TIMESTAMP)
     try:
-        timestamps = rows.column(_TIMESTAMP).cast(_SPARK_TIMESTAMP.type)
+        micros = timestamps.cast(_SPARK_TIMESTAMP.type)
     except pa.ArrowInvalid:
-        raise SparkSourceError(
-            "a record's timestamp cannot be a Spark timestamp: it is too far from 1970 for microseconds in 64 bits"
-        ) from None
-    return rows.set_column(_TIMESTAMP, _SPARK_TIMESTAMP, timestamps)
+        millis = timestamps.cast(pa.int64())
+        near = pc.and_(pc.less_equal(millis, _FARTHEST_MS), pc.greater_equal(millis, pc.negate(_FARTHEST_MS)))
+        micros = pc.if_else(near, timestamps, pa.scalar(None, timestamps.type)).cast(_SPARK_TIMESTAMP.type)
+    return rows.set_column(_TIMESTAMP, _SPARK_TIMESTAMP, micros)
 
 
 def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
