@@ -24,7 +24,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     **{f"{stream}.buffer": ("src/oncelog/cli/records/record_output.py", _WORKER) for stream in _STREAMS},
     "logging.basicConfig": (_TERMINAL,),
     "sys.executable": ("src/oncelog/base/python_process.py",),
-    "shlex.quote": ("src/oncelog/base/shell_words.py",),
+    "shlex.quote": ("src/oncelog/base/notation/shell_words.py",),
     "shlex.join": (),
 }
 """Names, each with the modules that may use it."""

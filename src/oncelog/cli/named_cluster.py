@@ -11,7 +11,7 @@ DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
 def cluster_options(bootstrap: str, properties: Sequence[str] | None = None, command_config: Path | None = None) -> str:
     """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
-    from oncelog.base.shell_words import option
+    from oncelog.base.notation.shell_words import option
 
     text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" {option('--bootstrap-servers', bootstrap)}"
     if command_config is not None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from oncelog.base.json_values import text_or_base64 as text_or_base64
-from oncelog.base.json_values import to_json as to_json
-from oncelog.base.visible_text import visible, visible_json
+from oncelog.base.notation.json_values import text_or_base64 as text_or_base64
+from oncelog.base.notation.json_values import to_json as to_json
+from oncelog.base.notation.visible_text import visible, visible_json
 from oncelog.cli.terminal import print_document, print_line
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from oncelog.base.java_properties import PropertiesError as PropertiesError
-from oncelog.base.java_properties import decode_properties, parse_properties
+from oncelog.base.notation.java_properties import PropertiesError as PropertiesError
+from oncelog.base.notation.java_properties import decode_properties, parse_properties
 
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
 """The characters that ``String.trim`` removes: Kafka trims each setting that it parses."""

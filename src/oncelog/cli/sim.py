@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from oncelog.base.shell_words import option
+from oncelog.base.notation.shell_words import option
 from oncelog.cli.output import print_json_line, progress
 from oncelog.cli.terminal import print_line
 

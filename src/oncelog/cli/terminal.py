@@ -11,7 +11,7 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from oncelog.base.visible_text import visible, visible_lines
+from oncelog.base.notation.visible_text import visible, visible_lines
 
 
 def print_line(text: object = "", *, err: bool = False, flush: bool = False) -> None:
@@ -62,7 +62,7 @@ def log_to_stderr(level: int, form: str) -> None:
     """Log on stderr, one line for each message."""
     import logging
 
-    from oncelog.base.log_lines import LineFormatter
+    from oncelog.base.notation.log_lines import LineFormatter
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(form))
@@ -74,7 +74,7 @@ def escape_diagnostics() -> None:
     import logging
     import threading
 
-    from oncelog.base.log_lines import LineFormatter
+    from oncelog.base.notation.log_lines import LineFormatter
 
     sys.excepthook = _show_exception
     threading.excepthook = _show_in_thread

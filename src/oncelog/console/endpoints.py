@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from oncelog.admin.transactions.audit_trail import no_audit
-from oncelog.base.json_values import to_json
+from oncelog.base.notation.json_values import to_json
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.admission.audit_lines import naming

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 
 _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"

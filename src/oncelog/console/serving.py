@@ -17,7 +17,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from oncelog.base.log_lines import LineFormatter
+from oncelog.base.notation.log_lines import LineFormatter
 from oncelog.client.errors import ClientError, ConfigError
 from oncelog.console.http_connection import HttpConnection, Idle, make_room
 from oncelog.console.settings import Settings

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition, uuid_text
-from oncelog.base.shell_words import argument
+from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.base.units import KIB, MIB
 from oncelog.client.blocking.client import Client

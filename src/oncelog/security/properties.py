@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from oncelog.base.java_properties import escape_value
+from oncelog.base.notation.java_properties import escape_value
 
 CLIENTS: Final = "CLIENTS"
 """Name of the listener for clients."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from oncelog.base.notation.shell_words import option
 from oncelog.base.scram_salts import SALT_BITS, salt_text
-from oncelog.base.shell_words import option
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.security.authority import LIFETIME, Authority, CertificateFacts, NotAnAuthority, facts_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId
-from oncelog.base.java_properties import PropertiesError, decode_properties, parse_properties
+from oncelog.base.notation.java_properties import PropertiesError, decode_properties, parse_properties
 from oncelog.ports import Files
 from oncelog.storage.checkpoints import number, read_file, replace_file
 from oncelog.storage.errors import UnusableDirectory

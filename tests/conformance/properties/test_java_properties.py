@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from oncelog.base.java_properties import (
+from oncelog.base.notation.java_properties import (
     PropertiesError,
     decode_properties,
     escape_key,

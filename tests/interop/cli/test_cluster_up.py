@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.base.java_properties import parse_properties
+from oncelog.base.notation.java_properties import parse_properties
 from oncelog.cli.cluster.configuration import TREE_FILE, defaults, properties_text
 from oncelog.cli.main import invoke
 from oncelog.runtime.data import data_directory

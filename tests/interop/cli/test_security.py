@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from oncelog.base.java_properties import parse_properties
+from oncelog.base.notation.java_properties import parse_properties
 from oncelog.cli.main import invoke
 from tests.interop.cli.conftest import Run
 from tests.peers.apache_kafka import KafkaTools

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from oncelog.base.ids import TopicPartition
-from oncelog.base.java_properties import parse_properties
+from oncelog.base.notation.java_properties import parse_properties
 from oncelog.node.events import RunJob
 from oncelog.node.settings import ConfigError, read_settings
 from oncelog.records.builder import build_batch

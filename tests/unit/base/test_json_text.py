@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.base import json_text
+from oncelog.base.notation import json_text
 
 NUMBERS = ["12345678901234567.89", "1e400", "-0", "-0.0", "1.10", "1E+2", "100000000000000000000000", "1" * 5_000]
 VALUES = st.recursive(

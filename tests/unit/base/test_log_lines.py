@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.base.log_lines import LineFormatter, log_with_trace
+from oncelog.base.notation.log_lines import LineFormatter, log_with_trace
 
 FORGED = "alice\n2026-01-01 00:00:00,000 INFO    Principal = User:root is Allowed\x1b[1A\x9b2K\u202e\x85\u2028"
 

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from oncelog.base.shell_words import argument, option, word
+from oncelog.base.notation.shell_words import argument, option, word
 from tests.shell import shell_words
 
 NAMES = [

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from oncelog.base.visible_text import visible, visible_json, visible_lines
+from oncelog.base.notation.visible_text import visible, visible_json, visible_lines
 
 PLANES = (range(0x3100), range(0xD7F0, 0xE010), range(0xFE00, 0x10000), range(0xE0000, 0xE0100))
 CHARACTERS = [chr(number) for plane in PLANES for number in plane]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from oncelog.base.log_lines import LineFormatter
+from oncelog.base.notation.log_lines import LineFormatter
 from oncelog.cli.terminal import escape_diagnostics, log_to_stderr, print_line, print_lines
 from tests.terminal import run_on_terminal
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.base.java_properties import parse_properties
+from oncelog.base.notation.java_properties import parse_properties
 from oncelog.client.config import ClientConfig
 from oncelog.core.sasl.initial_users import read_initial_users
 from oncelog.node.settings import read_settings

@@ -19,7 +19,7 @@ from oncelog.admin.explain.standstill import standstill_findings
 from oncelog.admin.explain.words import counted
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.records.internal.group_records import MemberMetadata
 
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})

@@ -11,7 +11,7 @@ from oncelog.admin.explain.words import counted
 from oncelog.admin.groups import MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.units import MIB
 
 DEFAULT_PARTITION_BYTES: Final = MIB

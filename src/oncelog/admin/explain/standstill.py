@@ -18,7 +18,7 @@ from oncelog.admin.explain.words import counted, kafka_options, shortened
 from oncelog.admin.groups import MemberRow
 from oncelog.admin.transactions.durations import duration_text
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 
 _NEAR_THE_LIMIT: Final = 0.8
 _STEADY: Final = frozenset({"Stable"})

@@ -27,7 +27,7 @@ from oncelog.admin.transactions.producers import describe_producers
 from oncelog.admin.transactions.transactional_ids import describe_transactions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument
+from oncelog.base.notation.shell_words import argument
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict, tool_sends_marker
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking.client import Client

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.admin.transactions.durations import moment_text
+from oncelog.base.notation.visible_text import visible_json
 from oncelog.base.private_files import DIRECTORY_MODE, private_opener
-from oncelog.base.visible_text import visible_json
 from oncelog.client.errors import ClientError
 
 Audit = Callable[[Mapping[str, Any]], None]

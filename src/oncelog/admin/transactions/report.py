@@ -14,7 +14,7 @@ from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.transaction_verdicts import RULES, ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 

@@ -17,7 +17,7 @@ from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument
+from oncelog.base.notation.shell_words import argument
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.cluster import TRANSACTION_KEY

@@ -18,7 +18,7 @@ from oncelog.base.acls import (
     ResourcePattern,
     ResourceType,
 )
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.cli.output import print_table
 
 Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")]

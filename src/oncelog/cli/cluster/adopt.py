@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.base.shell_words import argument, option, word
+from oncelog.base.notation.shell_words import argument, option, word
 from oncelog.base.text import counted
 from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY

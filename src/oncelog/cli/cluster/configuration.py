@@ -9,8 +9,8 @@ from typing import Final
 
 import typer
 
-from oncelog.base.java_properties import escape_key, escape_value
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.java_properties import escape_key, escape_value
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.cli.cluster.processes import BrokerPlan
 
 HOST: Final = "127.0.0.1"
@@ -107,6 +107,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """Settings as a properties file; ``base.java_properties`` reads the same from it."""
+    """Settings as a properties file; ``base.notation.java_properties`` reads the same from it."""
     lines = [f"{escape_key(key)}={escape_value(value)}" for key, value in values.items()]
     return "# Written by oncelog cluster up at each start.\n" + "".join(line + "\n" for line in lines)

@@ -112,13 +112,13 @@ def verify(
                 if as_json:
                     print_json_line({"file": str(file), **problem._asdict()})
                 else:
-                    print(
+                    print_line(
                         f"{file}: batch at offset {problem.base_offset}, position {problem.position}: {problem.problem}"
                     )
     if not segments:
         raise ClientError(f"{paths[0]}: no segments of a log there")
     if not as_json:
-        print(
+        print_line(
             f"{batches} batches in {segments} segments: {unreadable} damaged, {hiding} with a wrong largest timestamp"
         )
     if unreadable or hiding:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.base.shell_words import argument
+from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions

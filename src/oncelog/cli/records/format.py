@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from oncelog.base.visible_text import visible, visible_json, visible_lines
+from oncelog.base.notation.visible_text import visible, visible_json, visible_lines
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
 Formatter = Callable[[ConsumedRecord], bytes]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from oncelog.base import json_text
+from oncelog.base.notation import json_text
 from oncelog.base.units import INT64_MAX
 from oncelog.client.machine.record_values import NO_TIMESTAMP
 

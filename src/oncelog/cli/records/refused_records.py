@@ -6,10 +6,10 @@ the exit code is 1 in the end. Any other refusal would meet every record, so it 
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
 from oncelog.base.text import counted
+from oncelog.cli.terminal import print_line
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.batch_delivery import DeliveryFailed
 from oncelog.client.machine.producer import ABOUT_RECORDS, Failed, Outcome, record_size
@@ -38,7 +38,7 @@ class RefusedRecords:
         if self._failures <= _MOST_SHOWN:
             sizes = [record_size(record) for record in outcome.records]
             size = f" (about {sizes[0]:,} bytes)" if len(sizes) == 1 else ""
-            print(f"oncelog: {error}{size}", file=sys.stderr, flush=True)
+            print_line(f"oncelog: {error}{size}", err=True, flush=True)
 
     def raise_failure(self) -> None:
         """Raise the first failure that is not about single records."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from oncelog.base.shell_words import option
+from oncelog.base.notation.shell_words import option
 from oncelog.cli.options import AsJson, new_app
 from oncelog.cli.output import print_json
 from oncelog.cli.security import users as security_users

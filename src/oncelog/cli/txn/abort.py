@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.base.visible_text import visible_json
+from oncelog.base.notation.visible_text import visible_json
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.base.visible_text import visible
+from oncelog.base.notation.visible_text import visible
 from oncelog.cli.terminal import confirm, print_line, redraw_line
 
 if TYPE_CHECKING:

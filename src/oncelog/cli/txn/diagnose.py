@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.base.shell_words import option
+from oncelog.base.notation.shell_words import option
 from oncelog.cli.option_groups import grouped
 from oncelog.cli.options import AsJson, ClusterOptions
 from oncelog.cli.output import print_json, print_table

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
+from oncelog.base.notation.shell_words import word
 from oncelog.base.python_process import python_module
-from oncelog.base.shell_words import word
 from oncelog.client.errors import ClientError
 
 State = Literal["running", "done", "failed", "cancelled"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from oncelog.base import json_text
+from oncelog.base.notation import json_text
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from oncelog.base.json_values import to_json
-from oncelog.base.shell_words import word
+from oncelog.base.notation.json_values import to_json
+from oncelog.base.notation.shell_words import word
 from oncelog.console.admission.gate import Sender
 from oncelog.console.audits.report import LARGEST, AuditReport, OverTime
 from oncelog.console.audits.runs import AuditRun, command_of, lacking, typed

@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oncelog.base import json_text
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.notation import json_text
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.partitioner import partition_of_key
 from oncelog.console.admission.gate import Permit

@@ -13,7 +13,7 @@ from oncelog.admin.transactions.report import clears_at_ms
 from oncelog.admin.transactions.termination import warning_of
 from oncelog.admin.transactions.transactional_ids import ListFilter, describe_transaction
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.shell_words import option
+from oncelog.base.notation.shell_words import option
 from oncelog.base.transaction_verdicts import RULES, Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError

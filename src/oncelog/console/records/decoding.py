@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from oncelog.base import json_text
+from oncelog.base.notation import json_text
 from oncelog.console.formats.process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
 from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed

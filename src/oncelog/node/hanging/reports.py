@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import argument, option
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from oncelog.handlers.support.audit import AuditRecord, Value, timestamp
 

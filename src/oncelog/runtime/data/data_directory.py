@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.private_files import exposed_mode
-from oncelog.base.shell_words import argument, option
 from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
 from oncelog.node.settings import Settings

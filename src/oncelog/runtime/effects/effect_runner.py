@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.base.log_lines import log_with_trace
+from oncelog.base.notation.log_lines import log_with_trace
 from oncelog.node import tree_access
 from oncelog.node.events import (
     AccessLogged,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from oncelog.base.java_properties import PropertiesError, parse_properties
+from oncelog.base.notation.java_properties import PropertiesError, parse_properties
 from oncelog.node.settings import ConfigError, Kind, Provider, resolve
 
 MAX_BYTES: Final = 1 << 20

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import option
+from oncelog.base.notation.shell_words import option
 from oncelog.spark.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
 from oncelog.spark.table.formats import other_format

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 from oncelog import read_arrow
 from oncelog.admin.topics import NewTopic, create_topic
-from oncelog.base import json_text
+from oncelog.base.notation import json_text
 from oncelog.client.blocking import Client, Producer
 from oncelog.console.downloads import json_lines, reading, serving
 from oncelog.console.downloads.selection import Selection

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from oncelog.base.java_properties import decode_properties, parse_properties
+from oncelog.base.notation.java_properties import decode_properties, parse_properties
 from oncelog.records.checksum import crc32c
 
 Row = dict[str, Any]

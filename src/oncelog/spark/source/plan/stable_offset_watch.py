@@ -18,7 +18,7 @@ from typing import Final
 from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
-from oncelog.base.shell_words import option
+from oncelog.base.notation.shell_words import option
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError

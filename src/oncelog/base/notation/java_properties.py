@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import Final
 
-from oncelog.base.visible_text import utf16_escapes
+from oncelog.base.notation.visible_text import utf16_escapes
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"

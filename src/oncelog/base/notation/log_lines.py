@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from oncelog.base.visible_text import visible
+from oncelog.base.notation.visible_text import visible
 
 _INDENT: Final = "    "
 
