@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.mirror.errors import MirrorIncomplete
 from oncelog.mirror.overview import mirrored_partitions
 from tests.interop.mirror.conftest import Side, mirror
 from tests.unit.console.visits import visiting
@@ -26,3 +27,13 @@ def test_positions_lag_and_groups_are_shown(source: Side, target: Side) -> None:
         assert [one["records"] for one in rows["mirrored"]["rows"]] == [3, 0]
     with visiting(source.broker.bootstrap_servers) as visitor:
         assert "No mirror copies anything into this cluster" in visitor.get("/mirrors").text
+
+
+def test_the_record_at_which_a_partition_stands_is_shown(source: Side, target: Side) -> None:
+    source.create("m")
+    source.send("m", "small", "x" * 30_000)
+    target.create("a.m", configs={"max.message.bytes": "10000"})
+    with pytest.raises(MirrorIncomplete):
+        mirror(source, target, sync_configs=False)
+    with visiting(target.broker.bootstrap_servers) as visitor:
+        assert "m-0 of a stands at offset 1: a.m-0 at the target refuses the record" in visitor.get("/mirrors").text
