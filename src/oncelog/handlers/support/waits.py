@@ -115,6 +115,8 @@ class UntilMarked:
     producer_ids: frozenset[ProducerId]
     deadline_ms: int
     holds_connection: ClassVar[bool] = True
+    ends_with_client: ClassVar[bool] = True
+    """Offsets are read behind it, and nothing is changed."""
 
 
 @dataclass(slots=True, eq=False)

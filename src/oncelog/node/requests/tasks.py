@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oncelog.handlers.support.waits import Offload
+from oncelog.handlers.support.waits import Coordinate
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
@@ -63,7 +63,7 @@ class Task:
             self.abandon()
         elif self.finish is not None:
             self.finish()
-        elif not isinstance(self.wait, Offload):  # that is over soon
+        elif isinstance(self.wait, Coordinate):  # others of its group may take minutes; all other waits are short
             self.abandon()
 
     def abandon(self) -> None:
