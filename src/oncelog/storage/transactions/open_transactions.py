@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakValueDictionary
 
 from oncelog.base.ids import TopicPartition
 from oncelog.ports import Files
@@ -40,6 +41,7 @@ class OpenTransaction:
     """One transaction on one partition. ``transactional_id`` is None where it is not known (older data)."""
 
     __slots__ = (
+        "__weakref__",
         "ended",
         "epoch",
         "partition",
@@ -92,6 +94,8 @@ class OpenTransactions:
         """Transactions that the node has not taken from here yet, in the order in which they began."""
         self._entries: dict[TopicPartition, int] = {}
         """Number of entries in the file of a partition, where that is known."""
+        self._newest: WeakValueDictionary[int, OpenTransaction] = WeakValueDictionary()
+        """The transaction that each producer has begun last: its id is shared, for ids may have 32 kB."""
 
     def get(self, partition: TopicPartition, producer_id: int) -> OpenTransaction | None:
         """The transaction that the producer has open on the partition, or None."""
@@ -102,6 +106,10 @@ class OpenTransactions:
 
     def began(self, transaction: OpenTransaction) -> None:
         """Take in a transaction whose first batch was appended, or was found in the log."""
+        newest = self._newest.get(transaction.producer_id)
+        if newest is not None and newest.transactional_id == transaction.transactional_id:
+            transaction.transactional_id = newest.transactional_id  # the same string, once in memory
+        self._newest[transaction.producer_id] = transaction
         self.partitions.setdefault(transaction.partition, {})[transaction.producer_id] = transaction
         self.begun.append(transaction)
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.storage.transactions import transactional_ids
-from oncelog.storage.transactions.open_transactions import KEPT_STALE, OpenTransaction
+from oncelog.storage.transactions.open_transactions import KEPT_STALE, OpenTransaction, OpenTransactions
 from oncelog.storage.transactions.transactional_ids import FILE_NAME, MAGIC, KnownTransaction
 from tests.unit.storage.support import NOW, PARTITION, World, batch
 
@@ -190,3 +191,16 @@ class TestWhatFollowersAreTold:
         entry = transactional_ids.encode((KnownTransaction(7, 0, 0, NOW, "orders"),))
         world.directory.transactions.told(PARTITION, entry[:-1])
         assert facts(world) == [(7, 0, NOW, None)]
+
+
+def test_the_id_of_a_transaction_is_kept_once_for_all_its_partitions() -> None:
+    opened, name = OpenTransactions(), "x" * 30_000
+    transactions = [
+        OpenTransaction(TopicPartition(TopicName("t"), index), 7, 0, 0, 0, f"{name}{'!' * (index == 2)}")
+        for index in range(3)
+    ]
+    for transaction in transactions:
+        opened.began(transaction)
+    first, second, other = (transaction.transactional_id for transaction in transactions)
+    assert first is second
+    assert other == f"{name}!"
