@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Value
-from oncelog.records.patterns import Pattern, PatternRefused
 
 PUSH_INTERVAL: Final = "interval.ms"
 CLIENT_MATCH: Final = "match"
@@ -45,6 +44,8 @@ def check_client_matches(matches: Value) -> None:
 
 def _is_pattern(text: str) -> bool:
     """False for what is certainly no expression of Java. No text is ever matched against it."""
+    from oncelog.records.patterns import Pattern, PatternRefused  # most brokers never get such a key
+
     try:
         Pattern(text)
     except PatternRefused as refusal:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.private_files import exposed_mode
 from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
@@ -109,6 +108,8 @@ def _check_own_tree(directory: Path, path: str | None, connect: str | None) -> N
                 "set zookeeper.connect"
             )
     elif own.exists() and (path is None or own.resolve() != Path(path).resolve()):
+        from oncelog.base.notation.shell_words import argument, option  # a start that succeeds has no use for it
+
         cluster = "--data-dir DIR" if connect is None else option("--zookeeper", connect)
         raise StartRefused(
             f"the broker of {directory} has been alone, its topics are in {own}; take them along: "

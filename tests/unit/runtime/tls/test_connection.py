@@ -138,7 +138,7 @@ class AtOnce:
     def end(self, connection: object, outcome: str) -> None:
         pass
 
-    def step(self, work: Callable[[], Callable[[], None]]) -> None:
+    def step(self, connection: TlsConnection, work: Callable[[], Callable[[], None]]) -> None:
         work()()
 
 
