@@ -6,6 +6,7 @@ the codec, and whether all records are of one size: a broker that looks into bat
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -38,8 +39,9 @@ class Case(NamedTuple):
         return f"{self.size_bytes} B, {self.codec}, {'varied' if self.varied else 'equal'}"
 
     def values(self) -> list[bytes]:
-        """Different values, of ``size_bytes`` each or on the average."""
-        values = texts(self.size_bytes * 3 // 2 if self.varied else self.size_bytes)
+        """Different values, of ``size_bytes`` each or on the average; one half of each is noise, the other text."""
+        size = self.size_bytes * 3 // 2 if self.varied else self.size_bytes
+        values = [os.urandom(size // 2) + text for text in texts(size - size // 2)]
         if not self.varied:
             return values
         half = self.size_bytes // 2

@@ -71,7 +71,7 @@ class Inspection:
         return self.number == self._count
 
     def latest_delta(self) -> int:
-        """The largest timestamp delta of all records."""
+        """The largest timestamp delta of all records. Raises TooMuchWork."""
         if self._latest >= 0:
             return self._latest >> 1
         return -min(self._timestamps()) - 1 >> 1  # all are before the base, which is rare
@@ -83,7 +83,8 @@ class Inspection:
     def _timestamps(self) -> Iterator[int]:
         at = 0
         while at < len(self._data):
-            shape = read_shape(self._data, at)
+            shape = read_shape(self._data, at, self._effort)
+            self._effort -= 1
             yield shape.timestamp
             at = shape.end
 

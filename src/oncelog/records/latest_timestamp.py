@@ -7,6 +7,7 @@ lets retention take them for old. Its header shows it: the base, the first recor
 
 from __future__ import annotations
 
+from oncelog.base.units import INT64_MAX
 from oncelog.records.batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader, Buffer
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.inspection import Inspection
@@ -30,5 +31,5 @@ def latest_timestamp(buffer: Buffer, position: int, header: BatchHeader, max_byt
         inspection = Inspection(records_data(buffer, position, header, max_bytes), header.record_count)
         inspection.advance(header.record_count)
     except CorruptBatch:
-        return header.base_timestamp  # nobody can read more of it either
-    return max(header.max_timestamp, header.base_timestamp + inspection.latest_delta())
+        return header.base_timestamp  # no reader can take more from it, or it is larger than the caller allows
+    return min(max(header.max_timestamp, header.base_timestamp + inspection.latest_delta()), INT64_MAX)

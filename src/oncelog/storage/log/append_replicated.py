@@ -24,6 +24,7 @@ from oncelog.core.producers.state import Update
 from oncelog.ports import Buffer
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.latest_timestamp import hides_timestamps, latest_timestamp
+from oncelog.storage.config import AT_ONCE_BYTES
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append import note_aborted, note_transaction, take_over
 from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
@@ -96,8 +97,7 @@ def _validated(log: LogState, data: Buffer, leader_epoch: int) -> Iterator[_Batc
             raise UnexpectedOffset(str(log.partition), header.base_offset, header.last_offset, expected)
         expected = header.next_offset
         if hides_timestamps(header):  # the leader took it in an older version
-            limit = log.storage.max_decompressed_bytes
-            header = header._replace(max_timestamp=latest_timestamp(data, position, header, limit))
+            header = header._replace(max_timestamp=latest_timestamp(data, position, header, AT_ONCE_BYTES))
         yield _Batch(position, header, _marker(log, data, position, header))
 
 

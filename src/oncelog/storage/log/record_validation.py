@@ -82,7 +82,7 @@ def validate_small(
     except (TooMuchOutput, TooMuchWork):
         return None
     except CorruptBatch:
-        return ValidatedRecords()  # as above
+        return ValidatedRecords()  # the header alone will have it refused
     except AppendRefused as refused:
         return ValidatedRecords(refused)
 
@@ -96,6 +96,8 @@ def validate_records(
         return (yield from _steps(data, header, config, now_ms, max_decompressed_bytes, where))
     except TooMuchOutput as error:
         return ValidatedRecords(_invalid(error, where))
+    except CorruptBatch:
+        return ValidatedRecords()  # the header alone will have it refused
     except AppendRefused as refused:
         return ValidatedRecords(refused)
 
@@ -131,8 +133,10 @@ def _steps(
     effort: int = INT64_MAX,
     room: memoryview | None = None,
 ) -> Generator[None, None, ValidatedRecords]:
-    records = _records_of(data, header, max_decompressed_bytes, where, room)
     count = header.record_count
+    if count <= 0:
+        return ValidatedRecords()  # the header alone will have it refused
+    records = _records_of(data, header, max_decompressed_bytes, where, room)
     inspection = Inspection(records, count, effort)
     try:
         while True:
@@ -147,7 +151,9 @@ def _steps(
     if (config.compact and inspection.keyless) or not _times_allowed(header, earliest, latest, config, now_ms):
         yield from _name_errors(records, header, config, now_ms, where)
     latest = NO_TIMESTAMP if config.log_append_time else max(latest, NO_TIMESTAMP)
-    validated = ValidatedRecords(max_timestamp=latest, size_bytes=len(records))
+    validated = ValidatedRecords(size_bytes=len(records))
+    if not config.log_append_time:
+        validated.max_timestamp = latest
     target = _target_codec(header.codec, config)
     if inspection.misnumbered:
         if target is header.codec is not Codec.NONE:
@@ -170,24 +176,25 @@ def _renumbered(records: bytes) -> Generator[None, None, bytes]:
 
 
 def _records_of(data: Buffer, header: BatchHeader, max_bytes: int, where: object, room: memoryview | None) -> bytes:
-    """The records, decompressed. Raises AppendRefused and TooMuchOutput."""
+    """The records, decompressed. Raises AppendRefused, TooMuchOutput, and CorruptBatch for an unknown codec."""
     payload = memoryview(data)[HEADER_SIZE : header.size_bytes]
+    codec = header.codec
     try:
         if header.attributes & CODEC_MASK:
-            check_single_frame(header.codec, payload)
+            check_single_frame(codec, payload)
         if header.attributes & CODEC_MASK and room is not None:
-            size = decompress_into(header.codec, payload, room)
+            size = decompress_into(codec, payload, room)
             if size is None:
                 raise TooMuchOutput(max_bytes)
             records = bytes(room[:size])
         else:
-            records = decompress(header.codec, payload, max_bytes)
+            records = decompress(codec, payload, max_bytes)
     except TooMuchOutput:
         raise
     except CorruptBatch as error:
         raise AppendRefused(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"The records of a batch for topic partition {where} cannot be read as {header.codec.name.lower()}: "
+            f"The records of a batch for topic partition {where} cannot be read as {codec.name.lower()}: "
             f"{error}. The producer, or what lies between, has damaged them",
             spoken=True,
         ) from None

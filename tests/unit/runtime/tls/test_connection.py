@@ -119,6 +119,9 @@ class Requests:
     def connection_lost(self, exc: Exception | None) -> None:
         pass
 
+    def eof_received(self) -> bool:
+        return False
+
     def pause_writing(self) -> None:
         pass
 

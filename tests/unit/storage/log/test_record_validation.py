@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.records.batch import MAX_TIMESTAMP_POSITION, crc_matches
-from oncelog.records.builder import build_batch, seal
+from oncelog.records.builder import append_record, build_batch, seal
 from oncelog.records.compression import Codec, check_single_frame, compress
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record
@@ -119,3 +119,35 @@ def test_frames_that_javas_consumers_cannot_read() -> None:
         with pytest.raises(CorruptBatch):
             check_single_frame(Codec.LZ4, memoryview(wrong))
     check_single_frame(Codec.ZSTD, memoryview(compress(Codec.ZSTD, body) * 2))
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(("count", "codec"), [(0, Codec.LZ4), (-1, Codec.LZ4), (0, Codec.NONE), (2, 5), (2, 7)])
+def test_headers_that_refuse_a_batch_do_so_behind_a_worker_too(large: bool, count: int, codec: int) -> None:
+    world = World(LARGE)
+    payload = bytes(2 * AT_ONCE_BYTES) if large else compress(Codec.LZ4, b"")
+    data = build_batch([Record(-1, NOW, b"k", b"v")])[:61] + payload
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    data[22] = codec
+    data[23:27] = (count - 1).to_bytes(4, "big", signed=True)
+    data[57:61] = count.to_bytes(4, "big", signed=True)
+    seal(data)
+    found = world.log.validate_small(data, NOW) or by_worker(world, data)
+    expected = ErrorCode.UNKNOWN_SERVER_ERROR if codec >= 5 else ErrorCode.INVALID_RECORD
+    with pytest.raises(AppendRefused) as refused:
+        world.append(data, validated=found)  # type: ignore[arg-type]  # by name
+    assert refused.value.error_code == expected
+
+
+def test_records_that_are_all_before_the_base_are_inspected_with_effort() -> None:
+    world = World(LARGE)
+    few = build_batch([Record(-1, NOW + 10_000, b"k", b"v")])
+    body = bytearray(61)
+    for number in range(1000):
+        append_record(body, Record(0, 0, None, b""), number, -1 - number)
+    body[:61] = few[:61]
+    body[8:12] = (len(body) - 12).to_bytes(4, "big")
+    body[23:27], body[57:61] = (999).to_bytes(4, "big"), (1000).to_bytes(4, "big")
+    seal(body)
+    assert world.log.validate_small(body, NOW + 20_000) is None
+    assert by_worker(world, body).max_timestamp == NOW + 9_999
