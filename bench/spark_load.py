@@ -6,6 +6,7 @@ The other side makes the same columns, the fields without a column among them, a
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -37,7 +38,7 @@ def spark_load(options: Options) -> Comparison:
     count = options.scaled(ROWS)
     goals = {"JSON to Parquet, rows/s": "≥ 1.0 ×", "JSON to Parquet, CPU µs a row": "≤ 1.0 ×"}
     comparison = Comparison("JSON into a table", "oncelog load", "from_json", goals)
-    with Broker() as broker, local_session(master="local[2]") as spark:
+    with Broker() as broker, local_session(log=Path(os.devnull), master="local[2]") as spark:
         _fill(broker.bootstrap_servers, count)
         sides = (
             _measured(spark, count, lambda place: _load(spark, broker, place, count)),

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from oncelog.client.blocking import Client
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.spark import Shape, StreamRequest, decode_values, load, register, stream
 from oncelog.spark.errors import ServerLacksOncelog, SparkSourceError
 from oncelog.spark.export import export
 from oncelog.spark.local_session import remote_session
 from oncelog.spark.sessions import JobSession, check_shared
 from oncelog.testing import Broker
-from tests.spark.conftest import Topic
+from tests.spark.conftest import TIME, Topic
 from tests.spark.documented_loop import run_documented_loop
 from tests.spark.sink.queries import committed_values
 from tests.waiting import HANG_S
@@ -61,6 +64,25 @@ def test_a_table_is_loaded_streamed_and_exported_and_no_setting_is_left_behind(
     assert export(tmp_path, f"{topic.name}-out", topic.bootstrap_servers, spark=connect).rows == 70
     assert committed_values(topic.bootstrap_servers, f"{topic.name}-out") == topic.values()
     assert connect.conf.getAll == before
+
+
+def test_json_values_are_exact_or_bad(connect: SparkSession, topic_with: MakeTopic, tmp_path: Path) -> None:
+    topic, shape = topic_with(0, partitions=1), Shape("json", "d DECIMAL(10,2)", event_time="$.at")
+
+    def send(*values: bytes) -> None:
+        records = [Record(-1, TIME, None, value, ()) for value in values]
+        with Client(topic.bootstrap_servers) as client:
+            client.produce(topic.partition(0), build_batch(records))
+
+    send(b'{"d":1.25,"at":5,"p":1.10}', b'{"d":1.239,"at":5}')
+    report = load(topic.name, topic.bootstrap_servers, tmp_path, spark=connect, shape=shape)
+    assert (report.rows, report.quarantined) == (1, 1)
+    send(b'{"d":1.50,"at":6}{}', b'{"d":1.50,"at":6}')
+    report = stream(topic.name, topic.bootstrap_servers, tmp_path, StreamRequest(NOW), spark=connect, shape=shape)
+    assert (report.rows, report.quarantined) == (1, 1)
+    assert export(tmp_path, f"{topic.name}-out", topic.bootstrap_servers, spark=connect).rows == 2
+    sent = committed_values(topic.bootstrap_servers, f"{topic.name}-out")
+    assert sorted(sent) == [b'{"d":1.25,"at":5,"p":1.10}', b'{"d":1.50,"at":6}']
 
 
 def test_settings_are_set_back_after_an_error(connect: SparkSession) -> None:

@@ -1,9 +1,9 @@
 """Bad rows as records of a quarantine topic: as they were, or changed as little as the topic needs to take them.
 
-The rule: a record has the row's bytes, and headers that say where the row was and why it is bad. What is changed is
-told in further headers: ``oncelog.timestamp`` has the time of the row where the record has another, ``oncelog.key``
-is ``null`` where the record has a key instead of none, and ``oncelog.cut`` names what is not there in full. With the
-place in the source's log the original can be read again as long as that log has it.
+The rule: a record has the row's bytes, and headers that say where the row was and why it is bad. Further headers tell
+each change: ``oncelog.timestamp`` has the time of the row where the record has another, ``oncelog.key`` is ``null``
+where the record has a key instead of none, and ``oncelog.cut`` names the parts that are cut. With the place in the
+source's log the original can be read again as long as that log has it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def bad_row_records(rows: pa.RecordBatch, form: Form) -> Iterator[dict[str, Any]
 
 
 def _record(row: dict[str, Any], row_ms: int | None, form: Form) -> dict[str, Any]:
-    own: Headers = [(one["key"], one["value"]) for one in row.get("headers") or ()]
+    own: Headers = [(header["key"], header["value"]) for header in row.get("headers") or ()]
     place: Headers = [(HEADER + name, str(row[name]).encode()) for name in ("topic", "partition", "offset", "reason")]
     told: Headers = []
     key: bytes | None = row["key"]
@@ -83,7 +83,7 @@ def _cut(
 
 
 def _facts(name: str, content: bytes | None) -> Headers:
-    """The length and the digest of what is cut."""
+    """Length and digest of a part that is cut."""
     whole = content or b""
     digest = hashlib.sha256(whole).hexdigest().encode()
     return [(f"{HEADER}{name}.bytes", b"%d" % len(whole)), (f"{HEADER}{name}.sha256", digest)]

@@ -141,22 +141,22 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
     """The fields of the shape's schema; None if values are not decoded into fields."""
     if not shape.decodes_fields:
         return None
-    from oncelog.spark.json_values.kinds import check_names, kind_of
-
-    found = _schema_type(frame, shape)
     from pyspark.sql.types import StructType
 
-    if not isinstance(found, StructType):
-        raise OptionError(f"the schema must be of a record with fields, got {found.simpleString()}")
-    check_names(found, "the schema")
-    for field in found:
+    from oncelog.spark.json_values.kinds import check_names, kind_of
+
+    columns = _schema_type(frame, shape)
+    if not isinstance(columns, StructType):
+        raise OptionError(f"the schema must be of a record with fields, got {columns.simpleString()}")
+    check_names(columns, "the schema")
+    for field in columns:
         if shape.value_format == "json":
             kind_of(field.dataType, field.name)
         if field.name.lower() in RESERVED:
             raise OptionError(
                 f"the schema's field {field.name!r} has the name of one of the table's own columns: rename it"
             )
-    return found
+    return columns
 
 
 def _schema_type(frame: DataFrame, shape: Shape) -> DataType:

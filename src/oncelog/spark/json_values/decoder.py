@@ -3,7 +3,7 @@
 The rule: a row is decoded exactly, or has a reason in ``_bad`` and its bytes in ``value``. Rows without a reason need
 their bytes no more, so these are not sent on to Spark. A null value (a tombstone) is no bad row.
 
-What no column is for is kept in ``other_fields``: a JSON object of those fields, numbers as they were written. A field
+Fields that no column is for are kept in ``other_fields``, a JSON object with numbers as they were written. A field
 of a STRUCT column with something inside that the column lacks is in it as a whole. An object of which nothing would be
 left is there as ``{}``, which tells it from a tombstone.
 """
@@ -33,7 +33,8 @@ class JsonDecoder:
     def __init__(self, decoding: JsonDecoding) -> None:
         self.decoding = decoding
         self.kinds = [
-            (one.name, one.dataType.simpleString(), kind_of(one.dataType, one.name)) for one in decoding.fields
+            (field.name, field.dataType.simpleString(), kind_of(field.dataType, field.name))
+            for field in decoding.fields
         ]
         self.path = None if decoding.time_path is None else Path(decoding.time_path)
 
@@ -44,18 +45,18 @@ class JsonDecoder:
 
     def _decode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         at = rows.schema.get_field_index("value")
-        found = _Documents(self, rows.column(at))
+        documents = _Documents(self, rows.column(at))
         arrays, names = list(rows.columns), list(rows.schema.names)
         for name, data_type, kind in self.kinds:
-            arrays.append(found.column(name, data_type, kind))
+            arrays.append(documents.column(name, data_type, kind))
             names.append(name)
         if self.decoding.columns is not None:
-            arrays.append(found.other_fields())
+            arrays.append(documents.other_fields())
             names.append(OTHER_FIELDS)
         if self.path is not None:
-            arrays.append(found.times(self.path, rows.column("timestamp")))
+            arrays.append(documents.times(self.path, rows.column("timestamp")))
             names.append(TIME)
-        bad = found.reasons()
+        bad = documents.reasons()
         if self.decoding.columns is not None:
             arrays[at] = pc.if_else(pc.is_valid(bad), rows.column(at), pa.scalar(None, pa.binary()))
         return pa.RecordBatch.from_arrays([*arrays, bad], names=[*names, BAD])
@@ -118,11 +119,11 @@ class _Documents:
 
     def column(self, name: str, data_type: str, kind: Kind) -> Any:
         """The values of a field."""
-        values = [None if one is None else one.get(name) for one in self._documents]
+        values = [None if document is None else document.get(name) for document in self._documents]
         if kind.as_they_are and set(map(type, values)) <= {*kind.as_they_are, _NONE_TYPE}:
             try:
                 return pa.array(values, kind.arrow)
-            except (pa.ArrowInvalid, OverflowError):  # one is too large: it is found below
+            except (pa.ArrowInvalid, OverflowError):  # a number is out of range: the loop below tells which
                 pass
         for index, value in enumerate(values):
             if value is not None:
@@ -134,7 +135,7 @@ class _Documents:
         return pa.array(values, kind.arrow)
 
     def other_fields(self) -> Any:
-        """The text of what no column is for."""
+        """JSON text of the fields that no column is for."""
         names = frozenset(name for name, _, _ in self._decoder.kinds)
         inner = [(name, kind.lacks) for name, _, kind in self._decoder.kinds if kind.lacks is not None]
         texts: list[str | None] = [None] * len(self._documents)
@@ -161,19 +162,19 @@ class _Documents:
 
     def times(self, path: Path, timestamps: Any) -> Any:
         """The time in each document; the record's for one without a value."""
-        found: list[int | None] = [None] * len(self._documents)
+        times: list[int | None] = [None] * len(self._documents)
         of_records = timestamps.cast(pa.int64()).to_pylist()
         for index, document in enumerate(self._documents):
             if not self._has_value[index]:
-                found[index] = of_records[index]
+                times[index] = of_records[index]
             elif index not in self._reasons:
                 value = path.find(document)
-                found[index] = micros_of(value)
+                times[index] = micros_of(value)
                 if value is None:
                     self._refuse(index, f"no time at {self._decoding.time_path}")
-                elif found[index] is None:
-                    self._refuse(index, f"what is at {self._decoding.time_path} is no time of the years 1 to 9999")
-        return pa.array(found, _TIMESTAMP)
+                elif times[index] is None:
+                    self._refuse(index, f"the value at {self._decoding.time_path} is no time of the years 1 to 9999")
+        return pa.array(times, _TIMESTAMP)
 
     def reasons(self) -> Any:
         """The reason of each bad row, null for the others."""

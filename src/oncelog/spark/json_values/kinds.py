@@ -51,10 +51,10 @@ class Kind:
 
 def kind_of(data_type: DataType, name: str) -> Kind:
     """The kind of a Spark type. Raises OptionError for a type that JSON values are not decoded into."""
-    found = data_type.typeName()
-    if found in _INTEGER_BITS:
-        return _integer(_INTEGER_BITS[found])
-    match found:
+    type_name = data_type.typeName()
+    if type_name in _INTEGER_BITS:
+        return _integer(_INTEGER_BITS[type_name])
+    match type_name:
         case "decimal":
             return _decimal(data_type.precision, data_type.scale)  # type: ignore[attr-defined]
         case "array":
@@ -63,12 +63,12 @@ def kind_of(data_type: DataType, name: str) -> Kind:
             return _map(kind_of(data_type.valueType, name))  # type: ignore[attr-defined]
         case "struct":
             return _struct(data_type, name)  # type: ignore[arg-type]
-    if found not in _SIMPLE:
+    if type_name not in _SIMPLE:
         raise OptionError(
             f"the schema's field {name!r} is {data_type.simpleString()}, and JSON values are not decoded into that: "
             "choose another type, or leave the field out and find it in other_fields"
         )
-    return _SIMPLE[found]
+    return _SIMPLE[type_name]
 
 
 def check_names(columns: StructType, where: str) -> None:
@@ -83,10 +83,10 @@ def check_names(columns: StructType, where: str) -> None:
 
 def _checked(read: Callable[[Any], Any | None]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
-        found = read(value)
-        if found is None:
+        converted = read(value)
+        if converted is None:
             raise NotOfType
-        return found
+        return converted
 
     return convert
 
@@ -161,12 +161,12 @@ def _binary(value: Any) -> bytes:
     if type(value) is not str:
         raise NotOfType
     try:
-        found = base64.b64decode(value, validate=True)
+        content = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise NotOfType from None
-    if base64.b64encode(found).decode() != value:
+    if base64.b64encode(content).decode() != value:
         raise NotOfType
-    return found
+    return content
 
 
 def _array(element: Kind) -> Kind:
@@ -175,11 +175,11 @@ def _array(element: Kind) -> Kind:
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
             raise NotOfType
-        return [None if one is None else convert_element(one) for one in value]
+        return [None if item is None else convert_element(item) for item in value]
 
     def any_lacks(value: Any) -> bool:
         assert lacks is not None
-        return any(one is not None and lacks(one) for one in value)
+        return any(item is not None and lacks(item) for item in value)
 
     return Kind(pa.list_(element.arrow), convert, lacks=lacks and any_lacks)
 
@@ -190,11 +190,11 @@ def _map(content: Kind) -> Kind:
     def convert(value: Any) -> list[tuple[str, Any]]:
         if type(value) is not dict:
             raise NotOfType
-        return [(key, None if one is None else convert_content(one)) for key, one in value.items()]
+        return [(key, None if item is None else convert_content(item)) for key, item in value.items()]
 
     def any_lacks(value: Any) -> bool:
         assert lacks is not None
-        return any(one is not None and lacks(one) for one in value.values())
+        return any(item is not None and lacks(item) for item in value.values())
 
     return Kind(pa.map_(pa.string(), content.arrow), convert, lacks=lacks and any_lacks)
 
