@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import cramjam
 
+from oncelog.base.units import MIB
 from oncelog.records.errors import CorruptBatch, TooMuchOutput
 
 Buffer = bytes | bytearray | memoryview
@@ -128,14 +129,14 @@ _LITTLE: Final = struct.Struct("<I")
 _FRAMED: Final[dict[Codec, Any]] = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
 
 
-def _grow_into(decompress_into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int) -> bytes:
+def _grow_into(decompress_into: Callable[[Buffer, memoryview], int], data: memoryview, max_bytes: int) -> bytes:
     """Decompress into a buffer that quadruples until the output fits or the bound is reached.
 
     The frames declare no size that could be trusted, and starting over costs at most a third more work.
     """
     size = min(max(FIRST_GUESS_BYTES, 4 * len(data)), max_bytes)
     while True:
-        output = bytearray(size)
+        output = _room(size)
         try:
             written = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -145,7 +146,16 @@ def _grow_into(decompress_into: Callable[[Buffer, bytearray], int], data: memory
                 raise TooMuchOutput(max_bytes) from None
             size = min(4 * size, max_bytes)
         else:
-            return bytes(memoryview(output)[:written])
+            return bytes(output[:written])
+
+
+def _room(size: int) -> memoryview:
+    """Room for output. A large one takes memory only as it is written to: a bytearray would fill all of it with zeros."""
+    if size <= MIB:
+        return memoryview(bytearray(size))
+    from mmap import mmap  # few batches are so large
+
+    return memoryview(mmap(-1, size))
 
 
 def _compress_snappy(data: Buffer) -> bytes:

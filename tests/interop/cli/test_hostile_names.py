@@ -95,6 +95,7 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
     "txn watch": [["--count", "1", "--min-age-ms", "0"], ["--count", "1", "--json"]],
     "log import": [[FILE, "--to", EVIL]],
     "log dump": [["-r", "DATA"], ["-r", "DATA", "--json"], [FILE]],
+    "log verify": [["DATA"], ["DATA", "--json"], [FILE]],
     "sim": [["--plant", EVIL], ["--plan", FILE], ["--replay", FILE]],
     "load": [[EVIL, "--to", FILE], [TOPIC, "--to", FILE, "--from", EVIL]],
     "audit": [[FILE]],
