@@ -150,7 +150,7 @@ def _grow_into(decompress_into: Callable[[Buffer, memoryview], int], data: memor
 
 
 def _room(size: int) -> memoryview:
-    """Room for output. A large one takes memory only as it is written to: a bytearray would fill all of it with zeros."""
+    """Room for output. A large one takes memory only as it is written to; a bytearray is all zeros at once."""
     if size <= MIB:
         return memoryview(bytearray(size))
     from mmap import mmap  # few batches are so large

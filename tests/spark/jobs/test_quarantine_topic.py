@@ -12,8 +12,9 @@ import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking import Client, ConsumedRecord, FetchSettings, read_fetched
+from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.blocking.fetcher import Fetcher
+from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.spark.jobs.quarantine_topic import bad_row_producer, send_bad_rows
 from oncelog.spark.table.directory import QuarantineRefused
 from oncelog.testing import Broker
