@@ -370,3 +370,17 @@ def test_each_pair_of_apis_with_a_close_behind_them(held):
     assert driver.fatal is None
     assert driver.reports == []
     assert len(driver.node.requests.closed) == 0
+
+
+def test_a_fetch_behind_the_close_leaves_no_session(driver):
+    peer = driver.connect()
+    driver.hold_metadata = True
+    peer.send(CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)]), 5)
+    session = fetch("t", 0, max_wait_ms=0)
+    session.session_epoch = 0
+    peer.send(session, FETCH_VERSION)
+    driver.disconnect(peer)
+    driver.hold_metadata = False
+    driver.release()
+    assert len(driver.node.requests.closed) == 0
+    assert len(driver.node.partitions.fetch_sessions.cache) == 0
