@@ -142,6 +142,8 @@ class Inspection:
                     offset = offset & 127 | data[at] << 7
                     at += 1
                     if offset >= TWO_BYTES:
+                        if data[at] > 127:
+                            break
                         offset = offset & TWO_BYTES - 1 | data[at] << 14
                         at += 1
                 key = data[at]
@@ -199,7 +201,7 @@ class Inspection:
         shape = read_shape(data, start, self._effort)
         size = shape.end - start
         width = offset_bytes(number)
-        if shape.timestamp_bytes > 2 or shape.offset_bytes != width:
+        if shape.timestamp_bytes > 2 or shape.offset_bytes != width or width > 3:
             return 0
         count = min(window, same_bytes_until(number) - number, (len(data) - start) // size)
         for at in shape.lengths:

@@ -13,6 +13,7 @@ TWO_BYTES: Final = 1 << 14
 SEGMENT: Final = 1 << 13
 """Offset deltas have the same third byte as long as they have the same multiple of this."""
 ONE_BYTE_DELTAS: Final = 64
+_THREE_BYTE_DELTAS: Final = 1 << 20
 _FIRST_BYTES: Final = bytes(delta << 1 & 0x7F | 0x80 for delta in range(SEGMENT))
 _SECOND_BYTES: Final = bytes(delta >> 6 for delta in range(SEGMENT))
 _SECOND_OF_THREE: Final = bytes(byte | 0x80 for byte in _SECOND_BYTES)
@@ -24,7 +25,7 @@ _CONTINUES: Final = bytes(range(0x80, 0x100))
 
 def offset_bytes(number: int) -> int:
     """Bytes of the offset delta of a record."""
-    return 1 if number < ONE_BYTE_DELTAS else 2 if number < SEGMENT else 3
+    return 1 if number < ONE_BYTE_DELTAS else 2 if number < SEGMENT else 3 if number < _THREE_BYTE_DELTAS else 4
 
 
 def same_bytes_until(number: int) -> int:

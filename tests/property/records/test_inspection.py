@@ -132,3 +132,29 @@ def test_effort_is_bounded() -> None:
         assert inspection.is_complete is enough
     with pytest.raises(TooMuchWork):
         Inspection(bytes(data) * 3, 3, 350).advance(3)
+
+
+def test_an_offset_delta_of_many_bytes_ends_where_readers_say() -> None:
+    """From this number on the third byte of a good delta is no last one either."""
+    number = 1 << 20
+    body = bytearray()
+    append_record(body, Record(0, 0, b"", b""), number, 0)
+    inspection = Inspection(bytes(body), number + 1)
+    inspection.number = number
+    inspection.advance(number + 1)
+    assert not inspection.misnumbered
+    inspection = Inspection(bytes.fromhex("1000008080800000") + bytes(1), number + 1)
+    inspection.number = number
+    with pytest.raises(CorruptBatch):
+        inspection.advance(number + 1)
+
+
+def test_a_run_goes_on_over_two_million_records() -> None:
+    for number in (1 << 20, 1 << 21):
+        body = bytearray()
+        for offset_delta in range(number - 40, number + 40):
+            append_record(body, Record(0, 0, None, bytes(20)), offset_delta, 0)
+        inspection = Inspection(bytes(body), number + 40)
+        inspection.number = number - 40
+        inspection.advance(number + 40)
+        assert not inspection.misnumbered

@@ -8,7 +8,7 @@ producer's last sequence, or ends the range that was cleaned. What is not change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from oncelog.ports import Buffer
@@ -69,27 +69,31 @@ class BatchFilter:
             drop_all = marker_of_nothing and horizon is not None and horizon <= self._now_ms
         else:
             drop_all = self._transactions.on_batch(header)
-        kept = [] if drop_all else records if header.is_control else self._kept(header, records)
+        every = range(len(records))
+        kept = [] if drop_all else every if header.is_control else self._kept(header, records)
         if not kept:
             return self._empty(header) if self._must_stay(header) else None
-        needs_horizon = marker_of_nothing or any(record.value is None for record in kept)
+        needs_horizon = marker_of_nothing or any(records[index].value is None for index in kept)
         sets_horizon = needs_horizon and header.delete_horizon_ms is None
         if len(kept) == len(records) and not sets_horizon:
             return data
-        return _rebuilt(header, body, kept, self._horizon_ms if sets_horizon else header.delete_horizon_ms)
+        horizon_ms = self._horizon_ms if sets_horizon else header.delete_horizon_ms
+        return _rebuilt(header, body, records, kept, horizon_ms)
 
-    def _kept(self, header: BatchHeader, records: list[Record]) -> list[Record]:
+    def _kept(self, header: BatchHeader, records: list[Record]) -> list[int]:
+        """The indexes of the records that stay. Offsets do not tell records apart: older versions took a batch in which
+        several had the same."""
         offsets = self._offsets
         horizon = header.delete_horizon_ms
         keeps_tombstones = horizon is None or self._now_ms < horizon
         kept = []
-        for record in records:
+        for index, record in enumerate(records):
             if record.offset > offsets.latest_offset:
-                kept.append(record)
+                kept.append(index)
             elif record.key is None or record.offset < offsets.last_offset(record.key):
                 continue
             elif record.value is not None or keeps_tombstones:
-                kept.append(record)
+                kept.append(index)
         return kept
 
     def _must_stay(self, header: BatchHeader) -> bool:
@@ -120,17 +124,19 @@ class BatchFilter:
         )
 
 
-def _rebuilt(header: BatchHeader, data: bytes, kept: list[Record], delete_horizon_ms: int | None) -> bytearray:
-    """A batch of the records of ``data`` that are kept. Keys, values and headers are copied: bytes that are no text
-    in the name of a header stay as they are."""
-    base_timestamp = kept[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
-    offsets = {record.offset for record in kept}
+def _rebuilt(
+    header: BatchHeader, data: bytes, records: list[Record], kept: Sequence[int], delete_horizon_ms: int | None
+) -> bytearray:
+    """A batch of the records of ``data`` whose indexes are ``kept``. Keys, values and headers are copied: bytes that
+    are no text in the name of a header stay as they are."""
+    base_timestamp = records[kept[0]].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    tails = list(record_tails(data, header))
     body = bytearray()
-    for record, tail in zip(records_in(data, header), record_tails(data, header), strict=True):
-        if record.offset in offsets:
-            append_tail(body, tail, record.offset - header.base_offset, record.timestamp - base_timestamp)
+    for index in kept:
+        record = records[index]
+        append_tail(body, tails[index], record.offset - header.base_offset, record.timestamp - base_timestamp)
     attributes = int(header.codec) | TRANSACTIONAL * header.is_transactional | CONTROL * header.is_control
-    latest = max(record.timestamp for record in kept)
+    latest = max(records[index].timestamp for index in kept)
     if header.is_log_append_time:
         attributes |= LOG_APPEND_TIME
         latest = header.max_timestamp

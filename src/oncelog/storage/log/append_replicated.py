@@ -23,8 +23,7 @@ from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import Update
 from oncelog.ports import Buffer
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
-from oncelog.records.latest_timestamp import hides_timestamps, latest_timestamp
-from oncelog.storage.config import AT_ONCE_BYTES
+from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append import note_aborted, note_transaction, take_over
 from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
@@ -96,8 +95,6 @@ def _validated(log: LogState, data: Buffer, leader_epoch: int) -> Iterator[_Batc
         if header.base_offset < expected and not _begins_empty_log(log, position, header):
             raise UnexpectedOffset(str(log.partition), header.base_offset, header.last_offset, expected)
         expected = header.next_offset
-        if hides_timestamps(header):  # the leader took it in an older version
-            header = header._replace(max_timestamp=latest_timestamp(data, position, header, AT_ONCE_BYTES))
         yield _Batch(position, header, _marker(log, data, position, header))
 
 
@@ -197,6 +194,8 @@ def _take_over(log: LogState, active: Segment, batch: _Batch, position: int, now
     header = batch.header
     size = header.size_bytes
     active.note_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
+    if hides_timestamps(header):
+        active.timestamps_checked = False  # a worker looks into it before that matters: it may take long
     log.segments.size_bytes += size
     if header.base_offset != log.log_end_offset:
         log.tail.clear()  # it has no gaps

@@ -144,10 +144,10 @@ def _steps(
             if inspection.number >= count:
                 break
             yield
+        latest = header.base_timestamp + inspection.latest_delta()
+        earliest = header.base_timestamp + inspection.earliest_delta()
     except CorruptBatch as error:
         raise _invalid(error, where) from None
-    latest = header.base_timestamp + inspection.latest_delta()
-    earliest = header.base_timestamp + inspection.earliest_delta()
     if (config.compact and inspection.keyless) or not _times_allowed(header, earliest, latest, config, now_ms):
         yield from _name_errors(records, header, config, now_ms, where)
     latest = NO_TIMESTAMP if config.log_append_time else max(latest, NO_TIMESTAMP)

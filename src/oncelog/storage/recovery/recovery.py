@@ -19,7 +19,7 @@ from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
-from oncelog.records.latest_timestamp import latest_timestamp
+from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
@@ -262,8 +262,9 @@ class Recovery:
                 break
             expected = header.next_offset
             sound_bytes = position + header.size_bytes
-            latest = latest_timestamp(buffer, at, header, self._storage.max_decompressed_bytes)
-            segment.note_appended(position, header.size_bytes, header.last_offset, latest, interval)
+            segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            if hides_timestamps(header):
+                segment.timestamps_checked = False  # a worker looks into it before that matters: it may take long
         return expected, sound_bytes
 
     def _cut(self, segment: Segment, size: int) -> None:

@@ -306,8 +306,9 @@ class Segment:
         """Max timestamp of the first batch, −1 when the segment is empty."""
         if self.first_timestamp is None:
             for _, header in self.batches():
-                hidden = hides_timestamps(header)
-                self.first_timestamp = header.base_timestamp if hidden else header.max_timestamp
+                self.first_timestamp = header.max_timestamp
+                if self.first_timestamp < 0 and hides_timestamps(header):
+                    self.first_timestamp = min(header.base_timestamp, self._files.modified_ms(self.path(LOG)))
                 break
             else:
                 return NO_TIMESTAMP

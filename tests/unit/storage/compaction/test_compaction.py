@@ -8,7 +8,9 @@ import pytest
 
 from oncelog.base.units import DAY_MS, HOUR_MS, KIB
 from oncelog.records.batch import CorruptBatch
+from oncelog.records.builder import append_record, assemble
 from oncelog.records.compression import Codec
+from oncelog.records.record import Record
 from oncelog.sim.files import PowerLost
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.jobs import Job
@@ -321,3 +323,21 @@ def test_an_aborted_value_does_not_outlive_a_committed_one_where_its_marker_is_s
     world.sync()
     compact(world)
     assert [(record.offset, record.value) for record in records(world.log) if record.key == b"k"] == [(0, b"committed")]
+
+
+def test_records_of_one_offset_are_told_apart() -> None:
+    """Older versions took a batch whose records all have the offset delta 0."""
+    body = bytearray()
+    for key in (b"a", b"b", b"c"):
+        append_record(body, Record(0, NOW, key, b"of " + key), 0, 0)
+    world = World(COMPACT)
+    world.append(assemble(body, (3, 2, NOW, NOW), 0, -1, 0, -1, -1, -1), internal=True)
+    world.append(batch([b"later"], keys=[b"a"]))
+    world.log.roll(world.now_ms)
+    world.sync()
+    assert compact(world) == 1
+    assert [(record.key, record.value) for record in records(world.log)] == [
+        (b"b", b"of b"),
+        (b"c", b"of c"),
+        (b"a", b"later"),
+    ]

@@ -10,7 +10,8 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import iter_headers
-from oncelog.records.builder import build_batch, seal
+from oncelog.records.builder import append_record, assemble, build_batch, seal
+from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.file_node import MemoryFile
@@ -324,3 +325,23 @@ def test_a_log_that_others_copy_needs_one_descriptor_until_its_first_sync(tmp_pa
 def _open_below(path: Path) -> list[str]:
     found = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
     return [os.path.basename(each) for each in found if each.startswith(f"{path}/t-0/")]
+
+
+def test_followers_and_recovery_do_not_look_into_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All records are before the base: by its header an older version may have taken the batch."""
+
+    def fail(*_arguments: object) -> bytes:
+        raise AssertionError("records are read")
+
+    monkeypatch.setattr("oncelog.records.latest_timestamp.records_data", fail)
+    body = bytearray()
+    append_record(body, Record(0, NOW - 1, None, bytes(1000)), 0, -1)
+    payload = compress(Codec.ZSTD, body)
+    leader, follower = World(), World()
+    leader.append(assemble(payload, (1, 0, NOW, NOW - 1), 0, -1, int(Codec.ZSTD), -1, -1, -1), internal=True)
+    leader.sync()
+    catch_up(leader.log, follower.log)
+    assert follower.log.segments.active.max_timestamp == leader.log.segments.active.max_timestamp == (NOW - 1, 0)
+    follower.sync()
+    follower.reopen()
+    assert follower.log.segments.active.max_timestamp == (NOW - 1, 0)
