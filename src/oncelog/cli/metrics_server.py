@@ -33,17 +33,22 @@ class MetricsServer:
         names = {socket.gethostname().lower()} if is_loopback(address) else None
         self._endpoint = HttpEndpoint({"/metrics": self._page, "/": self._page}, names=names)
         self._loop = asyncio.new_event_loop()
-        try:
-            _, self.port = self._loop.run_until_complete(self._endpoint.start(address, port))
-        except OSError as error:
-            self._loop.close()
-            raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
         self._thread = threading.Thread(target=self._loop.run_forever, name="oncelog-metrics", daemon=True)
         self._thread.start()
+        # The caller's thread may run a loop of its own.
+        starting = asyncio.run_coroutine_threadsafe(self._endpoint.start(address, port), self._loop)
+        try:
+            _, self.port = starting.result()
+        except OSError as error:
+            self._end_loop()
+            raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
 
     def close(self) -> None:
         """Stop serving."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._end_loop()
+
+    def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

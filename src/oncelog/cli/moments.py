@@ -22,6 +22,10 @@ class MomentError(ValueError):
     """Text that is no time, nor an offset where one may be given."""
 
 
+class NotATime(MomentError):
+    """Text in no form that a time has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The start of reading; exactly one is given."""
@@ -43,7 +47,7 @@ def parse_start(text: str) -> Start:
         return Start(before_end=-number) if word.startswith("-") else Start(offset=number)
     try:
         return Start(timestamp_ms=parse_time_ms(text))
-    except MomentError as error:
+    except NotATime as error:
         raise MomentError(f"{error}, nor an offset (beginning, end, stored, N, -N)") from None
 
 
@@ -55,11 +59,13 @@ def parse_time_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError:
-        raise MomentError(f"{text!r} is not a time (@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)") from None
+        raise NotATime(f"{text!r} is not a time (@MILLISECONDS, 2013-06-01, 2013-06-01T12:00:00Z)") from None
     try:
         moment = moment if moment.tzinfo else moment.astimezone()
     except (OverflowError, ValueError, OSError):
-        raise MomentError(f"{text!r} is beyond the years 1 to 9999 in another time zone; add Z for UTC") from None
+        raise MomentError(
+            f"{text!r} is out of range in the local time zone; name the zone, as in 0001-01-01T00:00:00Z"
+        ) from None
     return round((moment - _EPOCH) / timedelta(milliseconds=1))
 
 

@@ -144,8 +144,7 @@ class Inspection:
                     if offset >= TWO_BYTES:
                         if data[at] > 127:
                             break
-                        offset = offset & TWO_BYTES - 1 | data[at] << 14
-                        at += 1
+                        offset, at = offset & TWO_BYTES - 1 | data[at] << 14, at + 1
                 key = data[at]
                 at += 1
                 if key > 127:

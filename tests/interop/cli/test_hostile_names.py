@@ -54,7 +54,7 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
     "group list": [[], ["--json"]],
     "group describe": [[EVIL], [EVIL, "--members"], [EVIL, "--json"], [f"{EVIL}-none"]],
     "group reset-offsets": [[EVIL, "--topic", TOPIC, "--to-earliest"], [f"{EVIL}2", "--topic", EVIL, "--to-latest"]],
-    "group delete": [[EVIL, "--yes"], [f"{EVIL}-none", "--yes"]],
+    "group delete": [[f"{EVIL}-none"], [f"{EVIL}-none", "--topic", f"{EVIL}:0"]],
     "group migrate": [[EVIL, "--zookeeper", FILE]],
     "explain group": [[EVIL], [EVIL, "--json"], [EVIL, "--principal", EVIL], [f"{EVIL}-none"]],
     "explain topic": [[TOPIC], [TOPIC, "--json"], [EVIL]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -41,3 +42,11 @@ def test_metrics_are_served_until_the_end() -> None:
             MetricsServer(Source(), "127.0.0.1", server.port)
     with pytest.raises(OSError, match="refused"):
         status_of(f"{url}/metrics", "127.0.0.1")
+
+
+def test_a_command_that_runs_a_loop_serves_metrics() -> None:
+    async def command() -> MetricsServer:
+        return MetricsServer(Source(), "127.0.0.1", 0)
+
+    with closing(asyncio.run(command())) as server:
+        assert status_of(f"http://127.0.0.1:{server.port}/metrics", "127.0.0.1") == 200

@@ -138,7 +138,7 @@ def test_what_is_beyond_all_times_is_said(text: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TZ", "XXX-14" if text.startswith("0") else "XXX+14")
     time.tzset()
     try:
-        with pytest.raises(MomentError, match=r"beyond the years|is larger than"):
+        with pytest.raises(MomentError, match=r"out of range|is larger than"):
             parse_time_ms(text)
     finally:
         monkeypatch.undo()
