@@ -223,7 +223,8 @@ class Copier:
         Partitions are to be fetched again from their positions; other records of the transaction are kept for the next
         one. Raises ClientError.
         """
-        await self._producer.abort()  # which waits for the answers in flight: they may be refusals, too
+        if self._producer.transactions.is_open:  # ``trials`` may have abandoned it already
+            await self._producer.abort()  # which waits for the answers in flight: they may be refusals, too
         refusals, others = self._refusals(), self._others.copy()
         self._reset()
         if others:  # they do not depend on what was copied, and are not found again

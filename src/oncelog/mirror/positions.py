@@ -89,6 +89,10 @@ class CopiedPartition:
     refused: Refused | None = None
     """The record at which the partition stands, because the target refuses it."""
 
+    def is_replaced(self, topic_id: bytes) -> bool:
+        """True if the source answers with the id of another topic: it was deleted and made anew."""
+        return bool(self.topic_id) and any(topic_id) and topic_id.hex() != self.topic_id
+
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of the records that bring the topic up to what is known now; call ``noted`` when committed."""
         for start, stop in self._chunks():

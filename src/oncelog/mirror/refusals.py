@@ -6,7 +6,7 @@ takes the record, the partition is copied in transactions of its own, so that a 
 Rules:
 1. The records before the refused one are copied first.
 2. If the target did not say which record of a batch it refuses, the batches of the next attempt are an eighth as large.
-   A batch of one record ends the search.
+   A batch of one record ends the search. An answer about the whole topic needs no search.
 3. The refused record is tried alone, after pauses that grow, and at once when the topic's configuration has changed.
 4. When it is taken, the records behind it are tried. The refusal is over when all that was fetched is taken.
 """
@@ -34,6 +34,15 @@ REFUSALS: Final = ABOUT_RECORDS | {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 }
 """Answers to a batch that are about its topic or its records. Other partitions may still be copied."""
+_ABOUT_TOPIC: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+"""Answers that any record of the topic would get: smaller batches do not help."""
 _PAUSES: Final = Backoff(2_000, 60_000)
 _SMALLER: Final = 8
 _LONGEST_MESSAGE: Final = 500
@@ -64,7 +73,7 @@ def refusal_of(failed: Failed, frame: Frame) -> FoundRefusal | None:
     index = min(failed.refused, default=0)
     message = None if failed.message is None else failed.message[:_LONGEST_MESSAGE]
     refused = Refused(_offset_at(frame.runs, index), failed.error_code, message)
-    is_exact = bool(failed.refused) or frame.records == 1 or failed.error_code not in ABOUT_RECORDS
+    is_exact = bool(failed.refused) or frame.records == 1 or failed.error_code in _ABOUT_TOPIC
     return FoundRefusal(refused, is_exact, len(frame.batch), last.first + last.records)
 
 

@@ -138,9 +138,9 @@ class Trials:
         async with AsyncConsumer(self._source, self._fetch) as consumer:
             await consumer.assign({partition: position})
             for fetched in await consumer.poll(_POLL_MS):
-                if not fetched.error_code:
+                if not fetched.error_code and not copied.is_replaced(fetched.topic_id):
                     return fetched
-                self._over(copied)  # the worker meets the same error, and knows what it means
+                self._over(copied)  # the worker meets the same error or topic id, and knows what it means
                 return None
         trial.not_before_ms = loop_ms() + _POLL_MS
         return None

@@ -168,7 +168,7 @@ class Worker:
         topic = self._topics.plan.topics.get(fetched.partition.topic)
         if topic is None:
             return
-        if copied.topic_id and any(fetched.topic_id) and fetched.topic_id.hex() != copied.topic_id:
+        if copied.is_replaced(fetched.topic_id):
             self._consumer.drop([fetched.partition])
             self._refresh_due_ms = 0
             return
@@ -305,7 +305,7 @@ class Worker:
         if self._copier.is_open:
             await self._commit()
         info = self._source.view.topics.get(partition.topic)
-        if info is not None and copied.topic_id and bytes(info.topic_id).hex() != copied.topic_id:
+        if info is not None and copied.is_replaced(bytes(info.topic_id)):
             self._refresh_due_ms = 0
             return
         position = copied.offsets.position

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from oncelog.admin.configs import ResourceType, alter_configs
+from oncelog.admin.topics import delete_topics
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import ClientConfig
 from oncelog.client.blocking.producer import Producer
 from oncelog.mirror.engine import Engine
-from oncelog.mirror.errors import MirrorIncomplete
+from oncelog.mirror.errors import MirrorIncomplete, TopicReplaced
 from oncelog.mirror.overview import mirrored_partitions
 from oncelog.mirror.service import run_engines
 from oncelog.mirror.settings import Cluster
@@ -106,7 +107,9 @@ def run_until(engine: Engine, condition: Callable[[], bool]) -> None:
         task = asyncio.create_task(running)
         async with asyncio.timeout(30):
             while not await asyncio.to_thread(condition):
-                assert not task.done()
+                if task.done():
+                    await task
+                    raise AssertionError("the engine has ended")
                 await asyncio.sleep(0.02)
         engine.stop()
         await task
@@ -134,6 +137,48 @@ def test_a_mirror_that_runs_takes_a_partition_up_again_by_itself(source: Side, t
     run_until(engine, condition)
     assert target.values("a.orders") == ["a"]
     assert essence(target.records("a.m")) == essence(source.records("m"))
+
+
+def test_a_trial_whose_commit_fails_for_another_reason_costs_a_life_and_not_the_mirror(
+    source: Side, target: Side
+) -> None:
+    refuse_times(source, target)
+    with pytest.raises(MirrorIncomplete):
+        mirror(source, target, sync_configs=False)
+    alter_configs(target.client, ResourceType.TOPIC, "a.m", change={"message.timestamp.after.max.ms": str(20 * DAY_MS)})
+    with target.broker.faults.answer("TxnOffsetCommit", "ILLEGAL_GENERATION") as fault:
+        mirror(source, target, sync_configs=False)
+        assert fault.hit
+    assert essence(target.records("a.m")) == essence(source.records("m"))
+
+
+def test_a_batch_that_the_target_refuses_once_is_no_record_that_stands(source: Side, target: Side) -> None:
+    source.create("m")
+    send(source, "m", "1", "2", "3")
+    with target.broker.faults.answer("Produce", "UNKNOWN_SERVER_ERROR", topic="a.m") as fault:
+        mirror(source, target)
+        assert fault.hit
+    assert target.values("a.m") == ["1", "2", "3"]
+
+
+def test_a_trial_does_not_copy_a_topic_that_was_made_anew_as_the_old_one(source: Side, target: Side) -> None:
+    refuse_times(source, target)
+    engine = Engine(settings_of(source, target, sync_configs=False, refresh_interval_ms=60_000))
+    is_replaced = False
+
+    def condition() -> bool:
+        nonlocal is_replaced
+        if not is_replaced and target.values("a.m") == ["1", "2"]:
+            delete_topics(source.client, ["m"])
+            source.create("m")
+            source.send("m", "6", "7", "8", "9")
+            is_replaced = True
+        return len(target.values("a.m")) > 2
+
+    with pytest.raises(TopicReplaced, match="topic 'm' of a was deleted and made anew"):
+        run_until(engine, condition)
+    assert is_replaced
+    assert target.values("a.m") == ["1", "2"]
 
 
 def test_a_topic_that_the_target_cannot_have_does_not_hold_back_others(source: Side, target: Side) -> None:

@@ -38,12 +38,34 @@ def test_other_failures_are_no_refusals(other: Failed) -> None:
     assert refusal_of(other, Frame(bytearray(5), (Run(0, 1),))) is None
 
 
+@pytest.mark.parametrize(
+    ("code", "records", "is_exact"),
+    [
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 1000, False),
+        (ErrorCode.CORRUPT_MESSAGE, 2, False),
+        (ErrorCode.POLICY_VIOLATION, 2, False),
+        (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 2, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 1, True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1000, True),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, 1000, True),
+    ],
+)
+def test_a_refused_batch_of_several_records_does_not_stand_yet(code: int, records: int, is_exact: bool) -> None:
+    found = refusal_of(failed(code), Frame(bytearray(records * RECORD_BYTES), (Run(0, records),)))
+    assert found is not None
+    trial = Trial(found.refused, found.is_exact)
+    trial.refuse(found, 0)
+    assert trial.stands(0) is is_exact
+    assert trial.is_due(0, 0) is not is_exact
+
+
 class Target:
     """A source of 100 records, of which the target refuses some."""
 
-    def __init__(self, bad: set[int], *, names: bool) -> None:
+    def __init__(self, bad: set[int], *, names: bool, code: int) -> None:
         self.bad = bad
         self.names = names
+        self.code = code
         self.position = 0
         self.aborted = 0
 
@@ -56,8 +78,7 @@ class Target:
             bad = tuple(offset - first for offset in sorted(self.bad) if first <= offset < first + frame.records)
             if bad:
                 self.aborted += 1
-                code = ErrorCode.INVALID_TIMESTAMP if self.names else ErrorCode.MESSAGE_TOO_LARGE
-                found = refusal_of(failed(code, *(bad if self.names else ())), frame)
+                found = refusal_of(failed(self.code, *(bad if self.names else ())), frame)
                 assert found is not None
                 return found
         self.position = end
@@ -80,10 +101,17 @@ class Target:
                 return
 
 
-@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (True, ErrorCode.INVALID_TIMESTAMP),
+        (False, ErrorCode.MESSAGE_TOO_LARGE),
+        (False, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
 @pytest.mark.parametrize("bad", [{0}, {37}, {99}, {10, 11, 60}])
-def test_it_stands_at_each_refused_record_until_that_is_taken(bad: set[int], names: bool) -> None:
-    target = Target(set(bad), names=names)
+def test_it_stands_at_each_refused_record_until_that_is_taken(bad: set[int], names: bool, code: int) -> None:
+    target = Target(set(bad), names=names, code=code)
     stood = []
     for trial in target.run():
         assert trial.stands(target.position)

@@ -387,6 +387,8 @@ class ProducerMachine:
         # The sequences of the batch have a hole now: behind ``failed_place`` the rest is numbered anew.
         rest = PendingBatch(batch.partition, batch.number, batch.created_ms, [batch.records[index] for index in kept])
         rest.part, rest.count, rest.attempts = batch.part + 1, len(kept), batch.attempts
+        # A batch that may be in the log is not numbered anew: ``_restart`` gives the rest up as ``maybe_appended``.
+        rest.ambiguous = batch.ambiguous
         rest.size_bytes = sum(map(record_size, rest.records))
         self.buffered_bytes += rest.size_bytes
         self._insert(self._partitions[batch.partition], [rest])
