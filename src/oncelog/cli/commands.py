@@ -226,9 +226,8 @@ def _usage_failed(error: Any) -> int:
         return EXIT_USAGE
     context = getattr(error, "ctx", None)
     path = "oncelog" if context is None else context.command_path
-    message = (
-        error.format_message().rstrip(".").replace("\n\t", " ").replace("\n", " ").replace(": Value error, ", ": ")
-    )  # pydantic's
+    message = error.format_message().rstrip(".").replace("\n\t", " ").replace("\n", " ")
+    message = message.replace(": Value error, ", ": ")  # pydantic's
     print_line(f"{path}: {message} (see {path} --help)", err=True)
     return int(error.exit_code)
 

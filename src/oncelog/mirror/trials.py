@@ -64,7 +64,7 @@ class Trials:
             return False
         if copied.partition not in self._trials:
             self._trials[copied.partition] = Trial(copied.refused)
-            self._show(copied)
+            LOG.warning("%s", self._show(copied))
         return True
 
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
