@@ -8,9 +8,11 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
+from oncelog.listening import descriptors
 from oncelog.ports import Files
 from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
 from oncelog.sim.files import MemoryFiles
@@ -315,3 +317,22 @@ def test_a_removal_goes_on_where_no_descriptor_is_left_to_keep_files_readable(
         files[0].sync()
     assert files[1].read(0, 1) == b""
     disk.close()
+
+
+def test_directories_of_a_process_share_descriptors_and_close_them_for_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "limit", lambda: 256)
+    monkeypatch.setattr(descriptors, "_CACHES", WeakSet())
+    monkeypatch.setattr(descriptors, "_is_our_process", False)
+    disks = [DiskFiles(tmp_path / name) for name in "abc"]
+    held = [disk.open(f"f{number}", create=True) for disk in disks for number in range(64)]
+    assert sum(disk.open_count() for disk in disks) <= 64
+    while descriptors.give_way():
+        pass
+    assert [disk.open_count() for disk in disks] == [0, 0, 0]
+    for file in held[::8]:
+        file.append((b"x",))
+        assert file.read(0, 5) == b"x"
+    for disk in disks:
+        disk.close()

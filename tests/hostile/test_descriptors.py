@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -99,3 +100,34 @@ def test_silent_strangers_leave_descriptors_for_logs_modules_and_clients(tmp_pat
     log = (tmp_path / "broker.log").read_text()
     assert "Traceback" not in log
     assert 0 < log.count("ulimit -n is 256") <= 4 or where == "HTTP port"
+
+
+PROGRAM = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from oncelog.testing import Broker, Cluster
+
+def produce(servers, replicas, partitions):
+    client = {"bootstrap.servers": servers, "log_level": 0}
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic("t", partitions, replicas)])["t"].result(30)
+    producer, failures = Producer(client), []
+    for partition in range(partitions):
+        producer.produce("t", b"x", partition=partition, on_delivery=lambda error, _: error and failures.append(error))
+    assert producer.flush(30) == 0 and not failures, failures
+    assert "t" in AdminClient(client).list_topics(timeout=30).topics, "a new client is served"
+
+with Cluster(3) as cluster:
+    produce(cluster.bootstrap_servers, 3, 90)
+opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(340)]
+with Broker() as broker:
+    produce(broker.bootstrap_servers, 1, 10)
+os._exit(0)
+"""
+
+
+def test_brokers_of_a_program_serve_new_clients_beside_open_files_and_what_the_program_opened() -> None:
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=4 * HANG_S)
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -3,8 +3,9 @@
 asyncio's own servers accept whatever waits in the queue, a thousand at a time, before anything can count them: for a
 moment no descriptor is left for a file. Here every connection is looked at when it is accepted:
 
-1. Its descriptor is numbered ``bound()`` or above: it is closed.
-2. It is one of the last ``SPARE`` below the bound: ``make_room`` may close another one, whose number the next gets.
+1. Its descriptor is one of the last ``SPARE`` below ``bound()``: data files may close some, whose numbers the next
+   connections get; where they do not, ``make_room`` may close another connection.
+2. It is numbered ``bound()`` or above, and data files have closed none: it is closed.
 3. The system has no descriptor for it: accepting pauses for a second, and goes on.
 
 A connection over TLS is handed over when its handshake is done, within ``HANDSHAKE_S``. (A broker's own listeners have
@@ -23,7 +24,7 @@ from functools import partial
 from typing import Final
 
 from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
-from oncelog.listening.descriptors import connection_bound, limit
+from oncelog.listening.descriptors import connection_bound, give_way, limit
 from oncelog.listening.seldom import SeldomLogged
 from oncelog.listening.waiting import Waiting, source_of
 
@@ -131,9 +132,10 @@ class Acceptor:
 
     def _take(self, accepted: socket.socket, host: str) -> None:
         over = accepted.fileno() - self._bound()
-        if over >= -SPARE:
+        is_short = over >= -SPARE and not give_way()
+        if is_short:
             self._make_room()
-        if over >= 0:
+        if is_short and over >= 0:
             accepted.close()
             self._on_refused()
             self._trouble.log(

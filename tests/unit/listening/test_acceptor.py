@@ -95,6 +95,26 @@ def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_f
     run(scenario())
 
 
+def test_a_connection_is_taken_where_data_files_close_theirs_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_files = [1]
+
+    def give_way() -> bool:
+        return bool(open_files and open_files.pop())
+
+    monkeypatch.setattr(acceptors, "give_way", give_way)
+    asked: list[None] = []
+
+    async def scenario() -> None:
+        made, port = accepting(bound=lambda: 0, make_room=lambda: asked.append(None))
+        assert await greeted(port)
+        assert not asked, "no connection is closed for it"
+        assert not await greeted(port)
+        assert len(asked) == 1
+        made.close()
+
+    run(scenario())
+
+
 class Failing(socket.socket):
     """Fails to accept for a reason, as often as it is told to."""
 

@@ -3,7 +3,8 @@ assigns to them, is held until they leave or their session expires, up to half a
 
 The rule: while all members together hold more than ``members_max_bytes``, newcomers are refused, and so are assignments
 (COORDINATOR_NOT_AVAILABLE, after which clients retry). Existing groups go on: a member may replace its metadata by some
-that is no larger, and assignments are kept that take no more than the members of their group.
+that is no larger, and assignments are kept that take no more than the protocols of their group's members, or than the
+assignments they replace.
 """
 
 from __future__ import annotations
@@ -80,7 +81,12 @@ class MemberQuota:
         if not size or self._has_room(size, now_ms):
             return True
         group = self._groups.get(request.group_id)
-        return group is not None and size <= group.size_bytes()
+        if group is None:
+            return False
+        members = group.members.values()
+        # Not the sum of both: each rebalance could then add the protocols' size to the assignments.
+        protocols = sum([size_of(member.protocols) for member in members])
+        return size <= max(protocols, sum([len(member.assignment) for member in members]))
 
     def _has_room(self, size_bytes: int, now_ms: int) -> bool:
         if not self._memory.has_room(size_bytes, self._settings.members_max_bytes, now_ms):

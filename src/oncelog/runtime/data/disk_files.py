@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
 from oncelog.base.private_files import DIRECTORY_MODE, FILE_MODE
-from oncelog.listening.descriptors import file_share
+from oncelog.listening.descriptors import add_cache, remove_cache, share_of_cache
 from oncelog.ports import Buffer, DiskErrors, OpenFile
 
 LOCK_FILE: Final = ".lock"
@@ -161,8 +161,8 @@ class DiskFile:
 
 
 class DiskFiles:
-    """The files below ``root``, which is created when missing, for its owner only. ``max_open_files`` defaults to the
-    share that files have of all descriptors."""
+    """The files below ``root``, which is created when missing, for its owner only. ``max_open_files`` defaults to
+    this directory's part of the descriptors that all data files of the process share."""
 
     def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
         self._root = os.path.abspath(root)
@@ -171,10 +171,20 @@ class DiskFiles:
         self._recent: OrderedDict[int, DiskFile] = OrderedDict()
         self._known: dict[str, WeakValueDictionary[str, DiskFile]] = {}
         self._local = threading.local()
-        self._max_open = max_open_files or file_share()
+        self._max_open = max_open_files
         self._lock_descriptor = _NO_DESCRIPTOR
         self.nowait = bool(_NOWAIT)
         self.errors = DiskErrors()
+        add_cache(self)
+
+    def open_count(self) -> int:
+        """Descriptors of the files that are open now, and may be closed."""
+        return len(self._recent)
+
+    def shrink(self, most: int) -> None:
+        """Close the least recently used files until ``most`` are open; those in use stay open."""
+        with self._lock:
+            self._evict(most)
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
@@ -201,6 +211,7 @@ class DiskFiles:
 
     def close(self) -> None:
         """Close every descriptor and give the lock back."""
+        remove_cache(self)
         with self._lock:
             for file in list(self._recent.values()):
                 self._drop(file)
@@ -323,8 +334,7 @@ class DiskFiles:
             descriptor = self._descriptor_of(self._path(file.path), os.O_RDWR | flags)
         file._descriptor = descriptor
         self._recent[id(file)] = file
-        if len(self._recent) > self._max_open:
-            self._evict(self._max_open)
+        self._evict(self._max_open or share_of_cache())
 
     def _descriptor_of(self, path: str, flags: int) -> int:
         """Open a file or directory. Where the process has no descriptor left, those of the files here are a cache:

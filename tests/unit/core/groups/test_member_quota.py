@@ -55,6 +55,24 @@ def test_assignments_count_and_are_refused_where_there_is_no_room() -> None:
     assert assign("i", third) is E.NONE
 
 
+def test_above_the_bound_assignments_do_not_grow_from_rebalance_to_rebalance() -> None:
+    driver = Driver(GroupSettings(initial_rebalance_delay_ms=0, members_max_bytes=60_000))
+    driver.join(name="a", version=3, protocols=offering(50_000))
+    driver.advance(0)
+    member = driver.replies[driver.last_token].member_id
+
+    def assign(size: int, generation: int) -> E:
+        error_code: E = driver.sync(member, generation, {member: bytes(size)}).error_code
+        return error_code
+
+    assert assign(50_000, 1) is E.NONE, "as much as the member's protocols"
+    for generation in range(2, 5):
+        driver.join(member, version=3, protocols=offering(50_000))
+        driver.advance(0)
+        assert assign(60_000, generation) is E.COORDINATOR_NOT_AVAILABLE
+        assert assign(50_000, generation) is E.NONE
+
+
 def test_all_shards_of_a_broker_share_the_bound() -> None:
     memory, settings = MemberMemory(), GroupSettings(initial_rebalance_delay_ms=3000, members_max_bytes=100_000)
     full, other = (Driver(settings, memory=memory) for _ in range(2))
