@@ -174,6 +174,7 @@ class Node(NodeParts):
         self._standstill.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
+        self.requests.end_mutes()
         # The outside hands in what it has read with its next round. One round may be under way already.
         self._rounds_before_stop = 2
         for log in self.logs.logs.values():
@@ -217,14 +218,19 @@ class Node(NodeParts):
 
     def _stop_when_idle(self, effects: list[Effect]) -> None:
         assert self._stop_by_ms is not None
-        decided = not (self._runnable.has_slices() or self.transactions.markers.has_decided() or self._has_backlog())
+        decided = not (
+            self._runnable.has_slices() or self.transactions.markers.has_decided() or self._works_on_backlog()
+        )
         idle = decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
         if idle or self.now_ms >= self._stop_by_ms:
             self._stopping = False
             effects.append(Stopped())
 
-    def _has_backlog(self) -> bool:
-        """True while requests that have arrived are not decided."""
+    def _works_on_backlog(self) -> bool:
+        """True while this broker itself brings requests nearer that have arrived and are not decided. Syncs, metadata
+        and offloaded work count anyway; what waits behind anything else waits for others, who may never come."""
+        if not self._continuing and self._tree_reads.is_idle():
+            return False
         return not self.requests.closed.is_idle() or any(each.backlog for each in self._connections.values())
 
     # In step with the cluster

@@ -9,6 +9,8 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.units import MIB
 from oncelog.handlers.registry import APIS
+from oncelog.handlers.support.waits import UntilReadable
+from oncelog.node.events import Continued
 from oncelog.node.requests import closed_connections
 from oncelog.node.requests.connections import MAX_UNANSWERED
 from oncelog.wire.header import RequestHeader, encode_request
@@ -37,6 +39,7 @@ from tests.scenario.node.requests import (
     produced,
 )
 from tests.scenario.node.test_quotas import set_quota
+from tests.scenario.node.test_when_things_fail import NO_DESCRIPTOR, refuses
 
 WAITS_FOR_OTHERS = {"Fetch", "JoinGroup", "SyncGroup"}
 """They may have nothing left to do but their answer."""
@@ -192,7 +195,7 @@ def test_a_throttled_client_cannot_close_to_be_carried_out_sooner(driver):
     driver.advance(1)
     assert log_of(driver, "t").log_end_offset == 2
     assert len(driver.node.requests.closed) == 0
-    assert driver.node.requests.throttling.muted == 0
+    assert not driver.node.requests.throttling.muted
 
 
 def test_nothing_is_carried_out_for_a_client_that_has_not_logged_in():
@@ -297,6 +300,126 @@ def test_the_end_of_the_broker_waits_no_longer_than_it_may(driver):
     assert driver.stopped
 
 
+def throttled(driver):
+    """A connection whose client has to wait for a minute or so."""
+    peer = driver.connect()
+    set_quota(peer, producer_byte_rate=1000.0)
+    assert peer.ask(produce("t", batch(driver, b"x" * 60_000)), PRODUCE_VERSION).throttle_time_ms > 30_000
+    return peer
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_the_end_of_the_broker_waits_for_no_throttled_client(driver, closes):
+    peer, silent = throttled(driver), driver.connect()
+    silent.send(produce("t", batch(driver, b"x" * 60_000)), PRODUCE_VERSION)
+    for _ in range(3):
+        peer.send(produce("t", batch(driver, b"x" * 60_000)), PRODUCE_VERSION)
+    if closes:
+        driver.disconnect(peer)
+    driver.shutdown()
+    assert driver.stopped
+    assert log_of(driver, "t").log_end_offset == 5, "what had arrived is carried out all the same"
+    assert len(peer.responses) == (0 if closes else 3)
+    assert silent.closed
+    assert not driver.node.requests.throttling.muted
+
+
+def test_the_end_of_the_broker_waits_for_no_handler_that_cannot_be_loaded(driver, monkeypatch):
+    alive, gone = driver.connect(), driver.connect()
+    monkeypatch.setattr(driver.node.requests.apis, "find", refuses(NO_DESCRIPTOR))
+    for peer in (alive, gone):
+        for _ in range(2):
+            peer.send(ListGroupsRequest(), 2)
+    driver.disconnect(gone)
+    driver.shutdown()
+    assert driver.stopped
+    assert alive.closed
+    assert driver.fatal is None
+
+
+def test_the_end_of_the_broker_does_not_wait_for_what_waits_for_others(driver):
+    def stalled(api, handle):
+        def steps(request, context):
+            if api.name == "ListGroups":
+                never = context.now_ms + 1_000_000
+                yield UntilReadable((), lambda _changed: False, never, ends_with_client=False)
+            return (yield from handle(request, context))
+
+        return steps
+
+    driver.node.put_around_handlers(stalled)
+    alive, gone = driver.connect(), driver.connect()
+    for peer in (alive, gone):
+        peer.send(ListGroupsRequest(), 2)
+        peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
+    driver.disconnect(gone)
+    driver.shutdown()
+    assert driver.stopped
+
+
+def joining(group: str = "g") -> JoinGroupRequest:
+    """A request that waits until the first rebalance of a new group begins."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=300_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+@pytest.fixture
+def slow_groups():
+    driver = Driver({"group.initial.rebalance.delay.ms": "60000"})
+    peer = driver.connect()
+    create_topic(peer, "t")
+    peer.ask(FindCoordinatorRequest(key="g"), 2)
+    return driver
+
+
+def test_a_client_that_sends_nothing_more_and_waits_for_its_group_is_closed(slow_groups):
+    peer = slow_groups.connect()
+    peer.send(joining(), 3)
+    assert not peer.responses
+    slow_groups.half_close(peer)
+    assert peer.closed
+
+
+def test_a_join_that_is_decided_after_the_client_has_ended_leaves_no_connection(slow_groups):
+    peer = slow_groups.connect()
+    slow_groups.hold_metadata = True
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    peer.send(joining(), 3)
+    slow_groups.half_close(peer)
+    assert not peer.closed
+    slow_groups.release()
+    assert len(peer.responses) == 1
+    assert peer.closed
+
+
+def test_a_join_behind_a_throttle_leaves_no_connection(slow_groups):
+    peer = throttled(slow_groups)
+    peer.send(joining(), 3)
+    slow_groups.half_close(peer)
+    slow_groups.advance(50_000)
+    if not peer.closed:
+        slow_groups.advance(20_000)
+    assert not peer.responses
+    assert peer.closed
+
+
+def test_a_join_behind_a_standstill_leaves_no_connection(slow_groups):
+    peer = slow_groups.connect()
+    slow_groups.node.requests.postpone()
+    peer.send(joining(), 3)
+    slow_groups.half_close(peer)
+    assert not peer.closed
+    slow_groups.node.requests.go_on()
+    slow_groups.dispatch(Continued())
+    assert slow_groups.node._connections[peer.id].open is False
+
+
 class Carried:
     """The handlers of a node: which began, and which came to their end."""
 
@@ -358,11 +481,15 @@ def test_each_pair_of_apis_with_a_close_behind_them(held):
         peer.raw = True
         for name in names:
             peer.send_frame(frames[name])
-        if index % 2:
+        if index % 3:
             driver.half_close(peer)
-        driver.disconnect(peer)
+        if index % 3 < 2:
+            driver.disconnect(peer)
         driver.release()
         driver.advance(1_000)
+        if index % 3 == 2:
+            assert peer.closed, names
+            driver.disconnect(peer)
         assert tuple(carried.begun) == names
         assert [name for name in carried.ended if name not in WAITS_FOR_OTHERS] == [
             name for name in names if name not in WAITS_FOR_OTHERS

@@ -252,7 +252,7 @@ def test_a_request_whose_handler_cannot_be_imported_now_is_answered_later_and_in
     before = len(peer.responses)
     driver.advance(1000)
     assert len(peer.responses) == before + 3
-    assert driver.node.requests.throttling.muted == 0
+    assert not driver.node.requests.throttling.muted
     assert still_serves(driver)
 
 

@@ -20,6 +20,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.runtime.server import Server
 from oncelog.wire.header import RequestHeader, encode_request
+from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -238,3 +239,45 @@ def test_the_end_of_the_broker_carries_out_what_it_has_read(broker: Running) -> 
         assert stopped.result(HANG_S) is None
         assert len(answers(client)) == 3
     assert broker.appended() == 2
+
+
+@pytest.mark.slow
+def test_the_end_of_the_broker_does_not_wait_for_a_throttled_client(broker: Running) -> None:
+    entity = [EntityData(entity_type="client-id", entity_name="c")]
+    entry = EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=100.0)])
+    with broker.connect() as client:
+        client.sendall(frame(AlterClientQuotasRequest(entries=[entry]), 0))
+        assert client.recv(4)
+    with broker.connect() as client:
+        client.sendall(b"".join(append(size=5_000, correlation_id=index) for index in range(3)))
+        muted = broker.server.node.requests.throttling.muted
+        wait_until(lambda: sum(len(each.backlog) for each in list(muted)) == 2, "two requests behind the throttle")
+        assert broker.call(broker.server.stop(HANG_S / 2)) is None
+        assert answers(client) == [0, 1, 2]
+    assert broker.appended() == 3
+
+
+@pytest.mark.slow
+def test_a_broker_that_does_not_come_to_rest_still_closes_its_logs(broker: Running, tmp_path: Path) -> None:
+    goes_on = threading.Event()
+    broker.server.effect_runner.before_sync = lambda: goes_on.wait(HANG_S)
+    shut = broker.server.effect_runner.shut
+
+    def shut_after_the_sync() -> None:
+        goes_on.set()
+        shut()
+
+    broker.server.effect_runner.shut = shut_after_the_sync  # type: ignore[method-assign]
+    with broker.connect() as client:
+        client.sendall(append(acks=-1))
+        broker.wait_for(1)
+        assert broker.call(broker.server.stop(0.5)) is None
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.slow
+def test_an_end_that_is_not_clean_leaves_its_reason(broker: Running) -> None:
+    broker.server.effect_runner.dispatch = lambda _event: None  # type: ignore[method-assign]
+    reason = broker.call(broker.server.stop(0.1))
+    assert reason is not None
+    assert broker.server.stopped.result() == reason

@@ -97,6 +97,7 @@ class Requests:
         self.traffic = Traffic()
         self.closed = ClosedConnections()
         self._next_report_ms = 0
+        self._may_mute = True
         self._postponed: dict[Connection, None] | None = None
         """Connections with requests that arrived since :meth:`postpone`; None when they are decided at once."""
 
@@ -129,7 +130,6 @@ class Requests:
         if connection.holder is not None:
             connection.holder.client_closed(may_read=True)
         self._decide_postponed(connection)
-        self._flush(connection)
 
     def close(self, connection: Connection) -> None:
         """The connection is gone: answer nothing more, but carry out what has arrived."""
@@ -159,6 +159,13 @@ class Requests:
         for connection in postponed or ():
             self._decide_postponed(connection)
             connection.let_postponed_pass()
+
+    def end_mutes(self) -> None:
+        """Decide what muted clients have sent, and mute no client again: the broker stops."""
+        self._may_mute = False
+        for connection in list(self.throttling.muted):
+            connection.muted_until_ms = self._deadlines.now_ms
+            self._unmute(connection, self._deadlines.now_ms)
 
     def run_woken(self) -> None:
         """Let every task that was woken go on."""
@@ -195,6 +202,8 @@ class Requests:
             # A Fetch that was decided just now may have begun a session, which nothing else would end.
             self._ports.partitions.fetch_sessions.cache.close(connection.id)
             return
+        if connection.half_closed:
+            self._flush(connection)  # the last request may have ended without an answer
         if connection.paused and connection.open and connection.muting is None and not connection.is_full():
             connection.paused = False
             self._outbox.effects.append(Resume(connection.id))
@@ -238,6 +247,9 @@ class Requests:
 
     def _try_again_later(self, connection: Connection, frame: Buffer, error: OSError) -> None:
         """Keep a request whose handler cannot be imported now: the process has no file descriptor left."""
+        if not self._may_mute:
+            self._refuse(connection, None, "the broker stops before a handler could be loaded")
+            return
         now_ms = self._deadlines.now_ms
         if now_ms >= self._next_report_ms:
             self._next_report_ms = now_ms + MINUTE_MS
@@ -404,9 +416,9 @@ class Requests:
     def _mute(self, connection: Connection, throttle_ms: int) -> None:
         """Read and decide nothing of a throttled client until its time has passed, also if it closes meanwhile. What
         was decided before is answered."""
-        if not (connection.open or connection.backlog):
+        if not (self._may_mute and (connection.open or connection.backlog)):
             return
-        self.throttling.muted += connection.muting is None
+        self.throttling.muted[connection] = None
         connection.mute(self._deadlines.now_ms + throttle_ms)
         if connection.open and not connection.paused:
             connection.paused = True
@@ -416,7 +428,7 @@ class Requests:
     def _unmute(self, connection: Connection, now_ms: int) -> None:
         if connection.muting is None or now_ms < connection.muted_until_ms:
             return
-        self.throttling.muted -= 1
+        del self.throttling.muted[connection]
         connection.unmute()
         self._flush(connection)
         self._decide_postponed(connection)

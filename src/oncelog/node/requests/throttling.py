@@ -19,6 +19,7 @@ from oncelog.node.client_quotas import ClientQuotas, user_of
 if TYPE_CHECKING:
     from oncelog.core.quotas.quotas import MutationQuota, RateQuota
     from oncelog.handlers.support.context import Context
+    from oncelog.node.requests.connections import Connection
     from oncelog.wire.message import Message
 
 _PRODUCE: Final = 0
@@ -34,7 +35,7 @@ class Throttling:
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
-        self.muted = 0
+        self.muted: dict[Connection, None] = {}
         """Connections that are not read now, also those that have closed meanwhile."""
 
     def answered(self, api_key: int, context: Context, response: Message | None) -> int:

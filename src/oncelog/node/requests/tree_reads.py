@@ -23,6 +23,10 @@ class TreeReads:
         self._waiting: dict[int, Callable[[NodesRead], object]] = {}
         self._tokens = count(1)
 
+    def is_idle(self) -> bool:
+        """True while no read is under way."""
+        return not self._waiting
+
     def park(self, task: Task, wait: ReadNodes) -> None:
         """Have the nodes read."""
 

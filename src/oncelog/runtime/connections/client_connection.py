@@ -86,7 +86,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._unsent_since_s: float | None = None
         self._end: ConnectionHalfClosed | ConnectionClosed | None = None
         """The event for the node once all requests are handed in."""
-        self._is_lost = False
+        self._is_lost = self._is_cut_off = False
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -151,7 +151,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._sending is not None:
             self._sending.drop()
         if self._effect_runner.connections.pop(self.id, None) is not None:
-            if exc is not None and self._transport is not None:
+            # Over TLS the socket has encrypted bytes: the transport has read and decrypted them.
+            if exc is not None and self._transport is not None and not self._listener.security_protocol.has_tls:
                 self._take(read_arrived(self._transport))
             self._end = ConnectionClosed(self.id)
             self._hand_in()
@@ -207,7 +208,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             end, self._end = self._end, None
             self._effect_runner.dispatch(end)
         refusal = self._splitter.refusal
-        if refusal is not None and self._transport is not None and not self._is_lost:
+        if refusal is not None and self._transport is not None and not (self._is_lost or self._is_cut_off):
+            self._is_cut_off = True
             self._quotas.garbage(self, str(refusal))
             self.close_after_sending()
         self._account()
