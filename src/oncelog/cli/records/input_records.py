@@ -140,7 +140,7 @@ def _timestamp(value: object) -> int | None:
     digits = text.removeprefix("-")
     is_long = isinstance(value, json_text.Number) and digits.isdigit() and len(digits) <= _MOST_DIGITS
     if not is_long or not NO_TIMESTAMP <= int(text) <= INT64_MAX:
-        raise InputError(f"ts is {text[:40]}, and not a whole number of milliseconds since 1970 (-1 for none)")
+        raise InputError(f"ts is {text[:40]}; a producer sends whole milliseconds since 1970, or -1 for none")
     return int(text)
 
 
