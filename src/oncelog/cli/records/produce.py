@@ -207,7 +207,9 @@ def _time_ms(text: str) -> int:
     except MomentError as error:
         raise typer.BadParameter(str(error), param_hint="--timestamp") from None
     if time_ms < 0:
-        raise typer.BadParameter(f"{text!r} is before 1970; a producer sends times from 1970 on", param_hint="--timestamp")
+        raise typer.BadParameter(
+            f"{text!r} is before 1970; a producer sends times from 1970 on", param_hint="--timestamp"
+        )
     return time_ms
 
 
