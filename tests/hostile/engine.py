@@ -7,6 +7,7 @@ Time is the process's own, so that a busy machine finds nothing.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import random
 import sys
@@ -105,7 +106,8 @@ class Fuzzer:
         def call(frame: FrameType, event: str, argument: Any) -> Any:
             return line(frame, event, argument) if frame.f_code.co_filename.startswith(_TRACED) else None
 
-        before = sys.gettrace()
+        before, collects = sys.gettrace(), gc.isenabled()
+        gc.disable()  # ends of other tests' objects would count as ways of this input
         sys.settrace(call)
         try:
             self._target.run(data)
@@ -116,6 +118,8 @@ class Fuzzer:
             self._found(_described(error), data)
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
 
     def _timed(self, data: bytes) -> float:
         """Without tracing, which slows it tenfold."""

@@ -80,8 +80,11 @@ def test_a_connection_whose_descriptor_others_need_is_closed_and_logged_once(cap
     assert "ulimit -n" in line
 
 
-def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_free() -> None:
+def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[None] = []
+    monkeypatch.setattr("oncelog.listening.acceptor.give_way", lambda: False)  # other tests have data files open
 
     async def scenario() -> None:
         with socket.socket() as probe:
