@@ -22,6 +22,12 @@ from tests.certificates import Authority
 T = TypeVar("T")
 
 
+@pytest.fixture(autouse=True)
+def _no_data_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of the process may have data files open, which would give way."""
+    monkeypatch.setattr(acceptors, "give_way", lambda: False)
+
+
 def run(scenario: Coroutine[Any, Any, T]) -> T:
     """Run a scenario on the loop that servers have."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -80,11 +86,8 @@ def test_a_connection_whose_descriptor_others_need_is_closed_and_logged_once(cap
     assert "ulimit -n" in line
 
 
-def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_free() -> None:
     asked: list[None] = []
-    monkeypatch.setattr("oncelog.listening.acceptor.give_way", lambda: False)  # other tests have data files open
 
     async def scenario() -> None:
         with socket.socket() as probe:
