@@ -23,7 +23,6 @@ from types import TracebackType
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.blocking.link import Link, now_ms
 from oncelog.client.blocking.producer import Producer, ProducerSettings
 from oncelog.client.errors import ClientError, RequestTimedOut, UnsupportedRequest
@@ -34,6 +33,7 @@ from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactional_delivery import BUSY_PAUSE_MS, TransactionalDelivery, transactional_settings
 from oncelog.client.machine.transactions import TransactionMachine
+from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.records.record import Headers
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
