@@ -56,8 +56,8 @@ NEEDED_LATER: Final = (
     "oncelog.node.coordinators.loading",
     "oncelog.node.hanging",
     "oncelog.node.listeners.tls",
-    "oncelog.node.monitoring.access_log",
-    "oncelog.node.monitoring.flight_recorder",
+    "oncelog.node.access.access_log",
+    "oncelog.node.observation.flight_recorder",
     "oncelog.node.requests.logins",
     "oncelog.records.batch",
     "oncelog.runtime.data.audit_log",
@@ -71,8 +71,8 @@ NEEDED_LATER: Final = (
 
 OF_OTHER_BROKERS: Final = (
     "oncelog.client",
-    "oncelog.node.broker_requests.senders",
-    "oncelog.node.links.link",
+    "oncelog.node.brokers.requests.senders",
+    "oncelog.node.brokers.link",
     "oncelog.node.replication.fetcher",
     "oncelog.wire.messages",
 )
@@ -109,7 +109,7 @@ def _printed(statements: str, expression: str) -> list[str]:
 
 _BROKER_STARTS: Final = """
 import asyncio
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.runtime.server import Server
 
 async def started():

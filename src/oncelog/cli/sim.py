@@ -309,7 +309,7 @@ def _is_recording(path: Path) -> bool:
 
 def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
     """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
-    from oncelog.node.monitoring.flight_recorder import RecordingUnreadable, read_recording
+    from oncelog.node.observation.flight_recorder import RecordingUnreadable, read_recording
     from oncelog.sim.flight_replay import replay
 
     try:

@@ -12,9 +12,9 @@ from typing import Final
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
 from oncelog.handlers.support.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
-from oncelog.node.events import Shutdown
+from oncelog.node.kernel.events import Shutdown
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.node import Node
-from oncelog.node.settings import read_settings
 from oncelog.sim.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.broker_process import BrokerProcess
 from oncelog.sim.broker_records import BrokerRecords

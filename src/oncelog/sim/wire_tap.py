@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import BrokerId
 from oncelog.handlers.support.broker_clients import broker_client_id
-from oncelog.node.links.broker_links import LinkPurpose
+from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.sim.checkers.wire.exchange import ALONE, name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.network.connection import Connection

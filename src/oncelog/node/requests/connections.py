@@ -22,7 +22,7 @@ from oncelog.base.units import MIB
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
-    from oncelog.node.events import ConnectionOpened
+    from oncelog.node.kernel.events import ConnectionOpened
     from oncelog.node.requests.login_state import LoginState
     from oncelog.wire.chunks import Chunk
 

@@ -19,18 +19,18 @@ from oncelog.base.units import KIB, MINUTE_MS, SECOND_MS
 from oncelog.handlers import registry
 from oncelog.handlers.support.context import Context
 from oncelog.handlers.support.ports import Ports
-from oncelog.node.authoriser import AccessControl
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Authenticated, Close, Fatal, Pause, Report, Resume, Send
-from oncelog.node.monitoring.traffic import Traffic
-from oncelog.node.outbox import Outbox
+from oncelog.node.access.authoriser import AccessControl
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Authenticated, Close, Fatal, Pause, Report, Resume, Send
+from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.requests.closed_connections import ClosedConnections
 from oncelog.node.requests.connections import MAX_UNANSWERED, Connection, Slot
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.loaded_apis import Handle, LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
-from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
+from oncelog.node.requests.traffic import Traffic
 from oncelog.ports import Buffer
 from oncelog.wire.chunks import chunk_size
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
