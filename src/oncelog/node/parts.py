@@ -50,8 +50,8 @@ from oncelog.node.coordinators.runner import CoordinatorServices
 from oncelog.node.coordinators.settings import group_settings, transaction_settings
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
 from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Outbox
 from oncelog.node.kernel.offload import OffloadedWork
-from oncelog.node.kernel.outbox import Outbox
 from oncelog.node.kernel.tasks import Runnable
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth

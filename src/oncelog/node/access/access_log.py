@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.core.acls.authorizer import Ruling
     from oncelog.handlers.support.context import Context
     from oncelog.node.kernel.deadlines import Deadlines
-    from oncelog.node.kernel.outbox import Outbox
+    from oncelog.node.kernel.events import Outbox
 
 INTERVAL_MS: Final = 600_000
 IN_FULL: Final = 20

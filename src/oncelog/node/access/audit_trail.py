@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from oncelog.node.kernel.events import Audit
-from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.events import Audit, Outbox
 
 if TYPE_CHECKING:
     from oncelog.handlers.support.audit import AuditRecord

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.node.access.access_log import DecisionLog
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
-    from oncelog.node.kernel.outbox import Outbox
+    from oncelog.node.kernel.events import Outbox
 
 
 class AllowAll:

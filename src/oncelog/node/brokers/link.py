@@ -37,7 +37,7 @@ from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
 from oncelog.client.errors import AuthenticationFailed, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase
-from oncelog.node.brokers.signs import Sign
+from oncelog.node.brokers.wires import Sign
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 

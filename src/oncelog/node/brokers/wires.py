@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.node.kernel.events import ConnectToBroker, DisconnectFromBroker, Effect, Report, SendToBroker
@@ -10,6 +11,14 @@ from oncelog.node.kernel.events import ConnectToBroker, DisconnectFromBroker, Ef
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
     from oncelog.wire.chunks import Buffer, Chunk
+
+
+class Sign(Enum):
+    """A sign of life or death that a link has of the broker at its other end, told when it is noticed."""
+
+    REACHED = "it answers"
+    BROKEN = "a connection ended with requests unanswered"
+    REFUSED = "nobody listens"
 
 
 class WireEnd(Protocol):

@@ -33,11 +33,11 @@ from oncelog.node.kernel.events import (
     MetadataChanged,
     MetadataLoaded,
     MetadataWritten,
+    Outbox,
     Report,
     SettleMetadata,
     WriteMetadata,
 )
-from oncelog.node.kernel.outbox import Outbox
 from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:

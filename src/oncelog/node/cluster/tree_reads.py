@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 
 from oncelog.handlers.support.waits import ReadNodes
-from oncelog.node.kernel.events import NodesRead, ReadTree
-from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.events import NodesRead, Outbox, ReadTree
 from oncelog.node.kernel.tasks import Runnable, Task
 
 Values = Mapping[str, bytes]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.metadata_log import MetadataLog
     from oncelog.node.kernel.deadlines import Deadlines
-    from oncelog.node.kernel.outbox import Outbox
+    from oncelog.node.kernel.events import Outbox
 
 RETRY_MS: Final = 200
 """The pause before the next attempt, when the tree could not be written or changes kept coming in between."""

@@ -29,8 +29,7 @@ from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
 from oncelog.node.coordinators.hosted_shard import D, HostedShard, S
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
 from oncelog.node.kernel.deadlines import Deadlines
-from oncelog.node.kernel.events import Report
-from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.node.replication.partitions import PartitionManager

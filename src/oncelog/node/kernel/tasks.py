@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oncelog.handlers.support.waits import Coordinate
 
@@ -14,11 +14,24 @@ if TYPE_CHECKING:
     from oncelog.handlers.support.context import Context
     from oncelog.handlers.support.waits import NextSlice, Steps, Wait
     from oncelog.node.kernel.deadlines import Alarm
-    from oncelog.node.requests.connections import Connection, Slot
+    from oncelog.wire.chunks import Chunk
+
+C = TypeVar("C")
+
+
+class Slot:
+    """The place of one response in its connection's order."""
+
+    __slots__ = ("chunks", "held")
+
+    def __init__(self) -> None:
+        self.chunks: Sequence[Chunk] | None = None
+        self.held = False
+        """True while the request behind this slot holds the connection."""
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class RequestTask(Generic[C]):
     """One request whose handler waits. Whoever wakes it first wins: ``waiting`` is cleared then, and what the
     others still hold of it is stale."""
 
@@ -26,7 +39,7 @@ class Task:
     api: Api
     correlation_id: int
     context: Context
-    connection: Connection
+    connection: C
     slot: Slot
     started_ms: int
     waiting: bool = False
@@ -73,6 +86,10 @@ class Task:
             self.forget()
         self.steps.close()
         self.slot.chunks, self.slot.held = (), False
+
+
+Task = RequestTask[Any]
+"""A request under way, for parts of the node that know nothing of connections."""
 
 
 class Runnable:

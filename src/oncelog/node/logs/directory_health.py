@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.metadata_log import MetadataLog
     from oncelog.node.kernel.deadlines import Deadlines
-    from oncelog.node.kernel.outbox import Outbox
+    from oncelog.node.kernel.events import Outbox
     from oncelog.ports import DiskErrors
 
 CHECK_MS: Final = 5 * SECOND_MS

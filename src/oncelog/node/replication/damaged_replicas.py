@@ -18,8 +18,7 @@ from oncelog.core.controller.replicas.withdrawal import withdrawn
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.kernel.deadlines import Deadlines
-from oncelog.node.kernel.events import Fatal, Report
-from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.events import Fatal, Outbox, Report
 from oncelog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:

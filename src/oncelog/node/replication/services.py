@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from oncelog.node.brokers.broker_links import BrokerLinks
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
-    from oncelog.node.kernel.outbox import Outbox
+    from oncelog.node.kernel.events import Outbox
     from oncelog.node.logs.delayed_fetches import DelayedFetches
     from oncelog.node.logs.directory_health import DirectoryHealth
     from oncelog.node.logs.group_commit import GroupCommit

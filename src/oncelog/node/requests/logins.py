@@ -28,8 +28,7 @@ from oncelog.handlers.api_versions import names_its_software
 from oncelog.handlers.sasl_handshake import unsupported_mechanism
 from oncelog.handlers.support.waits import Lane, Offload, Steps
 from oncelog.node.kernel.deadlines import Deadlines
-from oncelog.node.kernel.events import Report
-from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.requests.login_credentials import LoginCredentials
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification, Phase
 from oncelog.ports import Buffer

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.metadata_log import MetadataLog
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
-    from oncelog.node.kernel.events import MetadataLoaded, StoodStill
-    from oncelog.node.kernel.outbox import Outbox
+    from oncelog.node.kernel.events import MetadataLoaded, Outbox, StoodStill
     from oncelog.node.requests.dispatch import Requests
 
 LONGEST_MS: Final = 2_000

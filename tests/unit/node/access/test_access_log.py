@@ -6,8 +6,7 @@ from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Perm
 from oncelog.core.acls.authorizer import Reason, Ruling
 from oncelog.node.access.access_log import IN_FULL, INTERVAL_MS, REQUESTERS, DecisionLog
 from oncelog.node.kernel.deadlines import Deadlines
-from oncelog.node.kernel.events import AccessLogged
-from oncelog.node.kernel.outbox import Outbox
+from oncelog.node.kernel.events import AccessLogged, Outbox
 from tests.unit.handlers.log_broker import LogBroker, context_of
 
 DENIED = Ruling(allowed=False, reason=Reason.DEFAULT_DENY)
