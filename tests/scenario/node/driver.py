@@ -55,7 +55,7 @@ from oncelog.node.kernel.events import (
 )
 from oncelog.node.logs.log_configs import log_config
 from oncelog.node.node import Node
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.header import RequestHeader, decode_response_header, encode_request
