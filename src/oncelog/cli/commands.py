@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.terminal import print_line
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -47,14 +47,16 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS: Final[dict[str, SubCommand]] = {
-    "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
+    "serve": SubCommand("oncelog.cli.processes.serve:serve", "Run a broker."),
     "topic": SubCommand("oncelog.cli.topic.commands:app", "Create, list, describe, alter, move and delete topics."),
     "cluster": SubCommand("oncelog.cli.cluster:app", "Run a cluster here, look at one, take brokers out of it."),
     "produce": SubCommand("oncelog.cli.records.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
-    "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
-    "console": SubCommand("oncelog.cli.console:console", "Serve a web console (needs oncelog[console])."),
+    "explain": SubCommand(
+        "oncelog.cli.txn.explain:app", "Explain why a group, topic, producer or transaction is stuck."
+    ),
+    "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
     "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
     "acl": SubCommand("oncelog.cli.acl.commands:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
@@ -67,7 +69,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     ),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
     "load": SubCommand("oncelog.cli.table.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
-    "audit": SubCommand("oncelog.cli.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
+    "audit": SubCommand("oncelog.cli.log.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
     "stream": SubCommand(
         "oncelog.cli.table.stream:stream", "Load topics into tables continuously (needs oncelog[spark])."
     ),

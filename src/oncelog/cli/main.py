@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from oncelog.cli.plain_options import read_plainly
-from oncelog.cli.terminal import escape_diagnostics
+from oncelog.cli.processes.plain_options import read_plainly
+from oncelog.cli.support.terminal import escape_diagnostics
 from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 
 
@@ -69,12 +69,12 @@ def invoke(arguments: Sequence[str]) -> int:
 def _plain_command(arguments: Sequence[str]) -> Callable[[], int] | None:
     """The command of a plain command line, ready to be run; None where typer has to read it."""
     if arguments[:1] == ["serve"]:
-        from oncelog.cli.broker_process import OPTIONS, run_broker
+        from oncelog.cli.processes.broker_process import OPTIONS, run_broker
 
         values = read_plainly(OPTIONS, arguments[1:])
         return None if values is None else partial(run_broker, **values)
     if arguments[:1] == ["console"]:
-        from oncelog.cli.console_process import read_console, run_console
+        from oncelog.cli.processes.console_process import read_console, run_console
 
         values = read_console(arguments[1:])
         return None if values is None else partial(run_console, **values)

@@ -37,8 +37,10 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli",
         "oncelog.cli.commands",
         "oncelog.cli.main",
-        "oncelog.cli.plain_options",
-        "oncelog.cli.terminal",
+        "oncelog.cli.processes",
+        "oncelog.cli.processes.plain_options",
+        "oncelog.cli.support",
+        "oncelog.cli.support.terminal",
         "oncelog.runtime",
         "oncelog.runtime.stop_signals",
     }
@@ -55,7 +57,7 @@ def test_a_sub_command_imports_no_other() -> None:
 @pytest.mark.slow
 def test_a_broker_keeps_nothing_of_the_command_lines_machinery(tmp_path: Path) -> None:
     loaded = modules_after("serve", "--config", str(tmp_path / "missing"), "-o", "log.retention.hours=24")
-    assert "oncelog.cli.broker_process" in loaded
+    assert "oncelog.cli.processes.broker_process" in loaded
     assert not loaded & {"typer", "click", "pydantic", "rich", "numpy", "pyarrow", "pyspark", "kazoo"}
 
 
@@ -103,7 +105,7 @@ def test_ctrl_c_ends_with_130_and_nothing_printed(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oncelog.cli.options.ClusterOptions.open_client", interrupted)
+    monkeypatch.setattr("oncelog.cli.support.options.ClusterOptions.open_client", interrupted)
     assert invoke(["topic", "list"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.options import AsJson, new_app
-from oncelog.cli.output import print_json
 from oncelog.cli.security import users as security_users
 from oncelog.cli.security import zookeeper_nodes
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.options import AsJson, new_app
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made

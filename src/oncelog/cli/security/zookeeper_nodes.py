@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.options import AsJson
-from oncelog.cli.output import print_json
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.options import AsJson
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.node.settings import BrokerConfig
@@ -64,7 +64,7 @@ def zookeeper_acl(
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
     """The brokers' configuration, and where their tree is. Raises BadParameter."""
-    from oncelog.cli.properties_file import PropertiesError, read_properties_file
+    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.node.settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json_line, print_table, to_json
-from oncelog.cli.terminal import clear_screen, print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json_line, print_table, to_json
+from oncelog.cli.support.terminal import clear_screen, print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
     EXIT_HANGING,
