@@ -35,7 +35,7 @@ def run() -> None:
     try:
         sys.stdout.flush()  # at the interpreter's end it would be too late to say so
     except OSError as error:
-        from oncelog.cli.commands import exit_code_of
+        from oncelog.cli.support.failures import exit_code_of
 
         code = exit_code_of(error) or code
     sys.exit(code)
@@ -58,7 +58,7 @@ def invoke(arguments: Sequence[str]) -> int:
         try:
             return plain()
         except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
-            from oncelog.cli.commands import exit_code_of
+            from oncelog.cli.support.failures import exit_code_of
 
             return exit_code_of(error)
     from oncelog.cli.commands import run_command

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.cli.commands import COMMANDS, complain, load_command
+from oncelog.cli.commands import COMMANDS, load_command
 from oncelog.cli.main import invoke
+from oncelog.cli.support.failures import complain
 from tests.waiting import HANG_S
 
 
@@ -40,6 +41,7 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli.processes",
         "oncelog.cli.processes.plain_options",
         "oncelog.cli.support",
+        "oncelog.cli.support.failures",
         "oncelog.cli.support.terminal",
         "oncelog.runtime",
         "oncelog.runtime.stop_signals",

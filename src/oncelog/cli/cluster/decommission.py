@@ -45,7 +45,7 @@ def decommission(
     """
     from oncelog.admin.decommission import Decommission, plan_decommission
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     with cluster.open_client() as client:
         found = plan_decommission(client, broker)

@@ -214,7 +214,7 @@ def delete(
       oncelog group delete watchers --topic old-topic
     """
     from oncelog.admin.groups import delete_groups, delete_offsets
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         if topic:

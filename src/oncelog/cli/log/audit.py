@@ -154,7 +154,7 @@ def audit(
       oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     _check_packages(engine_options.spark)
     from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
@@ -187,7 +187,7 @@ def audit(
 def _check_packages(on_spark: bool | None) -> None:
     """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
     ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     for name in _PACKAGES:
         try:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 def _done(work: Callable[[], T]) -> T:
     """The result of ``work``; a refusal is printed and ends the command."""
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
     from oncelog.security.setup import SetupRefused
 
     try:

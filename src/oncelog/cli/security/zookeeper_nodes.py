@@ -39,7 +39,7 @@ def zookeeper_acl(
     those of consumers stay everybody's. To go back, let all brokers have zookeeper.set.acl=false, run this with --open,
     and take their logins away last. Brokers may go on running; interrupted, it is run again.
     """
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
     from oncelog.node.listeners.errors import StoreUnusable
     from oncelog.node.settings import ConfigError
     from oncelog.ports import SessionLost, TreeUnavailable

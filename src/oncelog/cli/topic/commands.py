@@ -254,7 +254,7 @@ def delete(
     """
     from oncelog.admin.topics import delete_topics
     from oncelog.base.errors import ErrorCode
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         outcomes = delete_topics(client, topics)

@@ -92,7 +92,7 @@ def describe(
       oncelog txn describe payments-7 payments-8 --json
     """
     from oncelog.admin.transactions.transactional_ids import describe_transactions
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     failed = False
     documents = []

@@ -99,7 +99,7 @@ def watch(
 def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
     """A scan of the cluster, None where that could not be asked; and the seconds that took."""
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
     from oncelog.client.errors import ClientError, ConfigError
 
     started = time.monotonic()
