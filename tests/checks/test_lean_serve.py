@@ -127,7 +127,8 @@ def _and_within(loaded: set[str], names: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["oncelog.cli.main", "oncelog.cli.broker_process", "oncelog.runtime.process", "oncelog.node.node"]
+    "module",
+    ["oncelog.cli.main", "oncelog.cli.processes.broker_process", "oncelog.runtime.process", "oncelog.node.node"],
 )
 def test_the_serving_path_imports_nothing_heavy(module: str) -> None:
     loaded = _loaded(f"import {module}")
@@ -135,7 +136,7 @@ def test_the_serving_path_imports_nothing_heavy(module: str) -> None:
 
 
 def test_messages_and_handlers_are_loaded_when_first_asked_for() -> None:
-    loaded = _loaded("import oncelog.cli.broker_process")
+    loaded = _loaded("import oncelog.cli.processes.broker_process")
     assert "oncelog.handlers.elect_leaders" not in loaded
     assert "oncelog.wire.messages.elect_leaders" not in loaded
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.output import print_json_line, progress
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.output import print_json_line, progress
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.sim.faults.fault import Fault

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.console_process import DEFAULT_LISTEN, DEFAULT_SAMPLE_EVERY_S, address_of, run_console
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import ClusterOptions
+from oncelog.cli.processes.console_process import DEFAULT_LISTEN, DEFAULT_SAMPLE_EVERY_S, address_of, run_console
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import ClusterOptions
 
 EPILOG = """
 \b

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from oncelog.base.notation.log_lines import LineFormatter
-from oncelog.cli.terminal import escape_diagnostics, log_to_stderr, print_line, print_lines
+from oncelog.cli.support.terminal import escape_diagnostics, log_to_stderr, print_line, print_lines
 from tests.terminal import run_on_terminal
 
 EVIL = "x\x1b[2J\n\x9bFORGED\u202e\udcff"

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Never
 
-from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
-from oncelog.cli.plain_options import PlainOption, read_plainly
-from oncelog.cli.terminal import print_line
+from oncelog.cli.processes.plain_options import PlainOption, read_plainly
+from oncelog.cli.support.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
+from oncelog.cli.support.terminal import print_line
 from oncelog.listening.descriptors import raise_limit
 
 if TYPE_CHECKING:

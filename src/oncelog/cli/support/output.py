@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from oncelog.base.notation.json_values import text_or_base64 as text_or_base64
 from oncelog.base.notation.json_values import to_json as to_json
 from oncelog.base.notation.visible_text import visible, visible_json
-from oncelog.cli.terminal import print_document, print_line
+from oncelog.cli.support.terminal import print_document, print_line
 
 
 def print_json(value: Any) -> None:

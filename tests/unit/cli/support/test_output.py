@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.admin.transactions.transactional_ids import ListedTransaction
-from oncelog.cli.output import print_json, print_json_rows, print_long_table, print_table
+from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
 
 ROWS = [
     ListedTransaction('a\n"b"\u2028', 7, "Empty", 1),

@@ -1,4 +1,4 @@
-"""``python -m oncelog.cli.tethered …``: the command line, in a process that ends with the one that started it.
+"""``python -m oncelog.cli.child_process …``: the command line, in a process that ends with the one that started it.
 
 Its standard input is a pipe that the parent holds and never writes to. However the parent ends, ``kill -9`` included,
 the system closes the pipe; then this process ends as by SIGTERM. Imports no typer, for brokers run here.
@@ -23,5 +23,5 @@ def end_with_stdin() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=end_with_stdin, name="tether", daemon=True).start()
+    threading.Thread(target=end_with_stdin, name="parent-watch", daemon=True).start()
     run()

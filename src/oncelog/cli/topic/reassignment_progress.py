@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.cli.output import print_table, progress
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.output import print_table, progress
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import ReassignmentRow

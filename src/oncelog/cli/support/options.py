@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
+from oncelog.cli.support.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -91,7 +91,7 @@ def client_settings(properties: list[str] | None, command_config: Path | None) -
     """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
     settings: dict[str, str] = {}
     if command_config is not None:
-        from oncelog.cli.properties_file import PropertiesError, read_properties_file
+        from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 
         try:
             settings.update(read_properties_file(command_config))

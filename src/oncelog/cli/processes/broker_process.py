@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from oncelog.cli.plain_options import PlainOption
-from oncelog.cli.terminal import log_to_stderr, print_line
+from oncelog.cli.processes.plain_options import PlainOption
+from oncelog.cli.support.terminal import log_to_stderr, print_line
 
 EXIT_REFUSED: Final = 1
 OPTIONS: Final[Mapping[str, PlainOption]] = {
@@ -60,7 +60,7 @@ def run_broker(
 
 def _values(properties: Path | None, options: Sequence[str]) -> dict[str, str]:
     """Keys and values of a properties file and of ``-o``, which wins."""
-    from oncelog.cli.properties_file import PropertiesError, read_properties_file
+    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
 
     values: dict[str, str] = {}

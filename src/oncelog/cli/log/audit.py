@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import key_values
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import key_values
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.spark.audit.audit_context import Limits
@@ -154,7 +154,7 @@ def audit(
       oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     _check_packages(engine_options.spark)
     from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
@@ -187,7 +187,7 @@ def audit(
 def _check_packages(on_spark: bool | None) -> None:
     """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
     ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     for name in _PACKAGES:
         try:
@@ -203,7 +203,7 @@ def _check_packages(on_spark: bool | None) -> None:
 
 
 def _moment(text: str | None) -> int | None:
-    from oncelog.cli.moments import MomentError, parse_time_ms
+    from oncelog.cli.support.moments import MomentError, parse_time_ms
 
     try:
         return None if text is None else parse_time_ms(text)

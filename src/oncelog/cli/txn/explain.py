@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions, new_app
-from oncelog.cli.output import print_json
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import report_unanswered, sentences
 
 if TYPE_CHECKING:

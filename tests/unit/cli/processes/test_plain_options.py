@@ -9,12 +9,12 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 
-from oncelog.cli import console_process
-from oncelog.cli.broker_process import OPTIONS, run_broker
-from oncelog.cli.console import console
-from oncelog.cli.console_process import ENVIRONMENT, read_console, run_console
-from oncelog.cli.plain_options import PlainOption, read_plainly
-from oncelog.cli.serve import serve
+from oncelog.cli.processes import console_process
+from oncelog.cli.processes.broker_process import OPTIONS, run_broker
+from oncelog.cli.processes.console import console
+from oncelog.cli.processes.console_process import ENVIRONMENT, read_console, run_console
+from oncelog.cli.processes.plain_options import PlainOption, read_plainly
+from oncelog.cli.processes.serve import serve
 
 PLAIN = [
     [],

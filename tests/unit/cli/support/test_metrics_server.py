@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from oncelog.cli.metrics_server import MetricsServer
+from oncelog.cli.support.metrics_server import MetricsServer
 from oncelog.client.errors import ClientError
 
 

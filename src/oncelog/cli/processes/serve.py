@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.options import directory
+from oncelog.cli.support.options import directory
 
 EPILOG = """
 \b
@@ -45,7 +45,7 @@ def serve(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
-    from oncelog.cli.broker_process import run_broker
+    from oncelog.cli.processes.broker_process import run_broker
 
     raise typer.Exit(
         run_broker(data_dir=data_dir, listen=listen, config=config, option=option or (), http=http, verbose=verbose)

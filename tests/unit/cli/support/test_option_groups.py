@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from oncelog.cli.option_groups import grouped
+from oncelog.cli.support.option_groups import grouped
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Host = Annotated[str, typer.Option("--host", "-h", help="A host.")]
