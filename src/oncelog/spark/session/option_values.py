@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from oncelog.base.units import DAY_MS, HOUR_MS, INT64_MAX, MINUTE_MS, SECOND_MS
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 
 T = TypeVar("T")
 

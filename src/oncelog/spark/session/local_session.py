@@ -23,8 +23,8 @@ from urllib.request import getproxies
 
 from oncelog.base.private_files import FILE_MODE
 from oncelog.base.python_process import SAFE_PATH, python_program
-from oncelog.spark.errors import SparkSourceError
-from oncelog.spark.spark_home import quick_home
+from oncelog.spark.session.errors import SparkSourceError
+from oncelog.spark.session.spark_home import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

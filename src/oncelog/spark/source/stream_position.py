@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.source.plan.offset_ranges import Offsets
+from oncelog.spark.source.offset_ranges import Offsets
 
 NOTE_MARK: Final = "@"
 """First character of a note's name; no topic's name has it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog.client.config import ClientConfig
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 
 PATIENCE: Final = {"bootstrap.timeout.ms": "10000"}
 """A task, and each planning and committing process, opens a client of its own: one that begins while the only broker is

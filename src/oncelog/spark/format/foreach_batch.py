@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import ClientError
-from oncelog.spark.sessions import is_connect, known_error, query_of
+from oncelog.spark.format.data_source import register
+from oncelog.spark.session.sessions import is_connect, known_error, query_of
 from oncelog.spark.sink import epoch_commit, modes
 from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
@@ -33,7 +34,6 @@ from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.errors import Behind, Superseded
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Standing, standing
 from oncelog.spark.sink.two_phase.register_records import decode
-from oncelog.spark.source.data_source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,7 +72,7 @@ class SinkTransaction:
             "oncelog.transaction.gather": str(self._directory),
             "oncelog.transaction.member": member,
         }
-        from oncelog.spark.versions import active
+        from oncelog.spark.session.versions import active
 
         session = frame.sparkSession
         if not is_connect(session):

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from oncelog.spark import local_session
-from oncelog.spark.errors import SparkSourceError
-from oncelog.spark.local_session import _check_listening
+from oncelog.spark.session import local_session
+from oncelog.spark.session.errors import SparkSourceError
+from oncelog.spark.session.local_session import _check_listening
 
 
 def test_a_server_that_is_not_there_is_told_without_error_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
+from oncelog.spark.session.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +66,7 @@ class JobSession:
     def settings(self) -> Iterator[SparkSession]:
         """Meanwhile the job's settings hold: whatever plans or runs a frame goes inside."""
         if not self.is_connect:
-            from oncelog.spark.versions import active
+            from oncelog.spark.session.versions import active
 
             with active(self.spark):
                 yield self.spark
@@ -126,7 +126,7 @@ def query_of(frame: DataFrame) -> QueryRun | None:
         return QueryRun(query, context.getLocalProperty(_RUN_PROPERTY)) if query else None
     if _WORKERS_SERVER not in os.environ:
         return None
-    from oncelog.spark.versions import starting_session
+    from oncelog.spark.session.versions import starting_session
 
     queries = starting_session(frame.sparkSession).streams.active
     active = [QueryRun(str(one.id), str(one.runId)) for one in queries]

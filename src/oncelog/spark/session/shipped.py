@@ -19,7 +19,7 @@ from typing import Any, Final, SupportsIndex
 from pyspark.cloudpickle import CloudPickler
 
 import oncelog
-from oncelog.spark.errors import OtherOncelog
+from oncelog.spark.session.errors import OtherOncelog
 
 _OURS: Final = "oncelog."
 _Pickler: Any = CloudPickler

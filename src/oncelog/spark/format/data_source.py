@@ -31,9 +31,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.spark.errors import OptionError, ServerLacksOncelog
 from oncelog.spark.json_values.decoding import JsonDecoding
-from oncelog.spark.sessions import check_server, is_connect
+from oncelog.spark.session.errors import OptionError, ServerLacksOncelog
+from oncelog.spark.session.sessions import check_server, is_connect
 from oncelog.spark.source.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def register(spark: SparkSession) -> None:
     machines so busy that Spark gives up its search. Over Spark Connect it also asks whether the server can import it;
     raises ServerLacksOncelog, which says what to install.
     """
-    from oncelog.spark import versions
+    from oncelog.spark.session import versions
 
     if is_connect(spark):
         with suppress(ServerLacksOncelog):  # not found by itself; it may be there for this session only

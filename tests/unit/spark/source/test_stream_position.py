@@ -6,7 +6,7 @@ import json
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.source.options import AtOffsets, parse_options
-from oncelog.spark.source.plan.stream_position import (
+from oncelog.spark.source.stream_position import (
     Added,
     Gone,
     Position,

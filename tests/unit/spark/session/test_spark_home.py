@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from oncelog.spark.spark_home import VARIABLE, lay_out, quick_home
+from oncelog.spark.session.spark_home import VARIABLE, lay_out, quick_home
 
 INSTALLED = Path(next(iter(pyspark.__path__)))
 

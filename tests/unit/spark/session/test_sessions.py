@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark import sessions
-from oncelog.spark.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
-from oncelog.spark.sessions import JobSession, QueryRun, is_connect, known_error, lacking, query_of
+from oncelog.spark.session import sessions
+from oncelog.spark.session.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
+from oncelog.spark.session.sessions import JobSession, QueryRun, is_connect, known_error, lacking, query_of
 
 WORKER = "SPARK_CONNECT_LOCAL_URL"
 
