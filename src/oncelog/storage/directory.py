@@ -38,14 +38,14 @@ from oncelog.storage.file_names import (
     is_marked_directory,
     marked_directory,
 )
-from oncelog.storage.jobs import Job
+from oncelog.storage.maintenance.jobs import Job
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
-    from oncelog.storage.compaction.job import Compact
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log.state import SharedByLogs
+    from oncelog.storage.maintenance.compaction import Compact
     from oncelog.storage.recovery.recovery import Checkpointed
 
 ConfigOf = Callable[[TopicPartition], LogConfig]

@@ -12,7 +12,7 @@ from oncelog.base.units import HOUR_MS
 from oncelog.records.compression import Codec
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.config import LogConfig
-from oncelog.storage.jobs import run_now
+from oncelog.storage.maintenance.jobs import run_now
 from tests.peers.jars import classpath
 from tests.unit.storage.support import NOW, TOPIC_ID, World, batch
 

@@ -11,10 +11,10 @@ from oncelog.base.ids import BrokerId, TopicName, TopicPartition
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
-from oncelog.storage.jobs import run_now
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.segments import Segments
+from oncelog.storage.maintenance.jobs import run_now
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
+from oncelog.storage.segment.segments import Segments
 from oncelog.storage.snapshots.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.unit.storage.support import headers, records
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.node.partitions.delayed_fetches import DelayedFetches
     from oncelog.node.partitions.group_commit import GroupCommit
     from oncelog.storage.directory import LogDirectory
-    from oncelog.storage.jobs import Job
+    from oncelog.storage.maintenance.jobs import Job
 
 LOGS_PER_SLICE: Final = 500
 SLICE_PAUSE_MS: Final = 10

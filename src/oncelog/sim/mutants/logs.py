@@ -13,15 +13,15 @@ from oncelog.handlers.produce.verification import Verification
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
 from oncelog.node.partitions.group_commit import GroupCommit
 from oncelog.sim.mutants.mutant import Mutant, every
-from oncelog.storage.compaction.batch_filter import BatchFilter
-from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS
 from oncelog.storage.index.transaction_index import overlapping
 from oncelog.storage.log import read
-from oncelog.storage.log.maintenance import Maintenance
 from oncelog.storage.log.state import LogState
+from oncelog.storage.maintenance.batch_filter import BatchFilter
+from oncelog.storage.maintenance.log_maintenance import Maintenance
+from oncelog.storage.maintenance.offset_map import OffsetMap
+from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.recovery import recovery
 from oncelog.storage.recovery.recovery import Recovery
 from oncelog.storage.segment.batch_scan import iter_batches

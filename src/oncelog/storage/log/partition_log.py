@@ -15,13 +15,13 @@ from oncelog.ports import OpenFile
 from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.config import LogConfig
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.jobs import Job
 from oncelog.storage.log import append, append_replicated, read, record_validation, rolling, truncate
 from oncelog.storage.log.append import Appended as Appended
-from oncelog.storage.log.maintenance import Maintenance
 from oncelog.storage.log.read import Search
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.state import LogState, RecoveredLog, SharedByLogs
+from oncelog.storage.maintenance.jobs import Job
+from oncelog.storage.maintenance.log_maintenance import Maintenance
 from oncelog.storage.segment.segment import Segment
 
 

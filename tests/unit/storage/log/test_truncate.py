@@ -13,7 +13,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.files import PowerLost
-from oncelog.storage.jobs import run_now
+from oncelog.storage.maintenance.jobs import run_now
 from tests.unit.storage.log.test_append_replicated import led, same
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fed, fetch_once, kept, log_bytes
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oncelog.storage.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.state import LogState
+from oncelog.storage.maintenance.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_batches
 from oncelog.storage.segment.index_builder import IndexBuilder
 from oncelog.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from oncelog.storage.compaction.job import Compact
+    from oncelog.storage.maintenance.compaction import Compact
 
 
 class Maintenance:
@@ -63,8 +63,8 @@ class Maintenance:
         if not self._log.config.compact:
             return None
         # Imported by the first log that is compacted: most brokers' first logs are not.
-        from oncelog.storage.compaction.job import Compact
-        from oncelog.storage.compaction.selection import cleanable
+        from oncelog.storage.maintenance.cleanable import cleanable
+        from oncelog.storage.maintenance.compaction import Compact
 
         range_ = cleanable(self._log, now_ms)
         return None if range_ is None else Compact(self._log, self, range_, now_ms)

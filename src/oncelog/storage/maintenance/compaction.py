@@ -17,15 +17,15 @@ from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_matches
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.latest_timestamp import latest_timestamp
 from oncelog.records.record import read_records
-from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
-from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.selection import Cleanable, group_by_size
-from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.jobs import COMPACTION, JobOwner
 from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.state import LogState
+from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord
+from oncelog.storage.maintenance.cleanable import Cleanable, group_by_size
+from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
+from oncelog.storage.maintenance.offset_map import OffsetMap
+from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment

@@ -13,7 +13,7 @@ from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.files import PowerLost
 from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.jobs import Job
+from oncelog.storage.maintenance.jobs import Job
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
 COMPACT = SMALL._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
@@ -134,7 +134,7 @@ def test_due_by_ratio_or_by_age() -> None:
 
 
 def test_a_map_that_is_too_small_takes_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.storage.compaction.offset_map._MIN_ENTRIES", 4)
+    monkeypatch.setattr("oncelog.storage.maintenance.offset_map._MIN_ENTRIES", 4)
     world = World(COMPACT, storage=StorageConfig(cleaner_dedupe_buffer_bytes=0))
     latest = filled(world)
     assert compact(world, 100) > 1
