@@ -67,7 +67,7 @@ def test_every_file_after_recovery_compaction_and_a_clean_shutdown(tmp_path: Pat
         compacted, TOPIC_ID, CONFIG._replace(cleanup_policy=("compact",)), now_ms=NOW - HOUR_MS
     )
     fill(world)
-    (job,) = [job for job in world.directory.due_jobs(NOW) if job.name == "compact"]
+    (job,) = [job for job in world.due_jobs() if job.name == "compact"]
     run_now(job)
     world.log = plain_log
     world.reopen()

@@ -95,7 +95,7 @@ class Maintenance:
             return
         start_offset = log.log_start_offset
         try:
-            for job in log.due_jobs(now_ms, retention=retention):
+            for job in self._logs.due_jobs(partition, now_ms, retention=retention):
                 self.add(job)
         except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
             self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))

@@ -37,7 +37,7 @@ def filled(
 
 
 def compactions(world: World) -> list[Job]:
-    return [job for job in world.directory.due_jobs(world.now_ms) if job.name == "compact"]
+    return [job for job in world.due_jobs() if job.name == "compact"]
 
 
 def compact(world: World, most: int = 10) -> int:
@@ -193,7 +193,7 @@ def test_what_changed_meanwhile_is_not_overwritten() -> None:
     for _ in job.run():
         pass
     world.log.delete_records_before(world.log.segments[2].base_offset)
-    world.directory.due_jobs(world.now_ms)
+    world.due_jobs()
     start = world.log.log_start_offset
     before = {record.key: record.offset for record in records(world.log)}
     job.apply()
