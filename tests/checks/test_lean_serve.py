@@ -61,10 +61,10 @@ NEEDED_LATER: Final = (
     "oncelog.node.requests.logins",
     "oncelog.records.batch",
     "oncelog.runtime.data.audit_log",
-    "oncelog.storage.compaction",
     "oncelog.storage.index",
     "oncelog.storage.log.partition_log",
     "oncelog.storage.log.state",
+    "oncelog.storage.maintenance",
     "oncelog.storage.recovery",
 )
 """Modules that a broker needs for its first log, group, transaction or removal, or only where it is configured so."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oncelog.storage.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.state import LogState
+from oncelog.storage.maintenance.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_batches
 from oncelog.storage.segment.index_builder import IndexBuilder
 from oncelog.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from oncelog.storage.compaction.job import Compact
+    from oncelog.storage.maintenance.compaction import Compact
 
 
-class Maintenance:
+class LogMaintenance:
     """Belongs to one log; the owner of its jobs."""
 
     __slots__ = ("_busy", "_log", "_uncleanable")
@@ -30,51 +30,41 @@ class Maintenance:
         """Compaction met something it cannot read; it is not tried again before the next start."""
 
     def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Apply retention (if it is due) and return the jobs that are due, compaction included."""
-        jobs = self.housekeeping(now_ms, retention=retention)
-        if (compaction := self.compaction(now_ms)) is not None:
-            self.started(compaction)
-            jobs.append(compaction)
-        return jobs
-
-    def housekeeping(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Apply retention (if it is due) and return the jobs that are due, without compaction."""
+        """Apply retention and return the jobs that are due, at most one of each kind. Raises OSError."""
         jobs: list[Job] = []
         if retention:
             doubtful = self._apply_retention(now_ms)
             if doubtful is not None and CheckTimestamps.name not in self._busy:
                 jobs.append(CheckTimestamps(self._log, self, doubtful))
-                self._busy.add(CheckTimestamps.name)
+        # Compaction may raise: asked for before retired segments are handed to a job.
+        compaction = self._compaction(now_ms)
         retired = self._log.retired
         if retired and retired[0][0] <= now_ms and RemoveSegments.name not in self._busy:
             jobs.append(self._removal(now_ms))
-            self._busy.add(RemoveSegments.name)
         if RebuildIndexes.name not in self._busy:
             damaged = next((segment for segment in self._log.segments.sealed() if segment.needs_index), None)
             if damaged is not None:
                 jobs.append(RebuildIndexes(self._log, self, damaged))
-                self._busy.add(RebuildIndexes.name)
+        if compaction is not None:
+            jobs.append(compaction)
+        self._busy.update(job.name for job in jobs)
         return jobs
 
-    def compaction(self, now_ms: int) -> Compact | None:
-        """A compaction that would be worth while now, not started yet."""
-        if self._uncleanable or COMPACTION in self._busy or not self._log.storage.cleaner_enable:
-            return None
-        if not self._log.config.compact:
+    def _compaction(self, now_ms: int) -> Compact | None:
+        log = self._log
+        if self._uncleanable or COMPACTION in self._busy or not log.storage.cleaner_enable or not log.config.compact:
             return None
         # Imported by the first log that is compacted: most brokers' first logs are not.
-        from oncelog.storage.compaction.job import Compact
-        from oncelog.storage.compaction.selection import cleanable
+        from oncelog.storage.maintenance.cleanable import cleanable
+        from oncelog.storage.maintenance.compaction import Compact
 
-        range_ = cleanable(self._log, now_ms)
-        return None if range_ is None else Compact(self._log, self, range_, now_ms)
-
-    def started(self, job: Job) -> None:
-        """``job`` is under way: no other of its kind is due."""
-        self._busy.add(job.name)
-        if job.name == COMPACTION and not self._log.ever_cleaned:
-            self._log.checkpoints.logs_may_have_gaps()
-            self._log.ever_cleaned = True
+        dirty = cleanable(log, now_ms)
+        if dirty is None:
+            return None
+        if not log.ever_cleaned:
+            log.checkpoints.logs_may_have_gaps()
+            log.ever_cleaned = True
+        return Compact(log, self, dirty, now_ms)
 
     def finished(self, job: Job, *, failed: bool = False) -> None:
         """``job`` came to its end."""

@@ -8,7 +8,7 @@ files they hold after that. The worker sees only :class:`Source` values, taken o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from oncelog.base.units import KIB, MIB
@@ -17,15 +17,15 @@ from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_matches
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.latest_timestamp import latest_timestamp
 from oncelog.records.record import read_records
-from oncelog.storage.compaction.batch_filter import BatchFilter, LastRecord
-from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.selection import Cleanable, group_by_size
-from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.jobs import COMPACTION, JobOwner
 from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.state import LogState
+from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord
+from oncelog.storage.maintenance.cleanable import Cleanable, group_by_size
+from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
+from oncelog.storage.maintenance.offset_map import OffsetMap
+from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
@@ -71,7 +71,6 @@ class Compact:
 
     def __init__(self, log: LogState, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
         self.partition = log.partition
-        self.ratio = dirty.ratio
         self._log = log
         self._owner = owner
         self._truncations = log.truncations
@@ -96,7 +95,6 @@ class Compact:
         self._budget = IndexBudget()
         self._results: list[tuple[list[Segment], Segment]] = []
         self._groups = self._group()
-        self._done: Callable[[], None] = lambda: None
 
     def _group(self) -> list[list[Source]]:
         ends = [source.end_offset for source in self._sources]
@@ -105,10 +103,6 @@ class Compact:
         groups = group_by_size(segments, ends, config.segment_bytes, config.segment_index_bytes)
         by_segment = {id(source.segment): source for source in self._sources}
         return [[by_segment[id(segment)] for segment in group] for group in groups]
-
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back when the job was applied or abandoned."""
-        self._done = callback
 
     # In the worker
 
@@ -222,7 +216,6 @@ class Compact:
     def apply(self) -> None:
         log = self._log
         self._owner.finished(self)
-        self._done()
         if self._is_gone() or not self._results:
             self._discard()
             return
@@ -243,7 +236,6 @@ class Compact:
 
     def abandon(self) -> None:
         self._owner.finished(self, failed=not self._is_gone())
-        self._done()
         self._discard()
 
     def _discard(self) -> None:

@@ -13,7 +13,7 @@ from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.jobs import Job
+from oncelog.storage.maintenance.jobs import Job
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
 COMPACT = SMALL._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
@@ -37,7 +37,7 @@ def filled(
 
 
 def compactions(world: World) -> list[Job]:
-    return [job for job in world.directory.due_jobs(world.now_ms) if job.name == "compact"]
+    return [job for job in world.due_jobs() if job.name == "compact"]
 
 
 def compact(world: World, most: int = 10) -> int:
@@ -134,7 +134,7 @@ def test_due_by_ratio_or_by_age() -> None:
 
 
 def test_a_map_that_is_too_small_takes_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.storage.compaction.offset_map._MIN_ENTRIES", 4)
+    monkeypatch.setattr("oncelog.storage.maintenance.offset_map._MIN_ENTRIES", 4)
     world = World(COMPACT, storage=StorageConfig(cleaner_dedupe_buffer_bytes=0))
     latest = filled(world)
     assert compact(world, 100) > 1
@@ -193,7 +193,7 @@ def test_what_changed_meanwhile_is_not_overwritten() -> None:
     for _ in job.run():
         pass
     world.log.delete_records_before(world.log.segments[2].base_offset)
-    world.directory.due_jobs(world.now_ms)
+    world.due_jobs()
     start = world.log.log_start_offset
     before = {record.key: record.offset for record in records(world.log)}
     job.apply()

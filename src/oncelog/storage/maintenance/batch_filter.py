@@ -24,8 +24,8 @@ from oncelog.records.builder import append_tail, assemble, build_batch
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import control_type
 from oncelog.records.record import Record, record_tails, records_data, records_in
-from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.walked_transactions import WalkedTransactions
+from oncelog.storage.maintenance.offset_map import OffsetMap
+from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 
 
 class LastRecord(NamedTuple):
