@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.sim.answer_kill import AnswerKill
 from oncelog.sim.wire_tap import NoTap, WireTap
 

@@ -16,9 +16,9 @@ from oncelog.handlers.fetch.params import UNKNOWN
 from oncelog.wire.messages.fetch import PartitionData
 
 if TYPE_CHECKING:
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.ports import ClusterView
     from oncelog.handlers.fetch.params import Replica
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.ports import ClusterView
     from oncelog.wire.messages.fetch import FetchRequest
 
 NO_RECORDS: Final = b""

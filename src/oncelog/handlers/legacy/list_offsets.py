@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.list_offsets import CLIENT, EARLIEST, LATEST
-from oncelog.handlers.support.confirmed_ends import until_confirmed
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.waits import NextSlice, Steps
-from oncelog.handlers.support.yielding import SliceBudget
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.waits import NextSlice, Steps
+from oncelog.handlers.logs.confirmed_ends import until_confirmed
+from oncelog.handlers.logs.list_offsets import CLIENT, EARLIEST, LATEST
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -16,12 +16,12 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import may_topic
+from oncelog.handlers.broker.waits import Steps
+from oncelog.handlers.groups.offset_commit import handle as commit
+from oncelog.handlers.groups.requests import may
 from oncelog.handlers.legacy.consumer_offsets import offset_path, write_offsets
-from oncelog.handlers.offset_commit import handle as commit
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.group_requests import may
-from oncelog.handlers.support.metadata_changes import may_topic
-from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -14,14 +14,14 @@ from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import Offset, TopicPartition
 from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leader_hints import add_endpoint, leader_hint
+from oncelog.handlers.broker.slices import ITEMS_WHILE_CREATING, SliceBudget
+from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.produce.append import append
 from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
 from oncelog.handlers.produce.record_validation import may_take_long, validate
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened, verifies
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
-from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
-from oncelog.handlers.support.yielding import ITEMS_WHILE_CREATING, SliceBudget
 from oncelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TopicPartition
-from oncelog.handlers.support.ports import Marker
+from oncelog.handlers.broker.ports import Marker
 from oncelog.node.broker_messages import BrokerMessages, WriteMarker
 from oncelog.node.deadlines import Deadlines
 from oncelog.node.metadata import Metadata

@@ -19,7 +19,7 @@ from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.requests.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import UntilProducerId
+    from oncelog.handlers.broker.waits import UntilProducerId
 
 
 class ProducerIds:

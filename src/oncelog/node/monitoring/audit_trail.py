@@ -9,7 +9,7 @@ from oncelog.node.events import Audit
 from oncelog.node.outbox import Outbox
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.handlers.broker.audit import AuditRecord
 
 
 class AuditTrail:

@@ -11,7 +11,7 @@ from oncelog.node.deadlines import Deadlines
 from oncelog.node.requests.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import UntilReadable
+    from oncelog.handlers.broker.waits import UntilReadable
 
 
 class DelayedFetches:

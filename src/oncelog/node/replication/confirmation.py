@@ -31,8 +31,8 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.waits import UntilConfirmed
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.waits import UntilConfirmed
     from oncelog.node.deadlines import Alarm, Deadlines
     from oncelog.node.links.broker_links import BrokerLinks
     from oncelog.node.metadata import Metadata

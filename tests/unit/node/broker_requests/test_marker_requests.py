@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition
-from oncelog.handlers.support.ports import Marker
+from oncelog.handlers.broker.ports import Marker
 from oncelog.node.broker_messages import UNREACHABLE, WriteMarker
 from oncelog.node.broker_requests.marker_requests import MOST_IN_REQUEST, MarkerRequests
 from oncelog.node.links.broker_links import LinkPurpose
