@@ -15,9 +15,8 @@ from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, changes_of, load_image
 from oncelog.core.controller.producer_ids import ProducerIds, next_block
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.broker.client_limits import UNLIMITED, ClientLimits
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.replication_limits import NO_LIMIT, ReplicationLimit
+from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ClientLimits, ReplicationLimit
 from oncelog.handlers.broker.waits import CommitMetadata, NextSlice, UntilElected, UntilProducerId
 from oncelog.handlers.registry import BY_KEY
 from oncelog.ports import Conflict, Coordination

@@ -16,10 +16,9 @@ from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.audit import AuditRecord
-from oncelog.handlers.broker.client_limits import UNLIMITED
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.broker.replication_limits import NO_LIMIT, ReplicationLimit
+from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ReplicationLimit
 from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec

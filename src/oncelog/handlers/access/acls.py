@@ -19,7 +19,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, may_cluster
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed
 from oncelog.handlers.broker.waits import NextSlice, Steps
 
 DISABLED: Final = Refusal(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
@@ -49,7 +49,7 @@ def has_authorizer(context: Context) -> bool:
 
 def change_refusal(context: Context) -> Refusal | None:
     """Why no list is changed; None if the requester may change them."""
-    if not may_cluster(context, Operation.ALTER):
+    if not context.allows_cluster(Operation.ALTER):
         return CLUSTER_DENIED
     return None if has_authorizer(context) else DISABLED
 

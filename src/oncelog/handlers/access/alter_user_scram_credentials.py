@@ -16,7 +16,7 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.sasl.scram_credentials import CODES, MAX_ITERATIONS, MIN_ITERATIONS, credential_of_salted
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, may_cluster, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -47,7 +47,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 def handle(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[AlterUserScramCredentialsResponse]:
     """Change each user's credential that can be; the others are refused one by one."""
     asked: list[Change] = [*request.deletions, *request.upsertions]
-    if not may_cluster(context, Operation.ALTER):
+    if not context.allows_cluster(Operation.ALTER):
         return _response([each.name for each in asked], [CLUSTER_DENIED for _ in asked])
     changes: dict[str, list[Change]] = {}
     for each in asked:

@@ -11,7 +11,7 @@ from oncelog.core.controller.entities.acl_changes import MAX_ACLS, matching
 from oncelog.handlers.access.acls import has_authorizer, matcher
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, may_cluster
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED
 from oncelog.wire.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -31,7 +31,7 @@ _MESSAGE: Final = "No Authorizer is configured on the broker"
 def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
     """The lists, each as far as it matches; what decides beside them is told to those who ask for it."""
     matches = matcher(request)
-    if not may_cluster(context, Operation.DESCRIBE):
+    if not context.allows_cluster(Operation.DESCRIBE):
         return DescribeAclsResponse(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message)
     if not has_authorizer(context):
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_MESSAGE)

@@ -11,7 +11,6 @@ from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
 from oncelog.core.sasl.scram_credentials import CODES, DamagedCredential, read_credential
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster
 from oncelog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -28,7 +27,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: DescribeUserScramCredentialsRequest, context: Context) -> DescribeUserScramCredentialsResponse:
     """The users that are named; all that have credentials where none is named."""
-    if not may_cluster(context, Operation.DESCRIBE):
+    if not context.allows_cluster(Operation.DESCRIBE):
         return _denied(request)
     image = context.cluster.image
     if not request.users:

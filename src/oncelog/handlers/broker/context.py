@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from oncelog.base.acls import CLUSTER_NAME, OPERATIONS
 from oncelog.base.errors import ErrorCode
 from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.handlers.api import Operation, ResourceType
@@ -94,11 +95,39 @@ class Context:
             self.access_log.decided(self, operation, resource, name, count, allowed=allowed)
         return allowed
 
+    def allows_cluster(self, operation: Operation) -> bool:
+        """True if the requester may do ``operation`` on the cluster."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows_topic(self, operation: Operation, topic: str) -> bool:
+        """True if the requester may do ``operation`` on the topic."""
+        return self.allows(operation, ResourceType.TOPIC, topic)
+
+    def allows_group(self, operation: Operation, group_id: str) -> bool:
+        """True if the requester may do ``operation`` on the group."""
+        return self.allows(operation, ResourceType.GROUP, group_id)
+
+    def allows_transactional_id(self, operation: Operation, transactional_id: str) -> bool:
+        """True if the requester may do ``operation`` on the transactional id."""
+        return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
     def would_allow(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """The same, not logged: for questions whose answer takes nothing away that was asked for (which of
-        all things it may see, what else it may do, a right that another one may stand for)."""
+        """Like :meth:`allows`, not logged: for questions whose denial takes nothing away that was asked for (which
+        resources of all may be seen, what else may be done, a right for which another one may stand)."""
         return self.authoriser.allows(self.principal, self.client_host, operation, resource, name)
+
+    def would_allow_cluster(self, operation: Operation) -> bool:
+        """Like :meth:`allows_cluster`, not logged."""
+        return self.would_allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def would_allow_topic(self, operation: Operation, topic: str) -> bool:
+        """Like :meth:`allows_topic`, not logged."""
+        return self.would_allow(operation, ResourceType.TOPIC, topic)
 
     def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
         """True if the requester may do ``operation`` on some resource of the kind."""
         return self.authoriser.allows_any(self.principal, self.client_host, operation, resource)
+
+    def allowed_operations(self, resource: ResourceType, name: str) -> int:
+        """Bit field of what the requester may do to a resource, by the codes of ``AclOperation`` (KIP-430)."""
+        return sum(1 << each for each in OPERATIONS[resource] if self.would_allow(each, resource, name))

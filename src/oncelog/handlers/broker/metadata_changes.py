@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from oncelog.base.acls import OPERATIONS
 from oncelog.base.errors import ErrorCode
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
-from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import CommitMetadata, NextSlice, Steps
 
 T = TypeVar("T")
@@ -63,41 +60,6 @@ def committed_in_batches(
             yield NextSlice()
         outcomes += yield from committed(partial(decide, batch), dry_run=dry_run)
     return outcomes
-
-
-def may_cluster(context: Context, operation: Operation) -> bool:
-    """True if the requester may do ``operation`` on the cluster."""
-    return context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def may_topic(context: Context, operation: Operation, topic: str) -> bool:
-    """True if the requester may do ``operation`` on the topic."""
-    return context.allows(operation, ResourceType.TOPIC, topic)
-
-
-def would_topic(context: Context, operation: Operation, topic: str) -> bool:
-    """The same where a denial is no news: which topics of all may be seen, and what else may be done to one."""
-    return context.would_allow(operation, ResourceType.TOPIC, topic)
-
-
-def would_cluster(context: Context, operation: Operation) -> bool:
-    """True if the requester may do ``operation`` on the cluster, where a right on a topic would do as well."""
-    return context.would_allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def allowed_operations(context: Context, resource: ResourceType, name: str) -> int:
-    """Bit field of what the requester may do to a resource, by the codes of ``AclOperation`` (KIP-430)."""
-    return sum(1 << each for each in OPERATIONS[resource] if context.would_allow(each, resource, name))
-
-
-def topic_operations(context: Context, topic: str) -> int:
-    """Bit field of what the requester may do to the topic."""
-    return allowed_operations(context, ResourceType.TOPIC, topic)
-
-
-def cluster_operations(context: Context) -> int:
-    """Bit field of what the requester may do to the cluster."""
-    return allowed_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def outcome_error(outcome: object) -> tuple[ErrorCode, str | None]:

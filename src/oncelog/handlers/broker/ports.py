@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.broker.audit import AuditRecord
-    from oncelog.handlers.broker.client_limits import ClientLimits
-    from oncelog.handlers.broker.replication_limits import ReplicationLimit
+    from oncelog.handlers.broker.limits import ClientLimits, ReplicationLimit
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.api import Operation
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import cluster_operations, may_cluster
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -43,8 +42,10 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
         brokers=list(_brokers(context, with_fenced=request.include_fenced_brokers)),
     )
     if request.include_cluster_authorized_operations:
-        allowed = may_cluster(context, Operation.DESCRIBE)
-        response.cluster_authorized_operations = cluster_operations(context) if allowed else 0
+        allowed = context.allows_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME) if allowed else 0
+        )
     return response
 
 

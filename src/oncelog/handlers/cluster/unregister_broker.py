@@ -13,7 +13,7 @@ from oncelog.core.controller.brokers.unregistration import unregister
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, may_cluster
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -27,7 +27,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: UnregisterBrokerRequest, context: Context) -> Steps[UnregisterBrokerResponse]:
     """Unregister the broker."""
-    if not may_cluster(context, Operation.ALTER):
+    if not context.allows_cluster(Operation.ALTER):
         return _refused(CLUSTER_DENIED)
     (outcome,) = yield from committed(lambda: unregister(context.cluster.image, request.broker_id))
     return _refused(outcome) if isinstance(outcome, Refusal) else UnregisterBrokerResponse()

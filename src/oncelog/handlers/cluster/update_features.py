@@ -13,7 +13,7 @@ from oncelog.core.controller.brokers.features import FeatureUpdate, update_featu
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import committed, may_cluster
+from oncelog.handlers.broker.metadata_changes import committed
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.update_features import (
     UpdatableFeatureResult,
@@ -32,7 +32,7 @@ _LAST_WITH_RESULTS: Final = 1
 
 def handle(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
     """Change the levels, or only say whether they could be (``validate_only``)."""
-    if not may_cluster(context, Operation.ALTER):
+    if not context.allows_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )

@@ -16,7 +16,7 @@ from oncelog.core.controller.entities.client_quotas import (
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, may_cluster, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -41,7 +41,7 @@ _ALTERATION_BYTES: Final = 256
 def handle(request: AlterClientQuotasRequest, context: Context) -> Steps[AlterClientQuotasResponse]:
     """Change what can be changed; one outcome for each entity. An entity named twice is refused, and what was said of
     it first is in force, as in Apache Kafka."""
-    if not may_cluster(context, Operation.ALTER_CONFIGS):
+    if not context.allows_cluster(Operation.ALTER_CONFIGS):
         return AlterClientQuotasResponse(entries=[_denied(entry) for entry in request.entries])
     outcomes: dict[QuotaEntity, Refusal | None] = {}
     alterations = []

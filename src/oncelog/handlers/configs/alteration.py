@@ -18,13 +18,11 @@ from oncelog.core.controller.entities.config_changes import (
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.core.controller.topics.parts import batches
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import (
     CLUSTER_DENIED,
     committed_in_batches,
-    may_cluster,
-    may_topic,
     outcome_error,
 )
 from oncelog.handlers.broker.waits import Steps
@@ -102,12 +100,12 @@ def _unusable_login(alteration: Alteration) -> Refusal | None:
 
 def _denial(context: Context, resource: Resource) -> Refusal | None:
     if resource.type == ConfigResourceType.TOPIC:
-        allowed = may_topic(context, Operation.ALTER_CONFIGS, resource.name)
+        allowed = context.allows_topic(Operation.ALTER_CONFIGS, resource.name)
         refusal = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     elif resource.type == ConfigResourceType.GROUP:
-        allowed = context.allows(Operation.ALTER_CONFIGS, ResourceType.GROUP, resource.name)
+        allowed = context.allows_group(Operation.ALTER_CONFIGS, resource.name)
         refusal = Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     else:
-        allowed = may_cluster(context, Operation.ALTER_CONFIGS)
+        allowed = context.allows_cluster(Operation.ALTER_CONFIGS)
         refusal = CLUSTER_DENIED
     return None if allowed else refusal

@@ -10,7 +10,6 @@ from oncelog.core.controller.entities.client_quotas import QuotaEntity, found_qu
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster
 from oncelog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -28,7 +27,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
     """The entities that the filter matches, with their quotas; not those that quotas are inherited by."""
-    if not may_cluster(context, Operation.DESCRIBE_CONFIGS):
+    if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
         return _refused(Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     components = [(each.entity_type, each.match_type, each.match) for each in request.components]
     try:

@@ -18,9 +18,9 @@ from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import name_refusal
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, may_cluster, may_topic
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -78,10 +78,10 @@ def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, .
 
 def _may_see(context: Context, resource: DescribeConfigsResource) -> bool:
     if resource.resource_type == ConfigResourceType.TOPIC:
-        return may_topic(context, Operation.DESCRIBE_CONFIGS, resource.resource_name)
+        return context.allows_topic(Operation.DESCRIBE_CONFIGS, resource.resource_name)
     if resource.resource_type == ConfigResourceType.GROUP:
-        return context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, resource.resource_name)
-    return may_cluster(context, Operation.DESCRIBE_CONFIGS)
+        return context.allows_group(Operation.DESCRIBE_CONFIGS, resource.resource_name)
+    return context.allows_cluster(Operation.DESCRIBE_CONFIGS)
 
 
 def _refuse(resource: DescribeConfigsResource, refused: Refused) -> DescribeConfigsResult:

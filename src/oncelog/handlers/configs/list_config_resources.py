@@ -14,7 +14,6 @@ from oncelog.core.controller.image.model import ConfigImage
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster
 from oncelog.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -31,7 +30,7 @@ _TYPES_SINCE: Final = 1
 
 def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
     """Names by type."""
-    if not may_cluster(context, Operation.DESCRIBE_CONFIGS):
+    if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if context.version < _TYPES_SINCE:
         types = [ConfigResourceType.CLIENT_METRICS]

@@ -11,7 +11,7 @@ from oncelog.base.ids import GroupId
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def handle(request: DeleteGroupsRequest, context: Context) -> Steps[DeleteGroups
     """Delete each group named, once; those that may not be deleted come last, as in Apache Kafka."""
     results, refused = [], []
     for group_id in dict.fromkeys(request.groups_names):
-        if not may(context, Operation.DELETE, group_id):
+        if not context.allows_group(Operation.DELETE, group_id):
             refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
         error = yield from ask(group_id, partial(_delete, GroupId(group_id)))

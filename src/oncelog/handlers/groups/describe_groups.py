@@ -16,9 +16,8 @@ from oncelog.core.groups.model import Decision, GroupDescription
 from oncelog.core.groups.states import GroupState
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import allowed_operations
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -41,7 +40,7 @@ _OPERATIONS_SINCE: Final = 3
 def handle(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGroupsResponse]:
     """Ask each group's coordinator; groups that may not be seen come first, as in Apache Kafka. One that is named
     thirty thousand times is answered once: a group can be large."""
-    visible = {group_id: may(context, Operation.DESCRIBE, group_id) for group_id in request.groups}
+    visible = {group_id: context.allows_group(Operation.DESCRIBE, group_id) for group_id in request.groups}
     described = [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         for group_id in visible
@@ -52,7 +51,7 @@ def handle(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGr
         found = yield from ask(group_id, partial(_describe, GroupId(group_id)))
         group = _described(group_id, found, context)
         if with_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = allowed_operations(context, ResourceType.GROUP, group_id)
+            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         described.append(group)
     return DescribeGroupsResponse(groups=described)
 

@@ -15,9 +15,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
 from oncelog.core.controller.image.model import PartitionImage
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.lost_leaders import until_elected
+from oncelog.handlers.broker.leaders import until_elected
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.topics.creation import ensure_internal_topic
 from oncelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -99,10 +99,10 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
 def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
     """NONE when the key's coordinator can be looked for."""
     if key_type == GROUP_KEY:
-        allowed = context.allows(Operation.DESCRIBE, ResourceType.GROUP, key)
+        allowed = context.allows_group(Operation.DESCRIBE, key)
         return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
     if key_type == TRANSACTION_KEY:
-        allowed = context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+        allowed = context.allows_transactional_id(Operation.DESCRIBE, key)
         return ErrorCode.NONE if allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_REQUEST
 

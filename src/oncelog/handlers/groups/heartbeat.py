@@ -11,7 +11,7 @@ from oncelog.core.groups import model
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -26,7 +26,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: HeartbeatRequest, context: Context) -> Steps[HeartbeatResponse]:
     """Let the coordinator decide. While it loads, members are taken to be alive."""
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)

@@ -17,7 +17,7 @@ from oncelog.core.groups.model import JoinReply, JoinRequest, Protocol
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, fits_record, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, fits_record
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -40,7 +40,7 @@ _SKIP_ASSIGNMENT_SINCE: Final = 9
 
 def handle(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupResponse]:
     """Let the coordinator decide; answer when it does."""
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return _response(JoinReply(ErrorCode.GROUP_AUTHORIZATION_FAILED), context)
     if not request.group_id:
         return _response(JoinReply(ErrorCode.INVALID_GROUP_ID, MemberId(request.member_id)), context)

@@ -15,7 +15,7 @@ from oncelog.core.groups.model import LeaveReply, LeavingMember
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -30,7 +30,7 @@ _MEMBERS_SINCE: Final = 3
 
 def handle(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupResponse]:
     """Let the coordinator decide."""
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS
-from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.handlers.groups.requests import would
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: 
 def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> list[ListedGroup]:
     states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower().strip() for group_type in request.types_filter}
-    sees_all = context.would_allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = context.would_allow_cluster(Operation.DESCRIBE)
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -65,5 +64,5 @@ def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Con
         for group in groups
         if (not states or group.state.lower() in states)
         and (not types or group.group_type in types)
-        and (sees_all or would(context, Operation.DESCRIBE, group.group_id))
+        and (sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
     ]

@@ -25,10 +25,9 @@ from oncelog.base.ids import (
 from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_topic
 from oncelog.handlers.broker.slices import ITEMS
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -76,7 +75,7 @@ class _Answer:
 def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
     """Refuse what cannot be committed here; let the coordinator decide about the rest."""
     answer = _Answer()
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         for topic in request.topics:
             for partition in topic.partitions:
                 answer.add(topic, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -114,7 +113,7 @@ def _accepted_of_topic(topic: OffsetCommitRequestTopic, context: Context, answer
     refusal = ErrorCode.NONE
     if name is None:
         refusal = ErrorCode.UNKNOWN_TOPIC_ID
-    elif not may_topic(context, Operation.READ, name):
+    elif not context.allows_topic(Operation.READ, name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     stored = None if name is None else image.topics.get(TopicName(name))
     accepted = []

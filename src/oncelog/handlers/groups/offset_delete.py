@@ -9,9 +9,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_topic
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -32,14 +31,14 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: OffsetDeleteRequest, context: Context) -> Steps[OffsetDeleteResponse]:
     """Refuse what does not exist; let the coordinator decide about the rest, even if nothing is left of it."""
-    if not may(context, Operation.DELETE, request.group_id):
+    if not context.allows_group(Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     refused: dict[TopicPartition, ErrorCode] = {}
     accepted: dict[TopicPartition, None] = {}
     for topic in request.topics:
-        allowed = may_topic(context, Operation.READ, topic.name)
+        allowed = context.allows_topic(Operation.READ, topic.name)
         for part in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), part.partition_index)
             if not allowed:

@@ -21,9 +21,8 @@ from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, GroupId, ProducerId,
 from oncelog.core.groups.model import FetchedOffset, PendingOffsets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_topic, would_topic
 from oncelog.handlers.broker.waits import Steps, UntilConfirmed, UntilMarked
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -114,7 +113,7 @@ def _asked(name: str, topic_id: bytes, partitions: Sequence[int], context: Conte
 def _group(asked: _AskedGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
     """One group's answer."""
     group_id, topics = asked.group_id, asked.topics
-    if not may(context, Operation.DESCRIBE, group_id):
+    if not context.allows_group(Operation.DESCRIBE, group_id):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     visible: list[_Asked] = []
     refused: list[OffsetFetchResponseTopics] = []
@@ -173,7 +172,7 @@ def _fetch(
 def _refusal(topic: _Asked, context: Context) -> ErrorCode:
     if not topic.is_known:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not may_topic(context, Operation.DESCRIBE, topic.name):
+    if not context.allows_topic(Operation.DESCRIBE, topic.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE
 
@@ -214,7 +213,7 @@ def _everything(found: list[FetchedOffset], context: Context) -> Iterator[Offset
         topic_id = offsets[0].committed.topic_id if stored is None else stored.topic_id
         if context.version >= _TOPIC_IDS_SINCE and topic_id == NO_TOPIC_ID:
             continue
-        if would_topic(context, Operation.DESCRIBE, name):
+        if context.would_allow_topic(Operation.DESCRIBE, name):
             partitions = [_partition(each) for each in offsets]
             yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
 from oncelog.base.units import INT16_MAX
-from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.broker.waits import Coordinate
 
 if TYPE_CHECKING:
@@ -37,16 +36,6 @@ def ask(
         return (yield Coordinate(GroupId(group_id), decide, ends_with_client))
     except CoordinatorRefusal as refusal:
         return refusal.error_code
-
-
-def may(context: Context, operation: Operation, group_id: str) -> bool:
-    """True if the requester may do ``operation`` on the group."""
-    return context.allows(operation, ResourceType.GROUP, group_id)
-
-
-def would(context: Context, operation: Operation, group_id: str) -> bool:
-    """The same where a denial is no news: which groups of all may be seen."""
-    return context.would_allow(operation, ResourceType.GROUP, group_id)
 
 
 def fits_record(text: str) -> bool:

@@ -15,7 +15,7 @@ from oncelog.core.groups.model import SyncReply, SyncRequest
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -35,7 +35,7 @@ def handle(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupRespon
     """Let the coordinator decide; answer when the assignment is durable."""
     if context.version >= _PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
@@ -45,7 +45,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answer)
-        allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        allowed = context.allows_topic(Operation.DESCRIBE, topic.name)
         for asked in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), asked.partition_index)
             if partition in answered:

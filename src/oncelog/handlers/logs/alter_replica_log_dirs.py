@@ -12,7 +12,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.alter_replica_log_dirs import (
@@ -38,7 +37,7 @@ _MOVE_SUFFIX: Final = len(".-future") + 32
 
 def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Steps[AlterReplicaLogDirsResponse]:
     """An answer for each partition; of one that is named twice, for the last directory."""
-    allowed = may_cluster(context, Operation.ALTER)
+    allowed = context.allows_cluster(Operation.ALTER)
     budget = SliceBudget(context.partitions)
     wanted: dict[TopicPartition, str] = {}
     for partition, path in _moves(request):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
@@ -150,7 +150,7 @@ def _decide(
             of_topic[partition.partition_index] = partition.offset
     response = DeleteRecordsResponse()
     for name, of_topic in offsets.items():
-        allowed = context.allows(Operation.DELETE, ResourceType.TOPIC, name)
+        allowed = context.allows_topic(Operation.DELETE, name)
         result = DeleteRecordsTopicResult(name=name)
         for index, offset in of_topic.items():
             answer = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)

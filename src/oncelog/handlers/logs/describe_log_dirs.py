@@ -9,7 +9,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.describe_log_dirs import (
@@ -30,7 +29,7 @@ _ERROR_SINCE: Final = 3
 
 def handle(request: DescribeLogDirsRequest, context: Context) -> Steps[DescribeLogDirsResponse]:
     """All partitions this broker has, or those asked for that it has."""
-    if not may_cluster(context, Operation.DESCRIBE):
+    if not context.allows_cluster(Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)
     return (yield from _describe(_wanted(request, context), context))

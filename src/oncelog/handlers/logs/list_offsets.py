@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicName, TopicPartition
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
@@ -129,7 +129,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
     asked_ms = context.now_ms
     for name, of_topic in asked.items():
         answer = ListOffsetsTopicResponse(name=name)
-        allowed = is_trusted_broker(context) or context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        allowed = is_trusted_broker(context) or context.allows_topic(Operation.DESCRIBE, name)
         for index, partitions in of_topic.items():
             where = TopicPartition(TopicName(name), index)
             outcome: Outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -32,10 +32,10 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """Brokers may ask about every topic, others about those they may describe."""
-    is_broker = context.would_allow(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    is_broker = context.would_allow_cluster(Operation.CLUSTER_ACTION)
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
-        allowed = is_broker or context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        allowed = is_broker or context.allows_topic(Operation.DESCRIBE, topic.topic)
         result = OffsetForLeaderTopicResult(topic=topic.topic)
         for asked in topic.partitions:
             if allowed:

@@ -13,9 +13,9 @@ from typing import Final
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import Offset, TopicPartition
 from oncelog.core.transactions.model import Identity
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.leader_hints import add_endpoint, leader_hint
+from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
 from oncelog.handlers.broker.slices import ITEMS_WHILE_CREATING, SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.produce.append import append
@@ -100,7 +100,7 @@ def _tell_leaders(appends: Sequence[PartitionAppend], response: ProduceResponse,
 
 def _may_transact(request: ProduceRequest, context: Context) -> bool:
     name = request.transactional_id
-    return name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    return name is not None and context.allows_transactional_id(Operation.WRITE, name)
 
 
 def _append_all(request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context) -> Steps[None]:

@@ -22,7 +22,6 @@ from oncelog.handlers.broker.metadata_changes import (
     CLUSTER_DENIED,
     HURRIED,
     committed_in_batches,
-    may_cluster,
     outcome_error,
 )
 from oncelog.handlers.broker.waits import Steps
@@ -47,7 +46,7 @@ _NONE: Final = Refusal(ErrorCode.NONE)
 
 def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
     """Each partition by itself, many in one commit."""
-    if not may_cluster(context, Operation.ALTER):
+    if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
     if not request.topics:
         return AlterPartitionReassignmentsResponse()  # its message is empty, not null: so is Apache Kafka's

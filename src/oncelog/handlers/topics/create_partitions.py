@@ -15,9 +15,9 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics.changes import Charge, MorePartitions, create_partitions
 from oncelog.core.controller.topics.parts import partitions_a_commit
 from oncelog.handlers.api import Operation
-from oncelog.handlers.broker.client_limits import PartitionCharges
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed, may_topic, outcome_error
+from oncelog.handlers.broker.limits import PartitionCharges
+from oncelog.handlers.broker.metadata_changes import HURRIED, committed, outcome_error
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -59,7 +59,7 @@ def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreateP
     for topic in request.topics:
         if names[topic.name] > 1:
             continue
-        if may_topic(context, Operation.ALTER, topic.name):
+        if context.allows_topic(Operation.ALTER, topic.name):
             wanted.append(_more(topic))
         else:
             results.append(_result(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))

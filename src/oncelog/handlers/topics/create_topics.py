@@ -18,14 +18,11 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
 from oncelog.core.controller.topics.parts import batches, creation_bytes
 from oncelog.handlers.api import Operation
-from oncelog.handlers.broker.client_limits import PartitionCharges
 from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.limits import PartitionCharges
 from oncelog.handlers.broker.metadata_changes import (
     HURRIED,
     TOPICS_A_COMMIT,
-    may_topic,
-    would_cluster,
-    would_topic,
 )
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.topics.creation import create_together
@@ -65,11 +62,11 @@ def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopics
 
 def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
-    may_create = would_cluster(context, Operation.CREATE)
+    may_create = context.would_allow_cluster(Operation.CREATE)
     wanted, results = [], []
     for topic in request.topics:
         if names[topic.name] == 1 and topic.name != METADATA_TOPIC:
-            if may_create or may_topic(context, Operation.CREATE, topic.name):
+            if may_create or context.allows_topic(Operation.CREATE, topic.name):
                 wanted.append(topic)
             else:
                 results.append(_refused(topic.name, _DENIED))
@@ -138,7 +135,7 @@ def _created(
     result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if context.version < _CONFIGS_SINCE:
         return result
-    if not would_topic(context, Operation.DESCRIBE_CONFIGS, topic.name):
+    if not context.would_allow_topic(Operation.DESCRIBE_CONFIGS, topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(topic.assignment)

@@ -13,17 +13,14 @@ from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.topics.changes import delete_topics
 from oncelog.core.controller.topics.parts import batches, deletion_bytes, last_partitions_deleted
 from oncelog.handlers.api import Operation
-from oncelog.handlers.broker.client_limits import PartitionCharges
 from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.limits import PartitionCharges
 from oncelog.handlers.broker.metadata_changes import (
     HURRIED,
     TOPICS_A_COMMIT,
     committed,
     committed_in_batches,
-    may_topic,
     outcome_error,
-    would_cluster,
-    would_topic,
 )
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -121,7 +118,7 @@ def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicI
 def _visible_name(topic_id: TopicId, context: Context) -> TopicName | None:
     """The name of a topic that may be seen, though not deleted."""
     name = context.cluster.image.topic_names.get(topic_id)
-    return name if name is not None and would_topic(context, Operation.DESCRIBE, name) else None
+    return name if name is not None and context.would_allow_topic(Operation.DESCRIBE, name) else None
 
 
 def _size(pair: tuple[Target, TopicImage | Refusal]) -> int:
@@ -165,15 +162,15 @@ def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult],
 def _resolve(context: Context, wanted: Sequence[Target]) -> list[TopicImage | Refusal]:
     """The topic each target means, or why it cannot be deleted."""
     image = context.cluster.image
-    may_all = would_cluster(context, Operation.DELETE)
+    may_all = context.would_allow_cluster(Operation.DELETE)
     by_id = {image.topic_names.get(topic_id) for name, topic_id in wanted if name is None}
     found: list[TopicImage | Refusal] = []
     for name, topic_id in wanted:
         outcome = _find(image, name, topic_id)
-        if name is not None and not may_all and not may_topic(context, Operation.DESCRIBE, name):
+        if name is not None and not may_all and not context.allows_topic(Operation.DESCRIBE, name):
             outcome = _DENIED
         elif isinstance(outcome, TopicImage):
-            if not may_all and not may_topic(context, Operation.DELETE, outcome.name):
+            if not may_all and not context.allows_topic(Operation.DELETE, outcome.name):
                 outcome = _DENIED
             elif name is not None and name in by_id:
                 outcome = _MAPPED_TWICE

@@ -13,10 +13,9 @@ from oncelog.base.ids import NO_BROKER, TopicName
 from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.core.controller.replicas.replica_sets import described_sets
-from oncelog.handlers.api import Operation
+from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_topic, topic_operations, would_topic
-from oncelog.handlers.broker.reachable import reachable_brokers
+from oncelog.handlers.broker.leaders import reachable_brokers
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -46,8 +45,8 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Steps[D
     names = sorted(name for name in asked if name >= first_topic)
     if cursor is not None and (cursor.partition_index < 0 or (not all_topics and first_topic not in names)):
         return _refuse(request)
-    sees = would_topic if all_topics else may_topic
-    visible = [name for name in names if sees(context, Operation.DESCRIBE, name)]
+    sees = context.would_allow_topic if all_topics else context.allows_topic
+    visible = [name for name in names if sees(Operation.DESCRIBE, name)]
     limit = max(
         1, min(request.response_partition_limit, context.cluster.config.get("max.request.partition.size.limit"))
     )
@@ -76,7 +75,7 @@ def _page(
         else:
             described = _describe(topic, context.cluster.image.brokers, reachable_brokers(context), start, left)
             left -= len(described.partitions)
-        described.topic_authorized_operations = topic_operations(context, name)
+        described.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, name)
         response.topics.append(described)
         end = start + len(described.partitions)
         if topic is not None and end < len(topic.partitions):

@@ -16,7 +16,7 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.replicas.elections import ElectionType, elect
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed_in_batches, may_cluster
+from oncelog.handlers.broker.metadata_changes import HURRIED, committed_in_batches
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -42,7 +42,7 @@ Partitions = Sequence[tuple[str, Sequence[int]]]
 
 def handle(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
     """Elect for the partitions asked for, or for all that need it."""
-    if not may_cluster(context, Operation.ALTER):
+    if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
     if request.election_type not in tuple(ElectionType):
         message = f"Unknown election type {request.election_type}"

@@ -14,7 +14,7 @@ from oncelog.core.controller.image.cluster_image import PartitionImage
 from oncelog.core.controller.replicas.reassignments import reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, may_cluster
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED
 from oncelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -29,7 +29,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
     """The reassignments asked for, or all."""
-    if not may_cluster(context, Operation.DESCRIBE):
+    if not context.allows_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse(
             error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message
         )

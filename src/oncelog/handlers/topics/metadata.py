@@ -18,19 +18,10 @@ from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, TopicId, TopicNam
 from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
 from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.core.controller.replicas.replica_sets import described_sets
-from oncelog.handlers.api import Operation
-from oncelog.handlers.broker.client_limits import PartitionCharges
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.lost_leaders import until_elected
-from oncelog.handlers.broker.metadata_changes import (
-    cluster_operations,
-    may_cluster,
-    may_topic,
-    topic_operations,
-    would_cluster,
-    would_topic,
-)
-from oncelog.handlers.broker.reachable import reachable_brokers
+from oncelog.handlers.broker.leaders import reachable_brokers, until_elected
+from oncelog.handlers.broker.limits import PartitionCharges
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.topics.creation import auto_create
 from oncelog.wire.chunks import join_chunks
@@ -93,7 +84,9 @@ def _partitions(names: Sequence[TopicName], context: Context) -> Iterator[Partit
 
 def _by_name(request: MetadataRequest, context: Context, names: Sequence[TopicName]) -> Steps[MetadataResponse]:
     refused = {
-        name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if not may_topic(context, Operation.DESCRIBE, name)
+        name: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for name in names
+        if not context.allows_topic(Operation.DESCRIBE, name)
     }
     image = context.cluster.image
     missing = [name for name in names if name not in refused and name not in image.topics]
@@ -115,9 +108,9 @@ def _create_then_answer(
 ) -> Steps[MetadataResponse]:
     if len(missing) > _MANY:
         yield NextSlice()
-    if not would_cluster(context, Operation.CREATE):
+    if not context.would_allow_cluster(Operation.CREATE):
         for name in missing:
-            if not may_topic(context, Operation.CREATE, name):
+            if not context.allows_topic(Operation.CREATE, name):
                 refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     creatable = [name for name in missing if name not in refused]
     if creatable:
@@ -165,7 +158,7 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
         topic = image.topic_of_id(topic_id)
         if topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
-        elif may_topic(context, Operation.DESCRIBE, topic.name):
+        elif context.allows_topic(Operation.DESCRIBE, topic.name):
             topics.append(_topic(context, topic))
             continue
         else:
@@ -177,7 +170,7 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
 def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     image = context.cluster.image
     version = context.version
-    visible = [name for name in image.topics if would_topic(context, Operation.DESCRIBE, name)]
+    visible = [name for name in image.topics if context.would_allow_topic(Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
     gone = (context.cluster.lost_brokers, frozenset(context.cluster.departed_brokers))
@@ -200,8 +193,10 @@ def _respond(request: MetadataRequest, context: Context, topics: list[MetadataRe
         topics=_with_operations(request, context, topics),
     )
     if request.include_cluster_authorized_operations and context.version in _CLUSTER_OPERATIONS_VERSIONS:
-        allowed = may_cluster(context, Operation.DESCRIBE)
-        response.cluster_authorized_operations = cluster_operations(context) if allowed else 0
+        allowed = context.allows_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME) if allowed else 0
+        )
     return response
 
 
@@ -221,7 +216,7 @@ def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> Meta
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=topic.partitions,
-        topic_authorized_operations=topic_operations(context, topic.name or ""),
+        topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, topic.name or ""),
     )
 
 

@@ -14,11 +14,11 @@ from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.errors import add_error
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.topics.creation import ensure_internal_topic
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -35,9 +35,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
     """Add the partition that keeps the group's offsets."""
-    if not may(context, Operation.WRITE, request.transactional_id):
+    if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

@@ -25,9 +25,8 @@ from oncelog.core.transactions.model import (
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.metadata_changes import may_cluster, may_topic
 from oncelog.handlers.broker.waits import Steps, Transact, TransactEach
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, by_topic, may, partitions_of
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, by_topic, partitions_of
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -61,7 +60,7 @@ TopicResults = list[AddPartitionsToTxnTopicResult]
 def handle(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
     """Add, or verify, the partitions of every transaction named."""
     if context.version >= _FROM_BROKERS_SINCE:
-        if not may_cluster(context, Operation.CLUSTER_ACTION):
+        if not context.allows_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return (yield from _for_brokers(request, context))
     transaction = AddPartitionsToTxnTransaction(
@@ -74,7 +73,7 @@ def handle(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPar
 
 
 def _for_client(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[AddPartitionsToTxnResponse]:
-    if may(context, Operation.WRITE, transaction.transactional_id):
+    if context.allows_transactional_id(Operation.WRITE, transaction.transactional_id):
         (results,) = yield from _decide([transaction], context)
     else:
         results = _same_for_all(transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -145,7 +144,7 @@ def _result_of(
 def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
     """NONE when the partition may be added. What brokers ask they have authorised."""
     if context.version < _FROM_BROKERS_SINCE and (
-        partition.topic in INTERNAL_TOPICS or not may_topic(context, Operation.WRITE, partition.topic)
+        partition.topic in INTERNAL_TOPICS or not context.allows_topic(Operation.WRITE, partition.topic)
     ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE if context.cluster.image.has_partition(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -18,10 +18,8 @@ from oncelog.core.controller.names import name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.broker.metadata_changes import may_topic
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.handlers.transactions.requests import may
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -66,7 +64,7 @@ def _topic_refusal(name: str, context: Context) -> tuple[ErrorCode, str | None]:
     reason = name_refusal(name)
     if reason is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, reason
-    if not may_topic(context, Operation.READ, name):
+    if not context.allows_topic(Operation.READ, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
     if TopicName(name) not in context.cluster.image.topics:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -95,7 +93,7 @@ def _producers(partition: TopicPartition, context: Context) -> PartitionResponse
         if opened is not None:
             state.verdict = opened.verdict
             name = opened.transactional_id
-            if name is not None and may(context, Operation.DESCRIBE, name):
+            if name is not None and context.allows_transactional_id(Operation.DESCRIBE, name):
                 state.transactional_id = name
         answer.active_producers.append(state)
     return answer

@@ -18,9 +18,8 @@ from oncelog.base.ids import TopicPartition, TransactionalId
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import would_topic
 from oncelog.handlers.broker.waits import Steps, UntilConfirmed, UntilDurable
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, by_topic, may
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, by_topic
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -107,13 +106,13 @@ def _describe(transactional_id: TransactionalId, context: Context) -> Transactio
     answer.topics = [
         TopicData(topic=topic, partitions=indexes)
         for topic, indexes in by_topic(partitions).items()
-        if is_trusted_broker(context) or would_topic(context, Operation.DESCRIBE, topic)
+        if is_trusted_broker(context) or context.would_allow_topic(Operation.DESCRIBE, topic)
     ]
     return answer
 
 
 def _refusal(transactional_id: TransactionalId, context: Context) -> ErrorCode:
-    if not (is_trusted_broker(context) or may(context, Operation.DESCRIBE, transactional_id)):
+    if not (is_trusted_broker(context) or context.allows_transactional_id(Operation.DESCRIBE, transactional_id)):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST

@@ -17,7 +17,7 @@ from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -35,7 +35,7 @@ _V2_SINCE: Final = 5
 
 def handle(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
     """Decide the transaction."""
-    if not may(context, Operation.WRITE, request.transactional_id):
+    if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

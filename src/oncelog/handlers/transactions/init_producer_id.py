@@ -29,10 +29,9 @@ from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster, would_cluster
 from oncelog.handlers.broker.waits import Steps, UntilProducerId
 from oncelog.handlers.topics.creation import ensure_internal_topic
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, may
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -66,15 +65,17 @@ def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProduc
 
 def _may_write(context: Context) -> bool:
     """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic (KIP-679)."""
-    if would_cluster(context, Operation.IDEMPOTENT_WRITE) or context.allows_any(Operation.WRITE, ResourceType.TOPIC):
+    if context.would_allow_cluster(Operation.IDEMPOTENT_WRITE) or context.allows_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
         return True
-    return may_cluster(context, Operation.IDEMPOTENT_WRITE)  # asked for the log
+    return context.allows_cluster(Operation.IDEMPOTENT_WRITE)  # asked for the log
 
 
 def _may_transact(request: InitProducerIdRequest, transactional_id: str, context: Context) -> bool:
     """A transaction that never times out can block readers for ever: a permission of its own."""
-    return may(context, Operation.WRITE, transactional_id) and (
-        not request.enable2_pc or may(context, Operation.TWO_PHASE_COMMIT, transactional_id)
+    return context.allows_transactional_id(Operation.WRITE, transactional_id) and (
+        not request.enable2_pc or context.allows_transactional_id(Operation.TWO_PHASE_COMMIT, transactional_id)
     )
 
 

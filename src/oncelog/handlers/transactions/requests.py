@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition
 from oncelog.core.transactions.model import NeedsProducerId
-from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.broker.waits import Steps, Transact, UntilProducerId
 
 if TYPE_CHECKING:
@@ -51,11 +50,6 @@ def ask(request: TransactionRequest) -> Steps[Any]:
             if found is None:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             producer_id = found
-
-
-def may(context: Context, operation: Operation, transactional_id: str) -> bool:
-    """True if the requester may do ``operation`` on the transactional id."""
-    return context.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:

@@ -48,10 +48,8 @@ from oncelog.core.transactions.model import (
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.metadata_changes import may_topic
 from oncelog.handlers.broker.waits import AddToTransaction, Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, may
-from oncelog.handlers.transactions.requests import may as may_transact
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -119,9 +117,9 @@ class _Answer:
 def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
     """Refuse what cannot be committed here; verify the transaction; let the group's coordinator decide."""
     answer = _Answer(request, context.version)
-    if not may_transact(context, Operation.WRITE, request.transactional_id):
+    if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not may(context, Operation.READ, request.group_id):
+    if not context.allows_group(Operation.READ, request.group_id):
         return answer.refuse_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     accepted = [part for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
     if accepted:
@@ -135,7 +133,7 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffset
 def _accepted_of_topic(topic: TxnOffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
     """The partitions of a topic that exist and may be committed; the others are answered."""
     name = TopicName(topic.name)
-    refused = not may_topic(context, Operation.READ, name)
+    refused = not context.allows_topic(Operation.READ, name)
     stored = context.cluster.image.topics.get(name)
     accepted = []
     for part in topic.partitions:

@@ -22,7 +22,6 @@ from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, Topic
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import may_cluster, would_cluster
 from oncelog.handlers.broker.ports import Marker
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
@@ -70,7 +69,7 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
 def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
     """Write all markers, and answer when they are durable."""
-    if would_cluster(context, Operation.ALTER) or may_cluster(context, Operation.CLUSTER_ACTION):
+    if context.would_allow_cluster(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
         return (yield from _write_all(request, context))
     outcomes: Outcomes = {}
     for marker in request.markers:

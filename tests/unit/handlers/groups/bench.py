@@ -12,8 +12,8 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.broker.client_limits import UNLIMITED
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.limits import UNLIMITED
 from oncelog.handlers.broker.waits import Coordinate, UntilConfirmed
 from oncelog.handlers.groups import (
     delete_groups,

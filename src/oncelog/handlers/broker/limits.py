@@ -1,6 +1,7 @@
-"""Questions of handlers to client quotas: how much a Fetch may take, and whether partitions may be made or deleted.
+"""Limits that handlers ask about: client quotas (how much a Fetch may take, whether partitions may be created or
+deleted; KIP-599) and the throttle of replication (KIP-73).
 
-All other quotas are the dispatcher's: it knows what a request and its answer took. Not an API.
+All other quotas are the dispatcher's: it knows what a request and its answer took.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
 from oncelog.core.controller.outcomes import Refused
 from oncelog.core.quotas.quotas import Charge
 
@@ -102,3 +104,27 @@ class PartitionCharges:
     def throttle_ms(self) -> int:
         """The time for which the client still has to wait."""
         return max(0, self._throttle_ms - (self._requester.now_ms - self._charged_ms))
+
+
+class ReplicationLimit(Protocol):
+    """The throttle of what followers fetch from the partitions that are led here."""
+
+    def holds_back(self, partition: TopicPartition, now_ms: int) -> bool:
+        """True while a replica that is not in sync has to wait."""
+
+    def record(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
+        """Count bytes, if they are of a throttled replica."""
+
+
+class NoLimit:
+    """No throttle."""
+
+    def holds_back(self, _partition: TopicPartition, _now_ms: int) -> bool:
+        """Nobody waits."""
+        return False
+
+    def record(self, _partition: TopicPartition, _size_bytes: int, _now_ms: int) -> None:
+        """Count nothing."""
+
+
+NO_LIMIT: Final = NoLimit()
