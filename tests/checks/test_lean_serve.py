@@ -51,8 +51,8 @@ NEEDED_LATER: Final = (
     "oncelog.core.sasl",
     "oncelog.core.transactions.model",
     "oncelog.core.transactions.shard",
-    "oncelog.handlers.support.audit",
-    "oncelog.handlers.support.chunking",
+    "oncelog.handlers.broker.audit",
+    "oncelog.handlers.large_requests",
     "oncelog.node.coordinators.loading",
     "oncelog.node.hanging",
     "oncelog.node.listeners.tls",
@@ -137,7 +137,7 @@ def test_the_serving_path_imports_nothing_heavy(module: str) -> None:
 
 def test_messages_and_handlers_are_loaded_when_first_asked_for() -> None:
     loaded = _loaded("import oncelog.cli.processes.broker_process")
-    assert "oncelog.handlers.elect_leaders" not in loaded
+    assert "oncelog.handlers.topics.elect_leaders" not in loaded
     assert "oncelog.wire.messages.elect_leaders" not in loaded
 
 

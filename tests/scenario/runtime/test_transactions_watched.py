@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncelog.base.transaction_verdicts import LATE_PADDING_MS
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.access.audit_repeats import IN_FULL, REPEATED, REQUESTERS
 from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.node.kernel.events import Audit

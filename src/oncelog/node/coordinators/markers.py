@@ -13,8 +13,8 @@ from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.ports import Marker
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import Marker
     from oncelog.node.brokers.requests.requests import BrokerRequests
     from oncelog.storage.log.partition_log import PartitionLog
 

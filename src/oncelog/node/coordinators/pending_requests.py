@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.support.context import CoordinatorRefusal
+from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:

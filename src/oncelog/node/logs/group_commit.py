@@ -25,7 +25,7 @@ from oncelog.node.logs.high_watermark import HighWatermarks
 
 if TYPE_CHECKING:
     from oncelog.core.replicas.leader import LeaderReplicas
-    from oncelog.handlers.support.waits import UntilDurable
+    from oncelog.handlers.broker.waits import UntilDurable
     from oncelog.storage.log.partition_log import PartitionLog
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.kernel.events import Shutdown
 from oncelog.node.listeners.broker_settings import read_settings

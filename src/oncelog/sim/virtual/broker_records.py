@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.sim.checkers.wire.tap import NoTap, WireTap
 from oncelog.sim.virtual.answer_kill import AnswerKill
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import BrokerId
-from oncelog.handlers.support.broker_clients import broker_client_id
+from oncelog.handlers.broker.broker_clients import broker_client_id
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.sim.checkers.wire.exchange import ALONE, name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
