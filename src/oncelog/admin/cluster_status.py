@@ -19,9 +19,9 @@ from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassign
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.base.text import counted
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
@@ -122,25 +122,26 @@ class ClusterStatus:
     """Questions that the user may not ask; a replica that a reassignment adds then counts as one that is missed."""
 
 
-def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
+@operation
+def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterStatus]:
     """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused.
 
     Without ``spare`` min.insync.replicas is asked only of topics that lack something: a partition with all replicas in
     sync is not under it, but ``at_min_isr`` then has not all that are at it. The others are counted and become no rows.
     """
-    topics = client.metadata(None)
+    topics = yield from cluster.metadata(None)
     reassignments: list[ReassignmentRow] = []
     not_seen = []
     try:
-        reassignments = list_reassignments(client)
+        reassignments = yield from list_reassignments(cluster)
     except BrokerRefused as error:
         if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
         not_seen.append(str(error))
     looked_at = topics if spare else {name: one for name, one in topics.items() if _lacks_something(one)}
-    partitions = partition_rows(looked_at.values(), reassignments, _min_isr(client, looked_at))
+    partitions = partition_rows(looked_at.values(), reassignments, (yield from _min_isr(cluster, looked_at)))
     counts = counts_of(topics.values())
-    found = assess(client.view.cluster_id, _brokers(client, counts), partitions, reassignments, counts)
+    found = assess(cluster.view.cluster_id, (yield from _brokers(cluster, counts)), partitions, reassignments, counts)
     return replace(found, not_seen=not_seen)
 
 
@@ -221,19 +222,20 @@ def _lacks_something(topic: TopicInfo) -> bool:
     return any(one.leader < 0 or len(one.isr) < len(one.replicas) for one in topic.partitions.values())
 
 
-def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str, int]:
+def _min_isr(cluster: Cluster, topics: Mapping[TopicName, TopicInfo]) -> Program[dict[str, int]]:
     """min.insync.replicas of each topic whose configuration may be read."""
     values: dict[str, str | None] = {}
     names = list(topics)
     for at in range(0, len(names), _TOPICS_AT_ONCE):
-        values |= values_of(client, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
+        values |= yield from values_of(cluster, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
     return {name: int(value) for name, value in values.items() if value is not None}
 
 
-def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
+def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
     """A row for each broker that is registered or has replicas; those that are up are asked for their directories."""
     leads, replicas = counted.leads, counted.replicas
-    registered = {one.broker_id: one for one in registered_brokers(client)}
+    known_brokers = yield from registered_brokers(cluster)
+    registered = {row.broker_id: row for row in known_brokers}
     rows = []
     for broker_id in sorted({*registered, *replicas}):
         known = registered.get(broker_id)
@@ -246,7 +248,7 @@ def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
         error = None
         if state == "up":
             try:
-                directories = _directories(client, broker_id)
+                directories = yield from _directories(cluster, broker_id)
             except BrokerRefused as refused:
                 error = str(refused)
             except ClientError as failed:
@@ -256,9 +258,9 @@ def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
     return rows
 
 
-def _directories(client: Client, broker_id: int) -> list[DirectoryStatus]:
+def _directories(cluster: Cluster, broker_id: int) -> Program[list[DirectoryStatus]]:
     """The log directories of a broker, without the replicas in them. Raises ClientError."""
-    response = client.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
+    response = yield from cluster.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
     if response.error_code:
         raise BrokerRefused(response.error_code, f"log directories of broker {broker_id}")
     return [

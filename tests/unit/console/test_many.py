@@ -20,6 +20,7 @@ from oncelog.console.pages import groups
 from oncelog.console.query import Query
 from oncelog.console.settings import Settings
 from tests.interop.admin.lab import at
+from tests.programs import program_of
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 100_000
@@ -60,7 +61,7 @@ def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(groups, "describe_group", described)
     monkeypatch.setattr(groups, "bounds_of", bounds)
     committed = {one: Committed(11) for one in places()}
-    monkeypatch.setattr("oncelog.admin.groups.committed_offsets", lambda client, group: dict(committed))
+    monkeypatch.setattr("oncelog.admin.groups.committed_offsets", program_of(lambda client, group: dict(committed)))
     asked = Asked(Query({"name": "all", "page": "1000"}), Settings("x"))
     tracemalloc.start()
     try:

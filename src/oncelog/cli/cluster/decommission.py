@@ -14,7 +14,8 @@ from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.reassignment_progress import Timeout, wait_until_moved
 
 if TYPE_CHECKING:
-    from oncelog.admin.decommission import Decommission, Departure
+    from oncelog.admin.decommission import Departure
+    from oncelog.admin.reassignments import PartitionOutcome
 
 _AT_ONCE: Final = 20
 
@@ -43,7 +44,7 @@ def decommission(
       oncelog cluster decommission 3
       oncelog cluster decommission 3 --at-once 5 --timeout 3600
     """
-    from oncelog.admin.decommission import Decommission, plan_decommission
+    from oncelog.admin.decommission import MovesUnderWay, move_off, plan_decommission
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
     from oncelog.cli.support.failures import EXIT_FAILED, complain
 
@@ -58,8 +59,10 @@ def decommission(
             else:
                 _show(broker, found)
             return
-        moves = Decommission(client, broker, at_once)
-        done = wait_until_moved(f"broker {broker}", lambda: _step(moves), timeout)
+        under_way = MovesUnderWay()
+        done = wait_until_moved(
+            f"broker {broker}", lambda: _left_after(move_off(client, broker, at_once, under_way)), timeout
+        )
         left = 0 if done else plan_decommission(client, broker).left
     if as_json:
         print_json({"broker_id": broker, "moved": found.left - left, "left": left})
@@ -74,14 +77,14 @@ def decommission(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _step(moves: Decommission) -> int:
-    """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused."""
+def _left_after(step: tuple[Departure, list[PartitionOutcome]]) -> int:
+    """The partitions that are left. Raises BrokerRefused for a move that is refused."""
     from oncelog.client.errors import BrokerRefused
 
-    found, refused = moves.step()
-    for one in refused:
-        raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)
-    return found.left
+    departure, refused = step
+    for outcome in refused:
+        raise BrokerRefused(outcome.error_code, f"moving {outcome.topic}-{outcome.partition}", outcome.error)
+    return departure.left
 
 
 def _show(broker: int, found: Departure) -> None:
