@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Set
 from typing import Final
 
+from oncelog.admin.topics import NewTopic, ensure_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, wall_ms
@@ -30,8 +31,7 @@ from oncelog.client.errors import (
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.mirror.administration import create_topic
-from oncelog.mirror.errors import MirrorIncomplete, SameCluster
+from oncelog.mirror.errors import MirrorIncomplete, SameCluster, at_target
 from oncelog.mirror.positions import SLOTS, Positions, positions_topic
 from oncelog.mirror.progress import Progress, RefusalRow
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
@@ -136,7 +136,8 @@ class Engine:
 
     async def _ensure_positions(self, target: AsyncClient) -> None:
         configs = {"cleanup.policy": "compact", "segment.bytes": str(64 * 1024 * 1024)}
-        await create_topic(target, self._topic, SLOTS, self.settings.replication_factor, configs)
+        with at_target():
+            await ensure_topic(target, NewTopic(self._topic, SLOTS, self.settings.replication_factor, configs))
         self._slots = len((await target.topic(self._topic)).partitions)
 
     @property

@@ -13,7 +13,7 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.mirror.administration import LATEST
+from oncelog.client.machine.requests import LATEST
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import refusal_row
 from oncelog.mirror.positions import CopiedPartition

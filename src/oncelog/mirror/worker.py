@@ -21,7 +21,7 @@ from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.mirror.administration import EARLIEST, LATEST
+from oncelog.client.machine.requests import EARLIEST, LATEST
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import MirrorGap, SourceReplaced, TargetReplaced, TopicReplaced
 from oncelog.mirror.group_sync import GroupSync
