@@ -16,7 +16,7 @@ from oncelog.client.machine.zookeeper_group.nodes import ids_path, offset_path, 
 from oncelog.client.machine.zookeeper_group.subscription import Subscription, registration_value
 from oncelog.client.zookeeper.group_nodes import GroupNodes
 from oncelog.coordination.zookeeper.client import Refused
-from oncelog.sim.zookeeper_groups.tree import Tree, TreeSession
+from tests.simulation.zookeeper_groups.tree import Tree, TreeSession
 
 TRIES: Final = 4
 BACKOFF_MS: Final = 2_000

@@ -15,7 +15,7 @@ from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.group import Group
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.shard import GroupShard
-from oncelog.sim.mutants.mutant import Mutant, every
+from tests.simulation.mutants.mutant import Mutant, every
 
 # Coordinators
 

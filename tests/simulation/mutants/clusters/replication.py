@@ -12,10 +12,10 @@ from oncelog.node.partitions import manager
 from oncelog.node.replication import fetcher
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
-from oncelog.sim.mutants.mutant import Mutant
 from oncelog.storage.log import append_replicated, truncate
 from oncelog.storage.log.leader_epochs import UNDEFINED, LeaderEpochs
 from oncelog.storage.log.state import LogState
+from tests.simulation.mutants.mutant import Mutant
 
 # The high watermark
 

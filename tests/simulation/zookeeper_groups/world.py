@@ -21,8 +21,8 @@ from oncelog.client.machine.zookeeper_group.nodes import offset_path, offset_val
 from oncelog.client.machine.zookeeper_group.settings import ZooKeeperGroupSettings
 from oncelog.client.machine.zookeeper_group.subscription import Subscription
 from oncelog.client.zookeeper.carrier import StepCarrier
-from oncelog.sim.zookeeper_groups.java import JavaConsumer
-from oncelog.sim.zookeeper_groups.tree import Tree, TreeSession
+from tests.simulation.zookeeper_groups.java import JavaConsumer
+from tests.simulation.zookeeper_groups.tree import Tree, TreeSession
 
 TOPIC: Final = TopicName("t")
 TIMEOUT_MS: Final = 6_000

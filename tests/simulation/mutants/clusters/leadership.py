@@ -17,8 +17,8 @@ from oncelog.node.controller.duties import ControllerDuties
 from oncelog.node.metadata_log import MetadataLog
 from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
-from oncelog.sim.mutants.mutant import Mutant
 from oncelog.sim.workloads.hangs import HangingTransactions
+from tests.simulation.mutants.mutant import Mutant
 
 # The in-sync set
 

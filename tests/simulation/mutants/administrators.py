@@ -16,8 +16,8 @@ from oncelog.node.coordinators import markers
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
 from oncelog.node.hanging.watch import HangingTransactionWatch
 from oncelog.node.monitoring.audit_trail import AuditTrail
-from oncelog.sim.mutants.mutant import Mutant, every
 from oncelog.storage.errors import AppendRefused
+from tests.simulation.mutants.mutant import Mutant, every
 
 LONG_MS: Final = 1 << 40
 

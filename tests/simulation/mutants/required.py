@@ -10,7 +10,7 @@ from oncelog.core.transactions import transitions
 from oncelog.core.transactions.parking import Parking
 from oncelog.node.coordinators import markers
 from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.sim.mutants.mutant import Mutant, every
+from tests.simulation.mutants.mutant import Mutant, every
 
 
 def _skip_marker(right: Any) -> Any:

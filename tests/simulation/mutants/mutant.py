@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any
 
+from oncelog.sim.seeds import simulation
 from oncelog.sim.workloads.kit.workload import Workload
 
 
@@ -30,12 +31,9 @@ class Mutant:
     workload: type[Workload] | None = None
     """The workload, in clusters, with which it is looked for: seeds that do not draw it are passed over."""
 
-    def applied(self) -> AbstractContextManager[None]:
-        """Break it while the context is open."""
-        return self._applied()
-
     @contextmanager
-    def _applied(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
+        """Break it while the context is open."""
         right = getattr_static(self.owner, self.attribute)
         is_inherited = self.attribute not in vars(self.owner)
         setattr(self.owner, self.attribute, self.replace(right))
@@ -46,6 +44,18 @@ class Mutant:
                 delattr(self.owner, self.attribute)
             else:
                 setattr(self.owner, self.attribute, right)
+
+    def planted(self) -> AbstractContextManager[None]:
+        """While the context is open, break it for each run of a seed by itself, so that a seed's trace is its own."""
+
+        def replace_simulate(simulate: Any) -> Any:
+            def simulate_mutant(seed: int, **options: Any) -> Any:
+                with self.applied():
+                    return simulate(seed, **options)
+
+            return simulate_mutant
+
+        return Mutant(self.name, self.what, simulation, "simulate", replace_simulate).applied()
 
 
 def every(count: int) -> Callable[[], bool]:

@@ -12,7 +12,6 @@ from oncelog.core.producers.state import ProducerState
 from oncelog.handlers.produce.verification import Verification
 from oncelog.node.partitions.delayed_fetches import DelayedFetches
 from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.sim.mutants.mutant import Mutant, every
 from oncelog.storage.compaction.batch_filter import BatchFilter
 from oncelog.storage.compaction.offset_map import OffsetMap
 from oncelog.storage.compaction.walked_transactions import WalkedTransactions
@@ -27,6 +26,7 @@ from oncelog.storage.recovery.recovery import Recovery
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.snapshots.snapshot_files import Snapshots
+from tests.simulation.mutants.mutant import Mutant, every
 
 # Producers
 

@@ -20,7 +20,7 @@ from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import Coordinators
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
-from oncelog.sim.mutants.mutant import Mutant, every
+from tests.simulation.mutants.mutant import Mutant, every
 
 SOON_MS: Final = 3_000
 

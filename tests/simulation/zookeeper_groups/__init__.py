@@ -7,6 +7,6 @@ lost. It raises ``Violation`` where a rule does not hold. No threads, no brokers
 
 from __future__ import annotations
 
-from oncelog.sim.zookeeper_groups.world import Story, Violation, run
+from tests.simulation.zookeeper_groups.world import Story, Violation, run
 
 __all__ = ["Story", "Violation", "run"]

@@ -11,8 +11,8 @@ from oncelog.handlers import offset_fetch
 from oncelog.node.broker_requests.awaited_markers import AwaitedMarkers
 from oncelog.node.broker_requests.marker_requests import MarkerRequests
 from oncelog.node.coordinators.runner import Coordinators
-from oncelog.sim.mutants.mutant import Mutant
 from oncelog.sim.workloads.old_copiers import OldCopiers
+from tests.simulation.mutants.mutant import Mutant
 
 # Markers
 
