@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.output import print_json_line, progress
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.output import print_json_line, progress
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.sim.faults.fault import Fault
@@ -278,7 +278,7 @@ def _is_recording(path: Path) -> bool:
 
 def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
     """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
-    from oncelog.node.monitoring.flight_recorder import RecordingUnreadable, read_recording
+    from oncelog.node.observation.flight_recorder import RecordingUnreadable, read_recording
     from oncelog.sim.seeds.flight_replay import replay
 
     try:

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from oncelog.base.ids import BrokerId
-from oncelog.node.events import Continued
-from oncelog.node.links.broker_links import LinkPurpose
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.node.kernel.events import Continued
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.world import World
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest

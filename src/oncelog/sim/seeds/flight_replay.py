@@ -9,9 +9,9 @@ from typing import Final
 
 from oncelog.coordination.memory import MemoryTree
 from oncelog.node.assembly import Assembled, Outside, assemble
-from oncelog.node.events import Effect, Event, Fatal, JobFinished, RunJob
-from oncelog.node.monitoring.flight_recorder import Recording, digest_of
-from oncelog.node.settings import read_settings
+from oncelog.node.kernel.events import Effect, Event, Fatal, JobFinished, RunJob
+from oncelog.node.listeners.broker_settings import read_settings
+from oncelog.node.observation.flight_recorder import Recording, digest_of
 from oncelog.sim.virtual.files import MemoryFiles
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.assembly import Outside, StartRefused, assemble
-from oncelog.node.events import Shutdown
+from oncelog.node.kernel.events import Shutdown
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.node import Node
-from oncelog.node.settings import read_settings
 from oncelog.sim.virtual.broker_process import BrokerProcess
 from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer, WireTap
 from oncelog.sim.virtual.files import MemoryFiles, PowerLost, ProcessKilled

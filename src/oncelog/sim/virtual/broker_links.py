@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from oncelog.node.events import (
+from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerSent,

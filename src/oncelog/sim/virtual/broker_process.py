@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.base.security import ANONYMOUS, Endpoint
 from oncelog.node.assembly import Assembled
-from oncelog.node.events import (
+from oncelog.node.kernel.events import (
     AccessLogged,
     Audit,
     Authenticated,

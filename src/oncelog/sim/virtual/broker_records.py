@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.sim.virtual.files import ProcessKilled
 from oncelog.sim.virtual.network.connection import Connection
 from oncelog.wire.chunks import Buffer

@@ -13,8 +13,8 @@ from typing import Final
 
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.brokers.registration import Registration
-from oncelog.node import tree_access
-from oncelog.node.events import (
+from oncelog.node.cluster import tree_access
+from oncelog.node.kernel.events import (
     LoadMetadata,
     MetadataChanged,
     MetadataLoaded,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import BrokerId
-from oncelog.handlers.support.broker_clients import broker_client_id
-from oncelog.node.links.broker_links import LinkPurpose
+from oncelog.handlers.broker.broker_clients import broker_client_id
+from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.sim.checkers.wire.exchange import ALONE, name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.virtual.network.conditions import PRODUCE
