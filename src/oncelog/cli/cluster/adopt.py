@@ -153,7 +153,7 @@ def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
     from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import BrokerConfig, ConfigError
+    from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 
     try:

@@ -222,7 +222,7 @@ def _here(progress: bool) -> Iterator[Engine]:
 def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, progress: bool) -> Iterator[Engine]:
     from oncelog.spark.audit.engines.spark_engine import SparkEngine
     from oncelog.spark.audit.engines.spark_progress import watched
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     if progress:
         _tell("starting Spark", 0, 0)

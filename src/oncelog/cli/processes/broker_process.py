@@ -39,7 +39,7 @@ def run_broker(
     """Run a broker until it is signalled; the exit code. A start that is refused is printed to stderr."""
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.node.assembly import StartRefused
-    from oncelog.node.settings import ConfigError, parse_address, read_settings
+    from oncelog.node.listeners.broker_settings import ConfigError, parse_address, read_settings
     from oncelog.runtime.process import run_until_signalled
     from oncelog.runtime.security.config_providers import resolve_references
 

@@ -75,8 +75,8 @@ def run_console(
     """Serve until interrupted; the exit code. ``listen`` is an address that can be. Raises ClientError."""
     raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
-    from oncelog.console.admission.logins import Nobody, login_of
     from oncelog.console.formats.schema_files import read_schemas
+    from oncelog.console.logins import Nobody, login_of
     from oncelog.console.settings import Settings
 
     host, port = address_of(listen) or ("", 0)

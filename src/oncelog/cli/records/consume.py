@@ -233,11 +233,7 @@ def consume_group(
     with member:
         while not sink.is_full():
             for fetched in member.poll():
-                done = sink.write(fetched)
-                sink.flush()
-                reached[fetched.partition] = done
-                if commit:
-                    member.processed(fetched.partition, done)
+                reached[fetched.partition] = sink.deliver(fetched, member.processed if commit else None)
                 if sink.is_full():
                     break
             at = {p: reached.get(p, member.position(p) or 0) for p in member.assignment}

@@ -66,9 +66,7 @@ def consume_zookeeper(
     ) as consumer:
         while not sink.is_full():
             for fetched in consumer.poll():
-                done = sink.write(fetched)
-                sink.flush()
-                consumer.processed(fetched.partition, done)
+                sink.deliver(fetched, consumer.processed)
                 if sink.is_full():
                     break
             if is_assigned and stop_at_end and all((consumer.position(p) or 0) >= end for p, end in ends.items()):

@@ -54,7 +54,7 @@ def list_(
       oncelog txn list --state Ongoing --longer-than-ms 60000
       oncelog txn list --id-pattern 'payments-.*' --json
     """
-    from oncelog.admin.transactions.sorted_ids import by_id, sorted_ids
+    from oncelog.admin.transactions.id_pages import by_id, sorted_ids
     from oncelog.admin.transactions.transactional_ids import ListFilter
 
     if sort not in SORTS:
