@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Final
 
 import pytest
 import typer
 
 from oncelog.cli.processes import console_process
 from oncelog.cli.processes.broker_process import OPTIONS, run_broker
+from oncelog.cli.processes.command_options import read_plainly
 from oncelog.cli.processes.console import console
-from oncelog.cli.processes.console_process import ENVIRONMENT, read_console, run_console
-from oncelog.cli.processes.plain_options import PlainOption, read_plainly
+from oncelog.cli.processes.console_process import read_console, run_console
 from oncelog.cli.processes.serve import serve
 
+ENVIRONMENT: Final = ("ONCELOG_BOOTSTRAP_SERVERS", "ONCELOG_COMMAND_CONFIG", "ONCELOG_AUDIT_LOG")
 PLAIN = [
     [],
     ["--data-dir", "/d", "--listen", "127.0.0.1:0"],
@@ -37,14 +38,14 @@ def as_typer_reads(arguments: list[str]) -> dict[str, Any]:
     return {name: value for name, value in read.items() if value not in (None, False, (), [])}
 
 
-def test_the_table_is_what_serve_declares() -> None:
-    kinds = {Path | None: (Path, False), str | None: (str, False), list[str] | None: (str, True), bool: (bool, False)}
-    hints = get_type_hints(serve)
-    declared = {
-        name: PlainOption(one.name, *kinds[hints[one.name]]) for one in typers_command().params for name in one.opts
-    }
-    assert {name: one for name, one in declared.items() if name != "--help"} == OPTIONS
-    assert {one.parameter for one in OPTIONS.values()} == set(inspect.signature(run_broker).parameters)
+def test_serve_declares_the_table_and_a_broker_takes_all_of_it() -> None:
+    declared = {name: one for one in typers_command().params for name in one.opts}
+    assert set(declared) - {"--help"} == {name for option in OPTIONS for name in option.names}
+    for option in OPTIONS:
+        for name in option.names:
+            assert (declared[name].name, declared[name].multiple) == (option.parameter, option.repeats)
+            assert declared[name].is_flag == (option.kind is bool)
+    assert {one.parameter for one in OPTIONS} == set(inspect.signature(run_broker).parameters)
 
 
 @pytest.mark.parametrize("arguments", PLAIN)
@@ -61,15 +62,16 @@ def test_what_is_not_plain_is_left_alone(arguments: list[str]) -> None:
     assert read_plainly(OPTIONS, arguments) is None
 
 
-def test_what_the_console_reads_plainly_is_what_it_declares() -> None:
+def test_the_console_declares_its_table_and_takes_all_of_it() -> None:
     app = typer.Typer(add_completion=False)
     app.command()(console)
     command: Any = typer.main.get_command(app)
     declared = {name: one for one in command.params for name in one.opts}
     ours = inspect.signature(run_console).parameters
-    for name, option in console_process.OPTIONS.items():
-        assert declared[name].name == option.parameter
-        assert declared[name].multiple == option.repeats
+    for option in console_process.OPTIONS:
+        for name in option.names:
+            assert declared[name].name == option.parameter
+            assert declared[name].multiple == option.repeats
         assert option.parameter in ours
     assert {one.envvar for one in command.params if one.envvar} == set(ENVIRONMENT)
     for name in ("listen", "sample_every", "bootstrap", "allow_changes"):
@@ -87,7 +89,15 @@ def test_a_plain_console_is_read_without_typer_and_any_other_is_left_to_it(monke
         "schema": ["x=y", "z=w"],
     }
     assert read_console(["--allow-changes", "--audit-log", "f"]) == {"allow_changes": True, "audit_log": Path("f")}
-    for other in (["--listen", "nowhere"], ["--sample-every", "soon"], ["--auth", "token", "f"], ["-X", "a=b"], ["-h"]):
+    for other in (
+        ["--listen", "nowhere"],
+        ["--audit-data", "."],
+        ["--sample-every", "soon"],
+        ["--sample-every", "601"],
+        ["--auth", "token", "f"],
+        ["-X", "a=b"],
+        ["-h"],
+    ):
         assert read_console(other) is None
     for name in ENVIRONMENT:
         with monkeypatch.context() as patch:
