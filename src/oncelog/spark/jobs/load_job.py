@@ -116,6 +116,7 @@ def check_same_table(
     table: LoadTable[Any], topic_ids: Mapping[str, str], options: SourceOptions, request: LoadRequest
 ) -> None:
     """Refuse to continue a table with other columns, or with a topic that was deleted and created again."""
+    table.forget_unused_description()
     described = table.describe()
     if request.backfill and not described:
         raise TableError(f"a backfill needs a table, and there is none at {table.name}: load or stream into it first")

@@ -79,6 +79,9 @@ class LoadTable(Protocol[Writer]):
     def describe_as(self, description: Mapping[str, Any]) -> None:
         """Replace the description as a whole, durably."""
 
+    def forget_unused_description(self) -> None:
+        """Remove the description that a run left which published nothing: its settings bind no later run."""
+
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order; or one file for each partition's span."""
 

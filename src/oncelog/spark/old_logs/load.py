@@ -110,6 +110,8 @@ def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> No
     described = table.describe()
     if described and "oldLogs" not in described:
         raise TableError(f"{table.name} is a table of topics: load old logs into another directory")
+    table.forget_unused_description()
+    described = table.describe()
     settings: dict[str, Any] = {"includeHeaders": False, "read_committed": False, **shape.settings()}
     for name, value in settings.items():
         if described.get(name, value) != value:

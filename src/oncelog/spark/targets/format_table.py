@@ -83,6 +83,9 @@ class FormatTable:
         """See ``LoadTable``: from ``prepare`` on it is the table's."""
         self._description, self._is_described = dict(description), False
 
+    def forget_unused_description(self) -> None:
+        """See ``LoadTable``: no description is recorded before a writer's columns are there."""
+
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
         """See ``LoadTable``."""
         if self._spans is None:

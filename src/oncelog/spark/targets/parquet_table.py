@@ -96,7 +96,6 @@ class ParquetTable:
     def held(self, role: Role = "append") -> Iterator[None]:
         """See ``LoadTable``."""
         with Table.open(self._table.path, self._send_quarantined, role) as self._table:
-            self._table.forget_unused_description()
             yield
 
     def describe(self) -> dict[str, Any]:
@@ -106,6 +105,10 @@ class ParquetTable:
     def describe_as(self, description: Mapping[str, Any]) -> None:
         """See ``LoadTable``."""
         self._table.describe_as(description)
+
+    def forget_unused_description(self) -> None:
+        """See ``LoadTable``."""
+        self._table.forget_unused_description()
 
     def files(self, partitions: Sequence[TopicPartition] = ()) -> dict[tuple[str, int], list[RowsFile]]:
         """See ``LoadTable``: of all partitions."""
