@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.spark.jobs.spark_writer import one_line_error
+from oncelog.spark.jobs.spark_reader import one_line_error
 
 
 def test_our_own_error_is_found_under_sparks_tracebacks() -> None:

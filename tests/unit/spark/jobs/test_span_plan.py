@@ -5,24 +5,25 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.jobs.load_plan import PartitionState
+from oncelog.spark.jobs.load_plan import PartitionPlan, PartitionState, plan_partition, steps_of
 from oncelog.spark.session.errors import DataLoss
+from oncelog.spark.table.directory import RowsFile
 from oncelog.spark.targets.table_target import Span
-from oncelog.spark.targets.target_plan import SpanPlan, files_of, plan_spans, steps_of_spans
 
 P = TopicPartition(TopicName("t"), 0)
 
 
 def plan(
     span: Span | None, earliest: int, latest: int, since: int | None = None, *, backfill: bool = False
-) -> SpanPlan:
-    files = files_of({P: span})["t", 0] if span else []
+) -> PartitionPlan:
+    files = [RowsFile.of(P, *span)] if span else []
     state = PartitionState(P, files, earliest, latest, since)
-    return plan_spans(state, backfill=backfill, fail_on_data_loss=True)
+    return plan_partition(state, backfill=backfill, fail_on_data_loss=True, whole_files=False)
 
 
-def ranges(one: SpanPlan) -> list[list[tuple[int, int]]]:
-    return [[(each.start, each.end) for each in part] for part in (one.replaced, one.filled, one.appended)]
+def ranges(one: PartitionPlan) -> list[list[tuple[int, int]]]:
+    replaced = [piece.wanted for piece in one.replaced]
+    return [[(each.start, each.end) for each in part] for part in (replaced, one.filled, one.appended)]
 
 
 def test_new_rows_continue_at_the_end() -> None:
@@ -53,7 +54,7 @@ def test_a_log_that_lost_what_comes_next_is_said() -> None:
 def test_steps_fill_backwards_and_append_forwards() -> None:
     found = [
         (kind, [(piece.wanted.start, piece.wanted.end) for piece in pieces])
-        for kind, pieces in steps_of_spans([plan(Span(4, 8), 0, 12, 0)], 2, 1)
+        for kind, pieces in steps_of([plan(Span(4, 8), 0, 12, 0)], 2, 1, whole_files=False)
     ]
     assert found == [
         ("replace", [(4, 6)]), ("replace", [(6, 8)]),
