@@ -42,8 +42,7 @@ from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
-    from oncelog.storage.log.state import SharedByLogs
+    from oncelog.storage.log.partition_log import PartitionLog, SharedByLogs
     from oncelog.storage.maintenance.jobs import Job
     from oncelog.storage.maintenance.log_maintenance import LogMaintenance
     from oncelog.storage.recovery.recovery import Checkpointed
@@ -166,7 +165,7 @@ class LogDirectory:
                 self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
     def _shared(self) -> SharedByLogs:
-        from oncelog.storage.log.state import SharedByLogs
+        from oncelog.storage.log.partition_log import SharedByLogs
 
         return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
 

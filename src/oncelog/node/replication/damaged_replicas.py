@@ -66,8 +66,10 @@ class DamagedReplicas:
         damaged = self._damaged.pop(partition, None)
         if damaged is None or self._metadata.broker_id in image.isr:
             return
+        from oncelog.storage.log.truncate import truncate_to
+
         try:
-            log.truncate_to(damaged, self._deadlines.now_ms)
+            truncate_to(log, damaged, self._deadlines.now_ms)
         except OSError as error:
             self._outbox.effects.append(Fatal(f"could not truncate {partition}: {error}"))
 

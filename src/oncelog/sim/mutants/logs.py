@@ -17,7 +17,7 @@ from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS
 from oncelog.storage.index.transaction_index import overlapping
 from oncelog.storage.log import read
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.maintenance.batch_filter import BatchFilter
 from oncelog.storage.maintenance.log_maintenance import LogMaintenance
 from oncelog.storage.maintenance.offset_map import OffsetMap
@@ -272,7 +272,7 @@ LOGS: Final = (
     Mutant(
         "read-past-stable",
         "read_committed reads up to the high watermark",
-        LogState,
+        PartitionLog,
         "last_stable_offset",
         _lso_is_high_watermark,
     ),

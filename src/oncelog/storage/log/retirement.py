@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oncelog.storage.file_names import DELETED
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.segment.segment import Segment
 
 
-def retire(log: LogState, gone: Iterable[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
+def retire(log: PartitionLog, gone: Iterable[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
     """Mark the files of segments that have left the log as deleted, in the order given; keep the snapshot that the
     segment in their place begins with."""
     for segment in gone:

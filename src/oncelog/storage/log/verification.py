@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from oncelog.base.ids import Offset
 from oncelog.records.batch import CorruptBatch, TruncatedBatch, crc_matches, iter_headers
-from oncelog.storage.log.read import read
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import read_batches
 
 
-def first_damaged(log: LogState, offset: Offset, max_bytes: int) -> Offset | None:
+def first_damaged(log: PartitionLog, offset: Offset, max_bytes: int) -> Offset | None:
     """The offset of the first batch that is damaged among those a replica would be given from ``offset`` on; None if
     all are sound. The first 17 bytes of a batch are in no checksum: of these a wrong length or format is found.
 
     Raises OffsetOutOfRange, OSError.
     """
     sound_to: int | None = None
-    for chunk in read(log, offset, max_bytes=max_bytes, up_to_log_end=True).chunks:
+    for chunk in read_batches(log, offset, max_bytes=max_bytes, up_to_log_end=True).chunks:
         data = chunk.file.read(chunk.position, chunk.size_bytes)
         try:
             for position, header in iter_headers(data):

@@ -19,8 +19,8 @@ from oncelog.records.latest_timestamp import latest_timestamp
 from oncelog.records.record import read_records
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.retirement import retire
-from oncelog.storage.log.state import LogState
 from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord
 from oncelog.storage.maintenance.cleanable import Cleanable, group_by_size
 from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
@@ -69,7 +69,7 @@ class Compact:
 
     name = COMPACTION
 
-    def __init__(self, log: LogState, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
+    def __init__(self, log: PartitionLog, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
         self.partition = log.partition
         self._log = log
         self._owner = owner

@@ -28,7 +28,7 @@ from oncelog.storage.index.offset_index import OffsetIndex
 from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.leader_epochs import LeaderEpochs
-from oncelog.storage.log.state import RecoveredLog
+from oncelog.storage.log.partition_log import RecoveredLog
 from oncelog.storage.recovery.interrupted import finish_interrupted, is_interrupted
 from oncelog.storage.segment.batch_scan import iter_checked
 from oncelog.storage.segment.index_budget import IndexBudget
