@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from oncelog.records.batch import iter_headers
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fetch_once, kept, log_bytes, truncation

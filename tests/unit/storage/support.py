@@ -10,7 +10,7 @@ from oncelog.records.batch import BatchHeader, iter_headers, read_header
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.append import Appended, append_batch

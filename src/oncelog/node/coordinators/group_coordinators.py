@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from oncelog.core.groups.member_quota import MemberMemory
     from oncelog.core.groups.model import Decision
     from oncelog.core.groups.shard import GroupShard
-    from oncelog.handlers.support.waits import Coordinate
+    from oncelog.handlers.broker.waits import Coordinate
     from oncelog.node.coordinators.loading import ApplyBatch
-    from oncelog.node.requests.tasks import Task
+    from oncelog.node.kernel.tasks import Task
 
 _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 """Errors of the log about a producer that its client is answered unchanged."""
 
 
 class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
-    """Implements ``handlers.support.ports.Groups``; see ``runner``."""
+    """Implements ``handlers.broker.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
 

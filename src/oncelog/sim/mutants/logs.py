@@ -10,8 +10,8 @@ from oncelog.core.producers import entry as producer_entry
 from oncelog.core.producers import state as producer_state
 from oncelog.core.producers.state import ProducerState
 from oncelog.handlers.produce.verification import Verification
-from oncelog.node.partitions.delayed_fetches import DelayedFetches
-from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.logs.delayed_fetches import DelayedFetches
+from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.sim.mutants.mutant import Mutant, every
 from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS

@@ -12,7 +12,7 @@ from oncelog.records.batch import iter_headers
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to

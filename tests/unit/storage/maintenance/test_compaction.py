@@ -11,7 +11,7 @@ from oncelog.records.batch import CorruptBatch
 from oncelog.records.builder import append_record, assemble
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.rolling import roll

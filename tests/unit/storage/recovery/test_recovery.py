@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory

@@ -8,8 +8,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.fetch import reads
 from oncelog.node import assembly
-from oncelog.node.partitions import manager
 from oncelog.node.replication import fetcher
+from oncelog.node.replication import partitions as manager
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
