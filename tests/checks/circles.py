@@ -72,4 +72,3 @@ def circles(graph: Mapping[str, list[str]]) -> list[list[str]]:
         if module not in index:
             visit(module)
     return found
-

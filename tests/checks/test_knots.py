@@ -8,7 +8,13 @@ import pytest
 
 from tests.checks.knots import Knot, knots, problems
 
-LEVELS: Final = {"p": ["p.low.a"], "p.high.a": ["p.low.a", "p.high.b"], "p.high.b": ["q"], "p.low.a": [], "q": ["p.top"]}
+LEVELS: Final = {
+    "p": ["p.low.a"],
+    "p.high.a": ["p.low.a", "p.high.b"],
+    "p.high.b": ["q"],
+    "p.low.a": [],
+    "q": ["p.top"],
+}
 RING: Final = {"p.a.x": ["p.b.x"], "p.b.x": [], "p.b.y": ["p.c"], "p.c": ["p.a.y"], "p.a.y": []}
 
 
