@@ -1,7 +1,7 @@
 """Refuses circles of modules, and knots: boxes of a room, modules or packages, that import each other in a ring.
 
-Modules that form no circle may still tie the packages around them into one: nothing in such a ring can be read, moved or
-replaced alone. `python -m tests.checks.knots` prints every circle, and each ring with the imports that make it.
+Modules that form no circle may still tie the packages around them into a ring, of which nothing can be read or replaced
+alone. `python -m tests.checks.knots` prints every circle, and each ring with the imports that make it.
 """
 
 from __future__ import annotations

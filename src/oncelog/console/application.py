@@ -19,11 +19,11 @@ from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Gate
 from oncelog.console.downloads import PATH as DOWNLOAD_PATH
 from oncelog.console.endpoints import Endpoints
-from oncelog.console.formats.process import DecodingProcess
+from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.heap import give_back_large_memory
 from oncelog.console.page import Asked
 from oncelog.console.pages import ACTIONS, PAGES, WORKS
-from oncelog.console.parts import Parts
+from oncelog.console.services import Parts
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.event_streams import Event
 from oncelog.console.streaming.pump import Stopped

@@ -30,8 +30,8 @@ from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.legacy.batch_producer import BatchProducer
 from oncelog.legacy.directories import OldLogError
 from oncelog.legacy.entries import DEFAULT_LIMITS, Limits
+from oncelog.legacy.import_positions import ImportKey, ImportPosition, PositionTopic, to_record
 from oncelog.legacy.log_reader import BadPlace, LogReader, Messages
-from oncelog.legacy.positions import ImportKey, ImportPosition, PositionTopic, to_record
 from oncelog.legacy.value_batches import RECORD_OVERHEAD, value_batches
 from oncelog.records.batch import HEADER_SIZE, NO_TIMESTAMP
 from oncelog.records.compression import Codec

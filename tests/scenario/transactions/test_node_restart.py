@@ -15,11 +15,11 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.produce import append as produce_append
 from oncelog.node.coordinators.loading import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log import append as log_append
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic
 from tests.scenario.transactions.node_client import GROUP, SETTINGS, SOURCE, TOPIC, Client, Steps, run

@@ -19,10 +19,10 @@ from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import write_offsets, write_topic_id
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.file_names import LOG_START_OFFSETS, segment_file
 from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.simulation.checkers.talk import NEW, OLD, batch, marker
 
 KAFKA = Path(__file__).parents[2] / "unit/storage/kafka_4_3_1/data"

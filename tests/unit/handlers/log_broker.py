@@ -24,10 +24,10 @@ from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.append import Appended, append_batch
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 
 NOW_MS = 1_700_000_000_000
 ME = BrokerId(1)

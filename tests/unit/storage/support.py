@@ -11,11 +11,11 @@ from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.append import Appended, append_batch
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import Read, read_batches
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import Job
 
 PARTITION = TopicPartition(TopicName("t"), 0)

@@ -9,10 +9,10 @@ import pytest
 
 from oncelog.base.ids import BrokerId, TopicName, TopicPartition
 from oncelog.runtime.data.disk_files import DiskFiles
-from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import run_now
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
 from oncelog.storage.segment.segments import Segments

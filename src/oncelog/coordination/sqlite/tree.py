@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from oncelog.base.tree import ABSENT, TreeUnavailable
-from oncelog.coordination.changes import Ended, Followers, Listener
+from oncelog.coordination.commit_order import Ended, Followers, Listener
 from oncelog.coordination.paths import changed_paths, check_path
 from oncelog.coordination.sqlite import database
 from oncelog.coordination.sqlite.database import TreeUnusable as TreeUnusable

@@ -29,7 +29,7 @@ from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
 from oncelog.runtime.metrics.quota_metrics import LABEL_LENGTH, quota_metrics
 from oncelog.runtime.metrics.snapshot import Snapshot
 from oncelog.runtime.metrics.tls_metrics import tls_metrics
-from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
+from oncelog.runtime.metrics.transaction_samples import transaction_metrics
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node

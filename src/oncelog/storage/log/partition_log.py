@@ -22,7 +22,6 @@ from oncelog.base.invariant import invariant
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import Sync, write_leader_epochs, write_topic_id
-from oncelog.storage.config import AT_ONCE_BYTES, LogConfig, StorageConfig
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_names import PARTITION_METADATA
 from oncelog.storage.leader_epochs import LeaderEpochs
@@ -30,6 +29,7 @@ from oncelog.storage.log import record_validation
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.log.unsynced_files import UnsyncedFiles
+from oncelog.storage.log_config import AT_ONCE_BYTES, LogConfig, StorageConfig
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.segment.segments import Segments

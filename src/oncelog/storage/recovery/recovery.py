@@ -21,7 +21,6 @@ from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
-from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import LEADER_EPOCHS, LOG, SNAPSHOT, TRANSACTION_INDEX, parse_segment_file, segment_file
 from oncelog.storage.index.offset_index import OffsetIndex
@@ -29,6 +28,7 @@ from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.log.partition_log import RecoveredLog
+from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.recovery.interrupted import finish_interrupted, is_interrupted
 from oncelog.storage.segment.batch_scan import iter_checked
 from oncelog.storage.segment.index_budget import IndexBudget

@@ -10,10 +10,10 @@ from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch, seal
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.storage.config import LogConfig
 from oncelog.storage.errors import AppendRefused, SyncFailed
 from oncelog.storage.log.append import append_batch
 from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
 

@@ -15,11 +15,11 @@ from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.virtual.file_node import MemoryFile
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append_replicated import append_replicated
 from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.unit.storage.replication import (
     aborted,
     answer,

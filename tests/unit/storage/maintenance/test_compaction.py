@@ -12,10 +12,10 @@ from oncelog.records.builder import append_record, assemble
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.virtual.files import PowerLost
-from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.truncate import truncate_fully_and_start_at
+from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.maintenance.jobs import Job
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 

@@ -11,11 +11,11 @@ from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
-from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory
 from oncelog.storage.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log_config import StorageConfig
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
 
 LAST = "t-0/{:020d}.log"

@@ -16,10 +16,10 @@ from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.sim.checkers.disk.logs import Finding
 from oncelog.sim.checkers.disk.scan import Batch, ScannedLog
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 
 DIFFERS: Final = "D9 recovery differs from the log"
 READ: Final = "D10 read finds another batch"

@@ -24,7 +24,6 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -38,6 +37,7 @@ from oncelog.storage.file_names import (
     is_marked_directory,
     marked_directory,
 )
+from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
