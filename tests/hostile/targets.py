@@ -28,7 +28,7 @@ from oncelog.storage.log.append import append_batch
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.meta_properties import read_meta_properties
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
+from oncelog.storage.producer_snapshots import decode_snapshot
 from oncelog.wire.apis import BY_KEY
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.framing import FrameSplitter, request_limit

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog, SharedByLogs
     from oncelog.storage.maintenance.jobs import Job
     from oncelog.storage.maintenance.log_maintenance import LogMaintenance
-    from oncelog.storage.recovery.recovery import Checkpointed
+    from oncelog.storage.recovery import Checkpointed
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
@@ -103,7 +103,7 @@ class LogDirectory:
                 if name.endswith(TEMPORARY):
                     self.files.remove(name)
                 continue
-            from oncelog.storage.recovery.recovery import Checkpointed
+            from oncelog.storage.recovery import Checkpointed
 
             known = Checkpointed(
                 self.was_clean,
@@ -121,7 +121,7 @@ class LogDirectory:
 
     def _open_log(self, partition: TopicPartition, config: LogConfig, known: Checkpointed, now_ms: int) -> PartitionLog:
         from oncelog.storage.log.partition_log import PartitionLog
-        from oncelog.storage.recovery.recovery import Recovery
+        from oncelog.storage.recovery import Recovery
 
         directory = str(partition)
         names = self.files.list(directory)
@@ -145,7 +145,7 @@ class LogDirectory:
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
         from oncelog.storage.log.partition_log import PartitionLog
-        from oncelog.storage.recovery.recovery import Checkpointed, Recovery
+        from oncelog.storage.recovery import Checkpointed, Recovery
 
         invariant(partition not in self.logs, "log exists", partition=partition)
         self._forget_former(partition)

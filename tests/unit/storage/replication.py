@@ -9,7 +9,7 @@ from oncelog.storage.log.append_replicated import Replicated, append_replicated
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
+from oncelog.storage.producer_snapshots import decode_snapshot
 from oncelog.storage.transactions.producer_updates import replayed
 from tests.unit.storage.support import NOW, PARTITION, World, content
 

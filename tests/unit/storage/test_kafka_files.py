@@ -15,8 +15,8 @@ from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import run_now
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
+from oncelog.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from oncelog.storage.segment.segments import Segments
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.unit.storage.support import headers, records
 
 RECORDED = Path(__file__).parent / "kafka_4_3_1"

@@ -45,7 +45,7 @@ class DamagedReplicas:
 
     def look(self, leader: LeaderLog, offset: Offset) -> None:
         """A follower does not get past ``offset``: give the partition up if what is there is damaged."""
-        from oncelog.storage.log.verification import first_damaged  # reads logs: a broker without any has no need of it
+        from oncelog.storage.log.read import first_damaged  # reads logs: a broker without any has no need of it
 
         if leader.partition in self._damaged:
             return

@@ -13,7 +13,7 @@ their completion is reported back. Every change keeps the invariants:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -23,17 +23,17 @@ from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import Sync, write_leader_epochs, write_topic_id
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.file_names import PARTITION_METADATA
+from oncelog.storage.file_names import DELETED, PARTITION_METADATA
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.log import record_validation
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.log.unsynced_files import UnsyncedFiles
 from oncelog.storage.log_config import AT_ONCE_BYTES, LogConfig, StorageConfig
+from oncelog.storage.producer_snapshots import Snapshots
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.segment.segments import Segments
-from oncelog.storage.snapshots.snapshot_files import Snapshots
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 
@@ -265,6 +265,17 @@ class PartitionLog:
         older segments are deleted, that snapshot is all that tells of producers whose records are gone."""
         snapshot = self.snapshots.file_at(end_offset)
         return segment.files_with_data() + ([] if snapshot is None else [snapshot])
+
+    def retire(self, gone: Iterable[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
+        """Mark the files of segments that have left the log as deleted, in the order given; keep the snapshot that the
+        segment in their place begins with."""
+        # As in Apache Kafka the files are renamed at once and removed after a delay: a reader in one of them reads on.
+        for segment in gone:
+            self.budget.forget(segment)
+            segment.rename(DELETED)
+            if replaced_by is None or segment.base_offset != replaced_by.base_offset:
+                self.snapshots.remove(segment.base_offset)
+            self.retired.append((now_ms + self.config.file_delete_delay_ms, segment))
 
     def write_leader_epochs(self, sync: Sync | None = None) -> None:
         """Bring the file of leader epochs up to date: at a roll and at the end, as recovery reads the active segment's

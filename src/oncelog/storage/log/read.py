@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import NO_LEADER_EPOCH
+from oncelog.base.ids import NO_LEADER_EPOCH, Offset
 from oncelog.base.units import KIB
-from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.errors import TooMuchOutput
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.records.record import Record, read_records, records_data
@@ -262,3 +262,24 @@ def _scan(data: bytes, header: BatchHeader, max_bytes: int, is_it: Callable[[Rec
 def _epoch(header: BatchHeader) -> int:
     epoch = header.partition_leader_epoch
     return epoch if epoch >= 0 else NO_LEADER_EPOCH
+
+
+def first_damaged(log: PartitionLog, offset: Offset, max_bytes: int) -> Offset | None:
+    """The offset of the first batch that is damaged among those a replica would be given from ``offset`` on; None if
+    all are sound. The first 17 bytes of a batch are in no checksum: of these a wrong length or format is found.
+
+    Raises OffsetOutOfRange, OSError.
+    """
+    sound_to: int | None = None
+    for chunk in read_batches(log, offset, max_bytes=max_bytes, up_to_log_end=True).chunks:
+        data = chunk.file.read(chunk.position, chunk.size_bytes)
+        try:
+            for position, header in iter_headers(data):
+                if not crc_matches(data, position, header):
+                    return offset if sound_to is None else Offset(sound_to)
+                sound_to = header.next_offset
+        except TruncatedBatch:
+            return offset if sound_to is None else None  # the first batch is there as a whole, if its length is right
+        except CorruptBatch:
+            return offset if sound_to is None else Offset(sound_to)
+    return None

@@ -21,10 +21,9 @@ from oncelog.base.invariant import invariant
 from oncelog.storage.checkpoints import Sync
 from oncelog.storage.file_names import TEMPORARY
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.rolling import roll_over_gap
+from oncelog.storage.producer_snapshots import rebuild_producers
 from oncelog.storage.segment.segment import Segment
-from oncelog.storage.snapshots.rebuild import rebuild_producers
 
 
 def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
@@ -75,7 +74,7 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> 
     for snapshot in reversed(log.snapshots.offsets[:]):
         log.snapshots.remove(snapshot)
     gone = list(log.segments)
-    retire(log, reversed(gone), now_ms)
+    log.retire(reversed(gone), now_ms)
     new.rename("")
     log.segments.replace(gone, new)
     log.log_start_offset = log.log_end_offset = Offset(offset)
@@ -93,7 +92,7 @@ def _cut_segments(log: PartitionLog, index: int, end: int, now_ms: int) -> None:
     log.truncations += 1
     gone = [log.segments[later] for later in range(index + 1, len(log.segments))]
     log.segments.remove(gone)
-    retire(log, reversed(gone), now_ms)
+    log.retire(reversed(gone), now_ms)
     old = log.segments.active
     log.segments.replace([old], old.cut(end, log.config.index_interval_bytes, now_ms))
 

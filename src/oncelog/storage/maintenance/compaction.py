@@ -20,11 +20,9 @@ from oncelog.records.record import read_records
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.retirement import retire
-from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord
+from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord, OffsetMap
 from oncelog.storage.maintenance.cleanable import Cleanable, group_by_size
 from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
-from oncelog.storage.maintenance.offset_map import OffsetMap
 from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.index_budget import IndexBudget
@@ -228,7 +226,7 @@ class Compact:
             new.rename(SWAP)
             new.adopt(log.budget)
             log.segments.replace(old, new)
-            retire(log, old, self._now_ms, replaced_by=new)
+            log.retire(old, self._now_ms, replaced_by=new)
             new.rename("")
             new.seal()
         if complete:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.retirement import retire
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.maintenance.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_batches
@@ -112,7 +111,7 @@ class LogMaintenance:
     def delete_segments(self, gone: list[Segment], now_ms: int) -> None:
         """Take segments out of the log; their files follow after the delay."""
         self._log.segments.remove(gone)
-        retire(self._log, gone, now_ms)
+        self._log.retire(gone, now_ms)
 
     def _removal(self, now_ms: int) -> Job:
         retired = self._log.retired

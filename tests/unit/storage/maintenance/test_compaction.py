@@ -137,7 +137,7 @@ def test_due_by_ratio_or_by_age() -> None:
 
 
 def test_a_map_that_is_too_small_takes_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.storage.maintenance.offset_map._MIN_ENTRIES", 4)
+    monkeypatch.setattr("oncelog.storage.maintenance.batch_filter._MIN_ENTRIES", 4)
     world = World(COMPACT, storage=StorageConfig(cleaner_dedupe_buffer_bytes=0))
     latest = filled(world)
     assert compact(world, 100) > 1
