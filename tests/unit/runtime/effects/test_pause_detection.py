@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from oncelog.runtime.effects.standstill import StandstillWatch, clock_ns
+from oncelog.runtime.effects.pause_detection import StandstillWatch, clock_ns
 
 SESSION_MS = 6_000
 HALF_NS = SESSION_MS * 1_000_000 // 2

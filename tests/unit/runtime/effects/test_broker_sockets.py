@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from oncelog.node.kernel.events import BrokerConnected, BrokerDisconnected, ConnectToBroker, DisconnectFromBroker, Event
-from oncelog.runtime.effects.broker_links import BrokerConnection, BrokerSockets
+from oncelog.runtime.effects.broker_sockets import BrokerConnection, BrokerSockets
 
 
 @pytest.mark.parametrize("end", ["close", "abort", "disconnect"])

@@ -11,11 +11,11 @@ from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
-from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory
 from oncelog.storage.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.read import found_by
+from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log_config import StorageConfig
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
 
 LAST = "t-0/{:020d}.log"
@@ -219,7 +219,7 @@ def test_damaged_files_beside_the_segments_are_rebuilt(clean: bool, damage: str,
     log = world.reopen()
     assert log.log_end_offset == 60
     assert read_all(world) == list(range(60))
-    found = found_by(log.search_timestamp(NOW + 7))
+    found = found_by(search_timestamp(log, NOW + 7))
     assert found is not None
     assert found.offset == 17
     assert log.producers.entries[1].last_sequence == 59
@@ -358,7 +358,7 @@ def test_deleting_and_setting_aside() -> None:
     other = TopicPartition(TopicName("other"), 4)
     world.directory.create(other, TOPIC_ID, SMALL, now_ms=NOW)
     world.log.set_high_watermark(9)
-    held = world.log.read(0, max_bytes=10_000)
+    held = read_batches(world.log, 0, max_bytes=10_000)
     data = content(held)
     job = world.directory.delete(PARTITION, b"\1" * 16)
     world.directory.set_aside(other, b"\2" * 16)

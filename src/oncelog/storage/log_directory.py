@@ -24,7 +24,6 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -38,15 +37,15 @@ from oncelog.storage.file_names import (
     is_marked_directory,
     marked_directory,
 )
+from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
-    from oncelog.storage.log.partition_log import PartitionLog
-    from oncelog.storage.log.state import SharedByLogs
+    from oncelog.storage.log.partition_log import PartitionLog, SharedByLogs
     from oncelog.storage.maintenance.jobs import Job
     from oncelog.storage.maintenance.log_maintenance import LogMaintenance
-    from oncelog.storage.recovery.recovery import Checkpointed
+    from oncelog.storage.recovery import Checkpointed
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
@@ -104,7 +103,7 @@ class LogDirectory:
                 if name.endswith(TEMPORARY):
                     self.files.remove(name)
                 continue
-            from oncelog.storage.recovery.recovery import Checkpointed
+            from oncelog.storage.recovery import Checkpointed
 
             known = Checkpointed(
                 self.was_clean,
@@ -122,7 +121,7 @@ class LogDirectory:
 
     def _open_log(self, partition: TopicPartition, config: LogConfig, known: Checkpointed, now_ms: int) -> PartitionLog:
         from oncelog.storage.log.partition_log import PartitionLog
-        from oncelog.storage.recovery.recovery import Recovery
+        from oncelog.storage.recovery import Recovery
 
         directory = str(partition)
         names = self.files.list(directory)
@@ -146,7 +145,7 @@ class LogDirectory:
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """A new, empty log."""
         from oncelog.storage.log.partition_log import PartitionLog
-        from oncelog.storage.recovery.recovery import Checkpointed, Recovery
+        from oncelog.storage.recovery import Checkpointed, Recovery
 
         invariant(partition not in self.logs, "log exists", partition=partition)
         self._forget_former(partition)
@@ -166,7 +165,7 @@ class LogDirectory:
                 self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
     def _shared(self) -> SharedByLogs:
-        from oncelog.storage.log.state import SharedByLogs
+        from oncelog.storage.log.partition_log import SharedByLogs
 
         return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
 

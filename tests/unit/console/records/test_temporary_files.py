@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.console.records import spool
+from oncelog.console.records import temporary_files as spool
 from oncelog.console.records.large_json import LargeBytes, Spooled
-from oncelog.console.records.spool import Spool
+from oncelog.console.records.temporary_files import Spool
 
 
 @pytest.mark.parametrize("in_memory", [1 << 20, 3])

@@ -1,4 +1,4 @@
-"""The shelf of audits: reports from files, those that were uploaded, and the runs of this console, by their keys.
+"""Audits that a console knows, by their keys: reports from files, uploaded reports, and its own runs.
 
 The rule: a key is looked up in what is there; no path is ever made of one. What was uploaded and what was run lies in a
 directory that ends with the console, ``MOST_KEPT`` of each. Uploads and runs have their lines in the audit, a run one

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.tree import Change, CommittedChange
-from oncelog.coordination import changes
-from oncelog.coordination.changes import ChangeStream
+from oncelog.coordination import commit_order as changes
+from oncelog.coordination.commit_order import ChangeStream
 
 
 def test_the_last_changes_are_bounded_in_bytes_and_their_tokens_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

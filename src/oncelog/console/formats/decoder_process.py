@@ -25,9 +25,9 @@ from typing import Any, BinaryIO, Final, cast
 from oncelog.base.python_process import python_module
 from oncelog.base.units import MIB
 from oncelog.client.errors import ConfigError
+from oncelog.console.formats.decoder_worker import MESSAGEPACK as MESSAGEPACK
+from oncelog.console.formats.decoder_worker import receive, send
 from oncelog.console.formats.schema_files import SchemaFile
-from oncelog.console.formats.worker import MESSAGEPACK as MESSAGEPACK
-from oncelog.console.formats.worker import receive, send
 
 ANSWER_S: Final = 1.0
 START_S: Final = 30.0
@@ -106,7 +106,7 @@ class DecodingProcess:
         """A process that has no schemas yet."""
         self._is_ready = False
         self._process = process = subprocess.Popen(
-            python_module("oncelog.console.formats.worker"),
+            python_module("oncelog.console.formats.decoder_worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

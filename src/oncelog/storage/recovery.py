@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import ProducerState
@@ -21,22 +22,70 @@ from oncelog.ports import Buffer, Files
 from oncelog.records.batch import BatchHeader, CorruptBatch
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
-from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import CorruptFile
-from oncelog.storage.file_names import LEADER_EPOCHS, LOG, SNAPSHOT, TRANSACTION_INDEX, parse_segment_file, segment_file
+from oncelog.storage.file_names import (
+    CLEANED,
+    DELETED,
+    LEADER_EPOCHS,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    TEMPORARY,
+    TRANSACTION_INDEX,
+    parse_segment_file,
+    segment_file,
+)
 from oncelog.storage.index.offset_index import OffsetIndex
 from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.leader_epochs import LeaderEpochs
-from oncelog.storage.log.state import RecoveredLog
-from oncelog.storage.recovery.interrupted import finish_interrupted, is_interrupted
+from oncelog.storage.log.partition_log import RecoveredLog
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.producer_snapshots import Snapshots, rebuild_producers, replace_snapshot
 from oncelog.storage.segment.batch_scan import iter_checked
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.segment.segments import Segments
-from oncelog.storage.snapshots.rebuild import rebuild_producers, replace_snapshot
-from oncelog.storage.snapshots.snapshot_files import Snapshots
 from oncelog.storage.transactions.producer_updates import replayed
+
+# ``.swap`` files count, in the place of the segments they were made from; ``.cleaned`` and temporary files were not
+# finished; ``.deleted`` ones had left the log.
+_MARKS: Final = (CLEANED, SWAP, DELETED, TEMPORARY)
+
+
+def is_interrupted(name: str) -> bool:
+    """True for the name of a file that belongs to a change which did not come to its end."""
+    return name.endswith(_MARKS)
+
+
+def finish_interrupted(files: Files, directory: str, names: list[str], budget: IndexBudget) -> list[str]:
+    """Put a directory right that holds files called ``names``; the names it holds then."""
+    parsed = [(name, parse_segment_file(name)) for name in names]
+    cleaned = [item[0] for _, item in parsed if item and item[2] == CLEANED]
+    swaps = [(name, item) for name, item in parsed if item and item[2] == SWAP]
+    valid = [(name, item) for name, item in swaps if not cleaned or item[0] < min(cleaned)]
+    kept = {name for name, _ in valid}
+    for name in names:
+        if name.endswith((CLEANED, DELETED, TEMPORARY)) or (name.endswith(SWAP) and name not in kept):
+            files.remove(f"{directory}/{name}")
+    ranges = [_range_of(files, directory, item[0], budget) for _, item in valid if item[1] == LOG]
+    if ranges:
+        low, high = min(start for start, _ in ranges), max(end for _, end in ranges)
+        for name, item in parsed:
+            if item and not item[2] and item[1] != SNAPSHOT and low <= item[0] < high:
+                files.remove(f"{directory}/{name}")
+    for name, _ in valid:
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    return files.list(directory)
+
+
+def _range_of(files: Files, directory: str, base: int, budget: IndexBudget) -> tuple[int, int]:
+    """First offset of a compacted segment, and the offset after its last batch."""
+    size = files.size(f"{directory}/{segment_file(base, LOG, SWAP)}") or 0
+    segment = Segment(files, directory, base, size, budget, SWAP)
+    end = segment.next_offset()
+    budget.forget(segment)
+    return base, max(end, base + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from oncelog.client.machine.partitioner import murmur2
-from oncelog.records.columns.hashing import murmur2_of
+from oncelog.records.columns.murmur2_columns import murmur2_of
 
 
 def test_every_length_as_one_by_one() -> None:

@@ -1,4 +1,4 @@
-"""The process that decodes: ``python -m oncelog.console.formats.worker``, spoken to through its standard streams.
+"""The decoding process, spoken to through its standard streams.
 
 A message is the length of a JSON header, the header, the length of the bytes, the bytes. The first one has the schemas;
 every other one asks for a value as text. Answers have the same shape. It ends when its input does, and when the

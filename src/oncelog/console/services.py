@@ -20,7 +20,7 @@ from oncelog.console.admission.refusals import Refusals
 from oncelog.console.cluster.access import CLIENT_SETTINGS, ClusterAccess
 from oncelog.console.cluster.rates import Rates
 from oncelog.console.cluster.recent import Recent
-from oncelog.console.formats.process import DecodingProcess
+from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import Asked
 from oncelog.console.pages import PAGES
@@ -31,8 +31,8 @@ from oncelog.console.streaming.event_streams import Streams
 from oncelog.console.streaming.pump import Farewell
 
 if TYPE_CHECKING:
-    from oncelog.console.audits.shelf import AuditShelf
-    from oncelog.console.downloads.serving import Downloads
+    from oncelog.console.audits.report_store import AuditShelf
+    from oncelog.console.downloads.routes import Downloads
 
 
 class Parts:
@@ -67,7 +67,7 @@ class Parts:
     @cached_property
     def downloads(self) -> Downloads:
         """Files of records."""
-        from oncelog.console.downloads.serving import Downloads
+        from oncelog.console.downloads.routes import Downloads
 
         return Downloads(self.cluster, self.farewell)
 
@@ -75,7 +75,7 @@ class Parts:
         """Reports and runs; one shelf for all threads."""
         with self._lock:
             if self._audits is None:
-                from oncelog.console.audits.shelf import AuditShelf
+                from oncelog.console.audits.report_store import AuditShelf
 
                 settings = self.settings
                 self._audits = AuditShelf(settings.audit_reports, settings.audit_data, audit=self.audit)

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.console.records import record_turns
-from oncelog.console.records.record_turns import Turns, read_in_turns
+from oncelog.console.records import one_at_a_time
+from oncelog.console.records.one_at_a_time import Turns, read_in_turns
 from tests.waiting import HANG_S, wait_until
 
 
@@ -69,7 +69,7 @@ def test_an_answer_is_waited_for_without_a_turn_and_read_in_one(
     monkeypatch: pytest.MonkeyPatch, until: str, read: list[str]
 ) -> None:
     turns, found = Turns(), list[Any]()
-    monkeypatch.setattr(record_turns, "turn", turns.turn)
+    monkeypatch.setattr(one_at_a_time, "turn", turns.turn)
 
     def take(one: Any) -> bool:
         assert turns._is_taken
