@@ -15,10 +15,10 @@ from oncelog.core.controller.brokers.registration import RegistrationRefused, ch
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
-from oncelog.node.events import Report
+from oncelog.node.kernel.events import Report
+from oncelog.node.listeners.broker_settings import Address, Settings
+from oncelog.node.logs.log_configs import log_config, storage_config
 from oncelog.node.node import Node
-from oncelog.node.partitions.log_configs import log_config, storage_config
-from oncelog.node.settings import Address, Settings
 from oncelog.ports import Conflict, Coordination, Entropy, Files
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory

@@ -13,9 +13,9 @@ from oncelog.base.tree import Operation
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.node.controller import duties
-from oncelog.node.partitions.manager import PartitionManager
-from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication.fetcher import FIRST_WAIT_MS
+from oncelog.node.replication.partitions import PartitionManager
+from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

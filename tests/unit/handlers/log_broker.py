@@ -23,7 +23,7 @@ from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import Appended, PartitionLog

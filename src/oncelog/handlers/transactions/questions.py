@@ -9,7 +9,7 @@ transaction's partitions wrong, and the transaction called hanging.
 ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the ids that this broker coordinates, as far as the
 requester may describe them. Filters by state, producer id, duration (1) and a pattern (2) that the whole id has to
 match. States are named exactly; those that do not exist come back. A worker compiles and matches a pattern, within
-the bounds of ``records.patterns``. A broker that waits for markers (``node.broker_requests.awaited_markers``) names
+the bounds of ``records.patterns``. A broker that waits for markers (``node.brokers.requests.awaited_markers``) names
 in tags of ours the partitions of ``__transaction_state`` that it believes this one to lead, with their epochs; it is
 answered only if that is so.
 """

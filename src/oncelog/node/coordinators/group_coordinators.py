@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.core.groups.shard import GroupShard
     from oncelog.handlers.broker.waits import Coordinate
     from oncelog.node.coordinators.loading import ApplyBatch
-    from oncelog.node.requests.tasks import Task
+    from oncelog.node.kernel.tasks import Task
 
 _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 """Errors of the log about a producer that its client is answered unchanged."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, NO_OFFSET, LeaderEpoch, Offset
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.leadership import LeaderLog
     from oncelog.handlers.broker.ports import Marker
-    from oncelog.node.broker_requests.requests import BrokerRequests
+    from oncelog.node.brokers.requests.requests import BrokerRequests
     from oncelog.storage.log.partition_log import PartitionLog
 
 

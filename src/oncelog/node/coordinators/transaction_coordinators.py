@@ -27,7 +27,8 @@ from oncelog.base.ids import (
 )
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.handlers.broker.context import CoordinatorRefusal
-from oncelog.node.broker_messages import (
+from oncelog.node.access.audit_trail import AuditTrail
+from oncelog.node.brokers.messages import (
     UNREACHABLE,
     AddPartitions,
     Answered,
@@ -44,7 +45,6 @@ from oncelog.node.coordinators.pending_ids import PendingIds
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
-from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import Marker
     from oncelog.handlers.broker.waits import AddToTransaction, Transact, TransactEach
     from oncelog.node.coordinators.loading import ApplyBatch
-    from oncelog.node.requests.tasks import Task
+    from oncelog.node.kernel.tasks import Task
 
 
 class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):

@@ -16,13 +16,13 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TRANSACTION_STATE, BrokerId, LeaderEpoch, ProducerId, TransactionalId
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.transactions.findings import ids_of
-from oncelog.node.broker_messages import BrokerMessages, FindTransactionalIds, Forget, nothing_to_forget
+from oncelog.node.brokers.messages import BrokerMessages, FindTransactionalIds, Forget, nothing_to_forget
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import ClusterView
     from oncelog.handlers.broker.waits import FindTransactionalId
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
-    from oncelog.node.requests.tasks import Runnable, Task
+    from oncelog.node.kernel.tasks import Runnable, Task
 
 Names = Mapping[int, TransactionalId]
 """The transactional id by producer id."""

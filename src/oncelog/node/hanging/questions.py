@@ -18,14 +18,14 @@ from oncelog.base.ids import TRANSACTION_STATE, BrokerId, LeaderEpoch, TopicPart
 from oncelog.core.transactions.findings import Finding, classify
 from oncelog.core.transactions.model import Identity, TransactionDescription
 from oncelog.handlers.transactions.findings import finding_of
-from oncelog.node.broker_messages import UNREACHABLE, BrokerMessages, DescribeTransaction, Forget, nothing_to_forget
+from oncelog.node.brokers.messages import UNREACHABLE, BrokerMessages, DescribeTransaction, Forget, nothing_to_forget
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import ClusterView
     from oncelog.handlers.broker.waits import AskCoordinator
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+    from oncelog.node.kernel.tasks import Runnable, Task
     from oncelog.node.replication.confirmation import LeadershipConfirmation
-    from oncelog.node.requests.tasks import Runnable, Task
 
 Found = Callable[[Finding | None], object]
 _Leader = tuple[BrokerId, LeaderEpoch]

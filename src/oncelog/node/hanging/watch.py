@@ -28,12 +28,12 @@ from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
 from oncelog.handlers.broker.ports import ClusterView, Marker, Partitions, Transactions
 from oncelog.handlers.transactions.findings import identity_of
-from oncelog.node.deadlines import Alarm, Deadlines
-from oncelog.node.events import Effect, Report
 from oncelog.node.hanging import reports
 from oncelog.node.hanging.id_search import Names, TransactionalIdSearch
 from oncelog.node.hanging.questions import CoordinatorQuestions
 from oncelog.node.hanging.watched import Asked, Watched
+from oncelog.node.kernel.deadlines import Alarm, Deadlines
+from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from oncelog.base.ids import Offset, TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.base.units import MIB
 from oncelog.core.controller.replicas.withdrawal import withdrawn
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Fatal, Report
-from oncelog.node.metadata import Metadata
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.outbox import Outbox
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Fatal, Outbox, Report
 from oncelog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:

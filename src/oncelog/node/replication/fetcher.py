@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from oncelog.core.replicas.follower import EpochEnd, truncation_offset
-from oncelog.node.events import Fatal, Report
-from oncelog.node.links.broker_links import LinkPurpose
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.node.kernel.events import Fatal, Report
 from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.storage.errors import AppendRefused

@@ -27,9 +27,8 @@ from oncelog.handlers import registry
 from oncelog.handlers.access.sasl import unsupported_mechanism
 from oncelog.handlers.broker.waits import Lane, Offload, Steps
 from oncelog.handlers.cluster.versions import names_its_software
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Report
-from oncelog.node.outbox import Outbox
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.requests.login_credentials import LoginCredentials
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification, Phase
 from oncelog.ports import Buffer

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from oncelog.base.units import KIB
-from oncelog.node.events import (
+from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerSent,

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.notation.log_lines import log_with_trace
-from oncelog.node import tree_access
-from oncelog.node.events import (
+from oncelog.node.cluster import tree_access
+from oncelog.node.kernel.events import (
     AccessLogged,
     Audit,
     Authenticated,
@@ -57,8 +57,8 @@ from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from oncelog.node.assembly import Outside, Registration
-    from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
+    from oncelog.node.observation.flight_recorder import RecordedNode
     from oncelog.runtime.data.audit_log import AuditLog
 
 SYNC_WORKERS: Final = 8

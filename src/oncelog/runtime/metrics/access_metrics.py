@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from oncelog.base.acls import Operation, ResourceType, kafka_word
-from oncelog.node.monitoring.access_log import acl_count
+from oncelog.node.access.access_log import acl_count
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node

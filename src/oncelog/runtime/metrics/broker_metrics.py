@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import (
 from oncelog import __version__
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import shortened
-from oncelog.node.monitoring.traffic import LATENCY_BOUNDS_MS, api_name
+from oncelog.node.requests.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
 from oncelog.runtime.metrics.access_metrics import access_metrics
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics

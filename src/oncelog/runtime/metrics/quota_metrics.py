@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from oncelog.base.text import shortened
 
 if TYPE_CHECKING:
-    from oncelog.node.client_quotas import Usage
+    from oncelog.node.cluster.client_quotas import Usage
     from oncelog.node.node import Node
 
 MOST_CLIENTS: Final = 100

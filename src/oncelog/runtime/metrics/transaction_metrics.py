@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from oncelog.base.transaction_verdicts import REPORTED
 from oncelog.base.units import SECOND_MS
-from oncelog.node.monitoring import transaction_metrics as counted
+from oncelog.node.observation import transaction_metrics as counted
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node

@@ -12,10 +12,10 @@ from oncelog.base.transaction_verdicts import ReasonCode
 from oncelog.handlers.produce.verification import Verification
 from oncelog.handlers.transactions import findings as transaction_findings
 from oncelog.handlers.transactions import write_txn_markers
+from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.coordinators import markers
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
 from oncelog.node.hanging.watch import HangingTransactionWatch
-from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.sim.mutants.mutant import Mutant, every
 from oncelog.storage.errors import AppendRefused
 

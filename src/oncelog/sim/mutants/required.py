@@ -9,7 +9,7 @@ from oncelog.core.producers.state import ProducerState
 from oncelog.core.transactions import transitions
 from oncelog.core.transactions.parking import Parking
 from oncelog.node.coordinators import markers
-from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.sim.mutants.mutant import Mutant, every
 
 

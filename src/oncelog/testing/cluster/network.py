@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from oncelog.node.events import (
+from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerSent,

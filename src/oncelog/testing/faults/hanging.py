@@ -15,7 +15,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.handlers.broker.ports import Marker
-from oncelog.node.events import DeadlineReached
+from oncelog.node.kernel.events import DeadlineReached
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing.faults.fault import Fault

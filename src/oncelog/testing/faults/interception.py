@@ -14,7 +14,7 @@ from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
 from oncelog.handlers.broker.waits import Steps, UntilReadable
-from oncelog.node.events import DeadlineReached
+from oncelog.node.kernel.events import DeadlineReached
 from oncelog.testing.faults.fault import Fault, Hit, RequestFault
 from oncelog.testing.faults.leaderless import ASKING_LEADERS, LeaderlessCluster, LeaderlessPartitions
 from oncelog.testing.faults.matching import topics_of, transactional_ids

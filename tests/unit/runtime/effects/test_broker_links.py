@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from oncelog.node.events import BrokerConnected, BrokerDisconnected, ConnectToBroker, DisconnectFromBroker, Event
+from oncelog.node.kernel.events import BrokerConnected, BrokerDisconnected, ConnectToBroker, DisconnectFromBroker, Event
 from oncelog.runtime.effects.broker_links import BrokerConnection, BrokerSockets
 
 

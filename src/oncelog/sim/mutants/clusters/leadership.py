@@ -13,10 +13,10 @@ from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.logs import list_offsets
+from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.controller.duties import ControllerDuties
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.partitions.roles import ReplicaRoles
 from oncelog.node.replication import in_sync_sets
+from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.sim.mutants.mutant import Mutant
 from oncelog.sim.workloads.hangs import HangingTransactions
 
