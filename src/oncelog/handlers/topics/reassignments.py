@@ -1,7 +1,9 @@
-"""AlterPartitionReassignments, versions 0 to 1 (KIP-455, KIP-860): replicas are moved to other brokers, or a move is
-taken back.
+"""Moves of replicas to other brokers (KIP-455).
 
-The answer says that it has begun; the controller ends it when the replicas that are added are in sync.
+AlterPartitionReassignments, versions 0 to 1 (KIP-860), begins moves or takes them back. The answer says that a move has
+begun; the controller ends it when the replicas that are added are in sync.
+
+ListPartitionReassignments, version 0, leaves out partitions that do not exist or do not move.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.configs.topic import allows_unclean_elections
 from oncelog.core.controller.commits import partition_batches
+from oncelog.core.controller.image.cluster_image import PartitionImage
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments
+from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments, reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import (
@@ -31,8 +34,14 @@ from oncelog.wire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from oncelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
-ERRORS: Final[Mapping[ErrorCode, str]] = {
+ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
     ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
@@ -44,7 +53,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _NONE: Final = Refusal(ErrorCode.NONE)
 
 
-def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
+def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
     """Each partition by itself, many in one commit."""
     if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
@@ -100,3 +109,47 @@ def _respond(
 def _answer(index: int, outcome: object) -> ReassignablePartitionResponse:
     error_code, message = outcome_error(outcome)
     return ReassignablePartitionResponse(partition_index=index, error_code=error_code, error_message=message)
+
+
+LIST_REASSIGNMENTS_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster",
+}
+
+
+def list_reassignments(
+    request: ListPartitionReassignmentsRequest, context: Context
+) -> ListPartitionReassignmentsResponse:
+    """The reassignments asked for, or all."""
+    if not context.allows_cluster(Operation.DESCRIBE):
+        return ListPartitionReassignmentsResponse(
+            error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message
+        )
+    topics = [
+        OngoingTopicReassignment(name=name, partitions=[_ongoing(index, each) for index, each in moving.items()])
+        for name, moving in _moving(request, context)
+        if moving
+    ]
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+
+
+def _moving(
+    request: ListPartitionReassignmentsRequest, context: Context
+) -> Iterator[tuple[str, dict[int, PartitionImage]]]:
+    topics = context.cluster.image.topics
+    if request.topics is None:
+        for name, topic in sorted(topics.items()):
+            yield name, dict(reassigning(topic))
+        return
+    for asked in request.topics:
+        found = topics.get(TopicName(asked.name))
+        moving = {} if found is None else dict(reassigning(found))
+        yield asked.name, {index: moving[index] for index in asked.partition_indexes if index in moving}
+
+
+def _ongoing(index: int, partition: PartitionImage) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding),
+        removing_replicas=list(partition.removing),
+    )

@@ -1,6 +1,7 @@
-"""AlterUserScramCredentials, version 0 (KIP-554): makes, changes and deletes the SCRAM credentials of users.
+"""SCRAM credentials of users (KIP-554): DescribeUserScramCredentials and AlterUserScramCredentials, version 0.
 
-The client has salted the password: it is never here. A credential stands with the user's other configs in the tree.
+An answer never has what is in a credential. The client has salted the password, which never gets here. A credential
+stands with the user's other configs in the tree.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
 from oncelog.core.controller.outcomes import Decided, Refusal
-from oncelog.core.sasl.scram_credentials import CODES, MAX_ITERATIONS, MIN_ITERATIONS, credential_of_salted
+from oncelog.core.sasl.scram_credentials import (
+    CODES,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    DamagedCredential,
+    credential_of_salted,
+    read_credential,
+)
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
@@ -25,8 +33,84 @@ from oncelog.wire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from oncelog.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 
-ERRORS: Final[Mapping[ErrorCode, str]] = {
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.RESOURCE_NOT_FOUND: "the user has no SCRAM credential",
+    ErrorCode.DUPLICATE_RESOURCE: "the user is named twice",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster",
+}
+
+
+def describe(request: DescribeUserScramCredentialsRequest, context: Context) -> DescribeUserScramCredentialsResponse:
+    """The users that are named; all that have credentials where none is named."""
+    if not context.allows_cluster(Operation.DESCRIBE):
+        return _denied(request)
+    image = context.cluster.image
+    if not request.users:
+        results = [_described(user, infos) for user, infos in _all(image)]
+    else:
+        times: dict[str, int] = {}
+        for each in request.users:
+            times[each.name] = times.get(each.name, 0) + 1
+        results = [_result(image, user, count) for user, count in times.items()]
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _all(image: ClusterImage) -> list[tuple[str, list[CredentialInfo]]]:
+    users = sorted({entity.user for entity in image.client_entities if entity.user})
+    described = [(user, _infos(image, user)) for user in users]
+    return [(user, infos) for user, infos in described if infos]
+
+
+def _result(image: ClusterImage, user: str, count: int) -> DescribeUserScramCredentialsResult:
+    if count > 1:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    infos = _infos(image, user)
+    if not infos:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+        )
+    return _described(user, infos)
+
+
+def _described(user: str, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _infos(image: ClusterImage, user: str) -> list[CredentialInfo]:
+    configs = configs_of(image, ClientEntity(user=user)) if user else {}
+    infos = []
+    for code, mechanism in CODES.items():
+        if mechanism in configs:
+            try:
+                iterations = read_credential(mechanism, configs[mechanism]).iterations
+            except DamagedCredential:
+                iterations = 0  # nobody can log in by it, but it can be seen and deleted
+            infos.append(CredentialInfo(mechanism=code, iterations=iterations))
+    return infos
+
+
+def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = DescribeUserScramCredentialsResult(error_code=code, error_message=None)
+    return DescribeUserScramCredentialsResponse(
+        error_code=code, error_message=None, results=[refused for _ in request.users or ()]
+    )
+
+
+ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.RESOURCE_NOT_FOUND: "the credential to delete does not exist",
     ErrorCode.DUPLICATE_RESOURCE: "the user is named twice, be it with two mechanisms",
     ErrorCode.UNACCEPTABLE_CREDENTIAL: "an empty name or salt, a name or salt that is too long, iterations below 4096 "
@@ -44,16 +128,16 @@ _TWICE: Final = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-def handle(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[AlterUserScramCredentialsResponse]:
+def alter(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[AlterUserScramCredentialsResponse]:
     """Change each user's credential that can be; the others are refused one by one."""
     asked: list[Change] = [*request.deletions, *request.upsertions]
     if not context.allows_cluster(Operation.ALTER):
-        return _response([each.name for each in asked], [CLUSTER_DENIED for _ in asked])
+        return _altered([each.name for each in asked], [CLUSTER_DENIED for _ in asked])
     changes: dict[str, list[Change]] = {}
     for each in asked:
         changes.setdefault(each.name, []).append(each)
     outcomes = yield from committed(lambda: _decide(context.cluster.image, list(changes.values())))
-    return _response(changes, outcomes)
+    return _altered(changes, outcomes)
 
 
 def _decide(image: ClusterImage, changes: Sequence[Sequence[Change]]) -> Decided[None]:
@@ -63,7 +147,7 @@ def _decide(image: ClusterImage, changes: Sequence[Sequence[Change]]) -> Decided
         first = of_user[0]
         entity = ClientEntity(user=first.name)
         before = configs_of(image, entity) if first.name else {}
-        refusal = _refusal(first, before)
+        refusal = _change_refusal(first, before)
         if refusal is None and len(of_user) > 1:
             refusal = _TWICE
         if refusal is None:
@@ -72,7 +156,7 @@ def _decide(image: ClusterImage, changes: Sequence[Sequence[Change]]) -> Decided
     return Decided(write_entities(image, configs), outcomes)
 
 
-def _refusal(change: Change, before: Mapping[str, str]) -> Refusal | None:
+def _change_refusal(change: Change, before: Mapping[str, str]) -> Refusal | None:
     if not change.name:
         return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in CODES:
@@ -101,7 +185,7 @@ def _after(change: Change, before: Mapping[str, str]) -> dict[str, str]:
     return after
 
 
-def _response(users: Iterable[str], outcomes: Iterable[Refusal | None]) -> AlterUserScramCredentialsResponse:
+def _altered(users: Iterable[str], outcomes: Iterable[Refusal | None]) -> AlterUserScramCredentialsResponse:
     results = []
     for user, outcome in zip(users, outcomes, strict=True):
         code, message = outcome_error(outcome)

@@ -1,7 +1,11 @@
-"""ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): what this broker speaks.
+"""Versions of the protocol, and levels of features.
 
-All of it comes from the registry. A version the broker does not know is answered, in version 0, with
-UNSUPPORTED_VERSION and the versions of this API (``unsupported_version``): the client asks again.
+ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), tells what the registry has. A version that the broker does not
+know is answered, in version 0, with UNSUPPORTED_VERSION and the versions of this API (``unsupported_version``): the
+client asks again.
+
+UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none. Version 0 can
+only raise levels, whatever it says of downgrades, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -11,8 +15,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES
+from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES, FeatureUpdate, update_features
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import committed
+from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.registry import APIS, BY_KEY
 from oncelog.wire.messages.api_versions import (
     ApiVersion,
@@ -21,8 +29,13 @@ from oncelog.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from oncelog.wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
-ERRORS: Final[Mapping[ErrorCode, str]] = {
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this version of ApiVersions",
     ErrorCode.INVALID_REQUEST: "the client's software name or version is empty or has odd characters (version 3)",
 }
@@ -32,7 +45,7 @@ _LEVEL_ZERO_SINCE: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """Versions by API, features supported and finalized."""
     if not names_its_software(request, context.version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -89,3 +102,39 @@ _API_VERSIONS: Final = [
     for api in APIS
 ]
 """Shared by all answers; not to be changed."""
+
+
+UPDATE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.INVALID_UPDATE_VERSION: "an unknown feature, a level that is not supported, or a downgrade not asked for",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+}
+
+_LAST_WITH_RESULTS: Final = 1
+
+
+def update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
+    """Change the levels, or only say whether they could be (``validate_only``)."""
+    if not context.allows_cluster(Operation.ALTER):
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    return (yield from _update(request, context))
+
+
+def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
+    updates = [
+        FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
+        for update in request.feature_updates
+    ]
+    cluster = context.cluster
+    outcomes = yield from committed(
+        lambda: update_features(cluster.image, cluster.broker_id, updates), dry_run=request.validate_only
+    )
+    refusal = next((outcome for outcome in outcomes if isinstance(outcome, Refusal)), None)
+    if refusal is not None:
+        return UpdateFeaturesResponse(error_code=refusal.error_code, error_message=refusal.message)
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results if context.version <= _LAST_WITH_RESULTS else [])

@@ -1,11 +1,14 @@
-"""AddPartitionsToTxn, versions 0 to 5 (KIP-98, KIP-890): partitions take part in a transaction.
+"""Partitions and groups that take part in a transaction (KIP-98).
 
-Up to version 3 a client says so for its own transaction. From version 4 on leaders ask, for several transactions at
-once: to add partitions on behalf of a client (Transactions V2), or only whether they take part (``VerifyOnly``). All
-partitions of a transaction are added, or none: then those that could have been are OPERATION_NOT_ATTEMPTED.
+AddPartitionsToTxn, versions 0 to 5 (KIP-890). Up to version 3 a client asks for its own transaction. From version 4
+on leaders ask, for several transactions at once: to add partitions on behalf of a client (Transactions V2), or only
+whether they take part (``VerifyOnly``). All partitions of a transaction are added, or none: then those that could
+have been are OPERATION_NOT_ATTEMPTED. Where the transaction before is still being completed the coordinator waits;
+for a leader, which has the transactions of others behind it on the connection, a tenth of a second
+(``add.partitions.to.txn.retry.backoff.max.ms``).
 
-Where the transaction before is still being completed the coordinator waits; for a leader, who has the transactions of
-others behind it on the connection, a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
+AddOffsetsToTxn, versions 0 to 4: to the coordinator the partition of ``__consumer_offsets`` that keeps the group is a
+partition like any other. Clients with Transactions V2 do not ask: TxnOffsetCommit adds it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    INTERNAL_TOPICS,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
 from oncelog.core.transactions.errors import add_error
 from oncelog.core.transactions.model import (
     AddReply,
@@ -26,7 +37,9 @@ from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import Steps, Transact, TransactEach
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, by_topic, partitions_of
+from oncelog.handlers.topics.creation import ensure_internal_topic
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, by_topic, partitions_of
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -36,7 +49,7 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-ERRORS: Final[Mapping[ErrorCode, str]] = {
+ADD_PARTITIONS_ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
     ErrorCode.INVALID_REQUEST: "an empty transactional id",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -57,7 +70,7 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 TopicResults = list[AddPartitionsToTxnTopicResult]
 
 
-def handle(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
+def add_partitions(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
     """Add, or verify, the partitions of every transaction named."""
     if context.version >= _FROM_BROKERS_SINCE:
         if not context.allows_cluster(Operation.CLUSTER_ACTION):
@@ -170,3 +183,42 @@ def _topic_result(name: str, outcomes: Mapping[int, ErrorCode]) -> AddPartitions
             for index, error_code in outcomes.items()
         ],
     )
+
+
+ADD_OFFSETS_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.INVALID_REQUEST: "an empty transactional id",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id does not exist or has another producer id",
+    ErrorCode.PRODUCER_FENCED: "the epoch is not the current one (version 2)",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the same, told to clients that do not know the error",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
+    ErrorCode.INVALID_TXN_STATE: "the transaction was prepared and is only to be ended",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to read the group",
+}
+
+
+def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
+    """Add the partition that keeps the group's offsets."""
+    if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not context.allows_group(Operation.READ, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return (yield from _add(request, context))
+
+
+def _add(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
+    cluster = context.cluster
+    created = yield from ensure_internal_topic(cluster, CONSUMER_OFFSETS)
+    if created is not ErrorCode.NONE:
+        return AddOffsetsToTxnResponse(error_code=created)
+    count = len(cluster.image.topics[CONSUMER_OFFSETS].partitions)
+    added = AddRequest(
+        TransactionalId(request.transactional_id),
+        Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+        [TopicPartition(CONSUMER_OFFSETS, coordinator_partition(request.group_id, count))],
+    )
+    reply: AddReply | ErrorCode = yield from ask(added)
+    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
+    return AddOffsetsToTxnResponse(error_code=add_error(error_code, context.version))
