@@ -13,7 +13,7 @@ from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.requests import EARLIEST, LATEST
-from oncelog.mirror.positions import Positions, positions_topic
+from oncelog.mirror.positions_topic import Positions, positions_topic
 
 
 class ReadRecord(NamedTuple):

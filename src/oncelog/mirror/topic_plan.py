@@ -16,7 +16,7 @@ from oncelog.admin.configs import ConfigRow
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.mirror.positions import slot_of
+from oncelog.mirror.positions_topic import slot_of
 from oncelog.mirror.provenance import Copy, paths_of
 from oncelog.mirror.settings import MirrorSettings
 

@@ -24,7 +24,7 @@ from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.mirror.acl_sync import sync_acls
 from oncelog.mirror.errors import at_target, topic_refusal_row
 from oncelog.mirror.framing import FrameLimits
-from oncelog.mirror.positions import slot_of
+from oncelog.mirror.positions_topic import slot_of
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.provenance import PROVENANCE_TOPIC, Copy, read_copies, tombstone
 from oncelog.mirror.settings import MirrorSettings
