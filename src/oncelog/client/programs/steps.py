@@ -167,5 +167,8 @@ def call(link: Link, message: Request[R], version: int | None = None, timeout_ms
 
 def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:
     """The results of programs that run side by side; see ``Parallel``."""
-    results: list[T] = yield Parallel(list(programs))
+    several = list(programs)
+    if len(several) == 1:
+        return [(yield from several[0])]
+    results: list[T] = yield Parallel(several)
     return results
