@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from tests.peers.clients.sweep.wire import batch
 from tests.scenario.node.driver import Driver, Peer
 
-from oncelog.node.events import RequestReceived
+from oncelog.node.kernel.events import RequestReceived
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from oncelog.spark.format.data_source import OncelogSource
 from oncelog.spark.source.batch_reader import OncelogReader
-from oncelog.spark.source.data_source import OncelogSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def _call_arrow() -> None:
 
     from oncelog.records.columns.arrow_arrays import binary_column, number_column
     from oncelog.records.columns.fields import Range
-    from oncelog.records.columns.varint import ByteView
+    from oncelog.records.columns.varint_columns import ByteView
 
     place = np.zeros(1, np.int64)
     binary_column(ByteView(np.zeros(16, np.uint8)), Range(place, np.ones(1, np.int32)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.node.events import Continue, Continued, JobFinished, RunJob
+from oncelog.node.kernel.events import Continue, Continued, JobFinished, RunJob
 from tests.scenario.node.driver import Driver
 
 

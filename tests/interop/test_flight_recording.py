@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from oncelog.node.monitoring.flight_recorder import RecordingUnreadable, read_recording
-from oncelog.sim.flight_replay import replay
+from oncelog.node.observation.flight_recorder import RecordingUnreadable, read_recording
+from oncelog.sim.seeds.flight_replay import replay
 from oncelog.testing import Broker
 from tests.waiting import HANG_S
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from oncelog.base.security import Endpoint
-from oncelog.node.settings import Address
+from oncelog.node.listeners.broker_settings import Address
 from oncelog.runtime import server
 from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen
 from tests.peers.network_proxy import Cuts, NetworkConditions, Proxy

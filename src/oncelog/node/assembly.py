@@ -15,14 +15,14 @@ from oncelog.core.controller.brokers.registration import RegistrationRefused, ch
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
-from oncelog.node.events import Report
+from oncelog.node.kernel.events import Report
+from oncelog.node.listeners.broker_settings import Address, Settings
+from oncelog.node.logs.log_configs import log_config, storage_config
 from oncelog.node.node import Node
-from oncelog.node.partitions.log_configs import log_config, storage_config
-from oncelog.node.settings import Address, Settings
 from oncelog.ports import Conflict, Coordination, Entropy, Files
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import UnusableDirectory
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 DEFAULT_NODE_ID: Final = BrokerId(1)

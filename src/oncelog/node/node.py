@@ -13,8 +13,9 @@ from collections.abc import Callable
 from oncelog.base.invariant import InvariantViolation
 from oncelog.core.controller.image.cluster_image import ImageDelta
 from oncelog.handlers.api import Api
+from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.coordinators.settings import transaction_version
-from oncelog.node.events import (
+from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerSent,
@@ -39,7 +40,6 @@ from oncelog.node.events import (
     Stopped,
     Synced,
 )
-from oncelog.node.links.broker_links import LinkPurpose
 from oncelog.node.parts import NodeParts
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.loaded_apis import Handle

@@ -1,6 +1,6 @@
 """The parts of a broker's machine, made in order and handed to each other. ``Node`` drives them.
 
-Handlers see four of them by the ports of ``handlers.support.ports``: ``partitions``, ``groups``, ``transactions`` and
+Handlers see four of them by the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions`` and
 ``cluster``. What only some brokers need is made, and its module loaded, for the first who asks for it.
 """
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
-from oncelog.handlers.support.context import Authoriser
-from oncelog.handlers.support.ports import Ports
-from oncelog.handlers.support.waits import (
+from oncelog.handlers.broker.context import Authoriser
+from oncelog.handlers.broker.ports import Ports
+from oncelog.handlers.broker.waits import (
     AddToTransaction,
     AskCoordinator,
     CommitMetadata,
@@ -32,9 +32,15 @@ from oncelog.handlers.support.waits import (
     UntilProducerId,
     UntilReadable,
 )
-from oncelog.node.authoriser import access_control
-from oncelog.node.broker_messages import BrokerMessages
-from oncelog.node.broker_requests.requests import BrokerRequests
+from oncelog.node.access.audit_trail import AuditTrail
+from oncelog.node.access.authoriser import access_control
+from oncelog.node.brokers.broker_links import BrokerLinks
+from oncelog.node.brokers.messages import BrokerMessages
+from oncelog.node.brokers.requests.requests import BrokerRequests
+from oncelog.node.cluster.lost_brokers import LostBrokers
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
+from oncelog.node.cluster.tree_reads import TreeReads
 from oncelog.node.controller.controlled_shutdown import ControlledShutdown
 from oncelog.node.controller.duties import ControllerDuties
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
@@ -43,31 +49,25 @@ from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import CoordinatorServices
 from oncelog.node.coordinators.settings import group_settings, transaction_settings
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.links.broker_links import BrokerLinks
-from oncelog.node.lost_brokers import LostBrokers
-from oncelog.node.metadata import Metadata
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.monitoring.audit_trail import AuditTrail
-from oncelog.node.outbox import Outbox
-from oncelog.node.partitions.delayed_fetches import DelayedFetches
-from oncelog.node.partitions.directory_health import DirectoryHealth
-from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.node.partitions.high_watermark import HighWatermarks
-from oncelog.node.partitions.maintenance import Maintenance
-from oncelog.node.partitions.manager import PartitionManager
-from oncelog.node.partitions.roles import ReplicaRoles
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Outbox
+from oncelog.node.kernel.offload import OffloadedWork
+from oncelog.node.kernel.tasks import Runnable
+from oncelog.node.logs.delayed_fetches import DelayedFetches
+from oncelog.node.logs.directory_health import DirectoryHealth
+from oncelog.node.logs.group_commit import GroupCommit
+from oncelog.node.logs.high_watermark import HighWatermarks
+from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
+from oncelog.node.replication.partitions import PartitionManager
+from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import ParkingTable, Requests
-from oncelog.node.requests.offload import OffloadedWork
-from oncelog.node.requests.tasks import Runnable
+from oncelog.node.requests.standstill import Standstill
 from oncelog.node.requests.throttling import Throttling
-from oncelog.node.requests.tree_reads import TreeReads
-from oncelog.node.standstill import Standstill
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.node.requests.logins import Logins
-    from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.log_directory import LogDirectory
 
 COMMIT: Final = "commit"
 

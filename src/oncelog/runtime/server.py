@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import SECOND_MS
 from oncelog.listening.addresses import unbracketed
 from oncelog.node.assembly import Outside, StartRefused, assemble
-from oncelog.node.events import DeadlineReached, Shutdown
+from oncelog.node.kernel.events import DeadlineReached, Shutdown
+from oncelog.node.listeners.broker_settings import Address
+from oncelog.node.listeners.broker_settings import Settings as Settings
+from oncelog.node.listeners.broker_settings import read_settings as read_settings
 from oncelog.node.listeners.exposure import is_loopback
-from oncelog.node.settings import Address
-from oncelog.node.settings import Settings as Settings
-from oncelog.node.settings import read_settings as read_settings
 from oncelog.ports import Clock, Coordination
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen
 from oncelog.runtime.connections.connection_limits import ConnectionLimits
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
 from oncelog.runtime.data.data_directory import DataDirectory, open_data_directory
-from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
 from oncelog.runtime.effects.effect_runner import AUTHORIZER_LOG, EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
 
 if TYPE_CHECKING:
-    from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
+    from oncelog.node.observation.flight_recorder import RecordedNode
     from oncelog.runtime.data.flight_recording import FlightRecording
     from oncelog.runtime.metrics.http import HttpEndpoint
     from oncelog.runtime.security.oauth_keys import OAuthKeys
@@ -181,7 +181,7 @@ class Server:
     def _recorded(self, node: Node) -> Node | RecordedNode:
         if self._flight_recording is None:
             return node
-        from oncelog.node.monitoring.flight_recorder import RecordedNode
+        from oncelog.node.observation.flight_recorder import RecordedNode
 
         return RecordedNode(node, self._flight_recording.recorder)
 

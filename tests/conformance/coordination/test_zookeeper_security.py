@@ -16,7 +16,7 @@ from kazoo.exceptions import NoAuthError
 from oncelog.cli.main import invoke
 from oncelog.coordination.zookeeper.access import ZooKeeperAccess
 from oncelog.coordination.zookeeper.tree import ZooKeeperSession, ZooKeeperTree
-from oncelog.node.settings import BrokerConfig
+from oncelog.node.listeners.broker_settings import BrokerConfig
 from oncelog.ports import Create, TreeUnavailable
 from oncelog.runtime.data.zookeeper_tree import zookeeper_access
 from tests.certificates import Authority, Identity

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.base.security import SecurityProtocol
 from oncelog.core.sasl.settings import listener_sasl
-from oncelog.node.events import ConnectionOpened
+from oncelog.node.kernel.events import ConnectionOpened
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from tests.conformance.logins.conversations import (
     CLOSED,

@@ -18,7 +18,7 @@ from oncelog.core.sasl.plain import Plain
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import DamagedCredential, credential_of, read_credential
 from oncelog.core.sasl.tokens import SignedTokens, TokenRules
-from oncelog.node.monitoring.redaction import shown_frame
+from oncelog.node.access.redaction import shown_frame
 from oncelog.wire.apis import BY_KEY
 from oncelog.wire.header import decode_request_header
 from tests.scenario.node.logins import DELAY_MS, LISTENER, secured

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from oncelog.coordination.memory import MemoryTree
-from oncelog.node.events import ConnectToBroker, Continued, DeadlineReached, DisconnectFromBroker, Event, SendToBroker
+from oncelog.node.kernel.events import (
+    ConnectToBroker,
+    Continued,
+    DeadlineReached,
+    DisconnectFromBroker,
+    Event,
+    SendToBroker,
+)
 from tests.scenario.cluster.election_rules import ElectionRules
 from tests.scenario.cluster.wire import Wire
 from tests.scenario.node.driver import START_MS, Driver, Peer

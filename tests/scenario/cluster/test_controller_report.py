@@ -5,7 +5,7 @@ from __future__ import annotations
 from oncelog.base.ids import BrokerId
 from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import load_image
-from oncelog.node import tree_access
+from oncelog.node.cluster import tree_access
 from oncelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.scenario.cluster.cluster import Cluster
 

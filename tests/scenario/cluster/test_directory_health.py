@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.partitions.directory_health import CHECK_MS, LONGEST_CHECK_MS, RELAPSE_MS
+from oncelog.node.logs.directory_health import CHECK_MS, LONGEST_CHECK_MS, RELAPSE_MS
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.scenario.cluster.cluster import Cluster

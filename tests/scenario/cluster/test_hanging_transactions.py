@@ -10,8 +10,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.findings import Finding
 from oncelog.core.transactions.model import Identity
-from oncelog.node.events import DeadlineReached
 from oncelog.node.hanging.watch import AGAIN_MS
+from oncelog.node.kernel.events import DeadlineReached
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.base.ids import BrokerId
-from oncelog.node.links.broker_links import LinkPurpose
-from oncelog.node.links.link import RECONNECT_BACKOFF_MS
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.node.brokers.link import RECONNECT_BACKOFF_MS
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from tests.scenario.cluster.cluster import Cluster
 

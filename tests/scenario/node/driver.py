@@ -16,10 +16,10 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import load_image
-from oncelog.handlers.support.audit import AuditRecord
-from oncelog.node import tree_access
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.assembly import set_strays_aside
-from oncelog.node.events import (
+from oncelog.node.cluster import tree_access
+from oncelog.node.kernel.events import (
     AccessLogged,
     Audit,
     BrokerDisconnected,
@@ -53,11 +53,11 @@ from oncelog.node.events import (
     Synced,
     WriteMetadata,
 )
+from oncelog.node.logs.log_configs import log_config
 from oncelog.node.node import Node
-from oncelog.node.partitions.log_configs import log_config
-from oncelog.sim.files import MemoryFiles
-from oncelog.storage.directory import LogDirectory
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.file_range import FileRange
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.wire.header import RequestHeader, decode_response_header, encode_request
 
 START_MS = 1_700_000_000_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.authoriser import AccessControl
+from oncelog.node.access.authoriser import AccessControl
 from oncelog.node.hanging.watch import AGAIN_MS, FIRST_LOOK_MS, PASS_MS
-from oncelog.node.monitoring.transaction_metrics import verdicts
+from oncelog.node.observation.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.hanging import (
     HOUR_MS,

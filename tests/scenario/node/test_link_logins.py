@@ -12,8 +12,8 @@ from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.settings import inter_broker_credentials
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.links.link import Link, LinkSettings, LinkState
+from oncelog.node.brokers.link import Link, LinkSettings, LinkState
+from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.scenario.node.logins import DELAY_MS, LISTENER, add_scram_user, secured
 

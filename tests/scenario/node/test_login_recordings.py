@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.base.tree import TreeNode
 from oncelog.core.controller.image import layout
-from oncelog.node.monitoring.flight_recorder import FlightRecorder, RecordedNode, read_recording
-from oncelog.node.monitoring.redaction import shown_value
+from oncelog.node.access.redaction import shown_value
+from oncelog.node.observation.flight_recorder import FlightRecorder, RecordedNode, read_recording
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,

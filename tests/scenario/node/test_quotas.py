@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.node.events import RequestReceived
+from oncelog.node.kernel.events import RequestReceived
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

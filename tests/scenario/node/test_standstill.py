@@ -9,10 +9,10 @@ from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.units import MIB
 from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import load_image
-from oncelog.node import tree_access
-from oncelog.node.events import DeadlineReached, StoodStill
-from oncelog.node.metadata import CHECK_AGAIN_MS
-from oncelog.node.standstill import LONGEST_MS
+from oncelog.node.cluster import tree_access
+from oncelog.node.cluster.metadata import CHECK_AGAIN_MS
+from oncelog.node.kernel.events import DeadlineReached, StoodStill
+from oncelog.node.requests.standstill import LONGEST_MS
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest

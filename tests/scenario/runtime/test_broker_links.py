@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from oncelog.base.ids import BrokerId
-from oncelog.node.events import Continued
-from oncelog.node.links.broker_links import LinkPurpose
-from oncelog.node.settings import read_settings
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.node.kernel.events import Continued
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.runtime.server import Server
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse

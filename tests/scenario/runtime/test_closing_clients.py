@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.runtime.server import Server

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.node.assembly import StartRefused
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.runtime.server import Server
 from tests.certificates import Authority
 

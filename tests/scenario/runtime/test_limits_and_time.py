@@ -10,8 +10,8 @@ import pytest
 
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.java_properties import parse_properties
-from oncelog.node.events import RunJob
-from oncelog.node.settings import ConfigError, read_settings
+from oncelog.node.kernel.events import RunJob
+from oncelog.node.listeners.broker_settings import ConfigError, read_settings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.runtime.clock import WallClock

@@ -19,9 +19,9 @@ from cryptography import x509
 from cryptography.x509.name import _ASN1Type
 
 from oncelog.base.low_water_mark import HAS_LOW_WATER_MARK
-from oncelog.node.events import ConnectionOpened, Event
+from oncelog.node.kernel.events import ConnectionOpened, Event
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.listeners.certificates import read_certificate
-from oncelog.node.settings import read_settings
 from oncelog.runtime.connections.client_connection import ClientConnection
 from oncelog.runtime.server import Server
 from oncelog.runtime.tls import listeners as tls_listeners

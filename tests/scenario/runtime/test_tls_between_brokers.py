@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.runtime.server import Server
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.certificates import Authority, Identity

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.node.events import Continue
+from oncelog.node.kernel.events import Continue
 from oncelog.records.batch import iter_headers
 from oncelog.records.builder import build_batch
 from oncelog.records.control import end_transaction_marker_of

@@ -14,8 +14,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.node.coordinators.marker_sender import MarkerSender
-from oncelog.node.events import Send, Sync, WriteMetadata
-from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.kernel.events import Send, Sync, WriteMetadata
+from oncelog.node.logs.group_commit import GroupCommit
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import create_topic
 from tests.scenario.transactions.node_client import (

@@ -5,7 +5,6 @@ Markers of a decision are written at once too, unless ``holds_markers``.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, cast
 
@@ -26,12 +25,10 @@ from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.handlers.api import Operation
-from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.handlers.support.leadership import LeaderLog
-from oncelog.handlers.support.ports import Marker
-from oncelog.handlers.support.transaction_findings import finding_of, ids_of
-from oncelog.handlers.support.waits import (
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.broker.leadership import LeaderLog
+from oncelog.handlers.broker.ports import Marker
+from oncelog.handlers.broker.waits import (
     AddToTransaction,
     AskCoordinator,
     FindTransactionalId,
@@ -42,6 +39,8 @@ from oncelog.handlers.support.waits import (
     UntilDurable,
     UntilProducerId,
 )
+from oncelog.handlers.registry import BY_KEY
+from oncelog.handlers.transactions.findings import finding_of, ids_of
 from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
@@ -105,9 +104,8 @@ class TransactionBroker(LogBroker):
     def call(self, request: Any, version: int, *denied: tuple[Operation, str]) -> Any:
         """Decide a request as the node would: the response decoded from its bytes in ``version``."""
         api = BY_KEY[request.API_KEY]
-        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
-        answer = handler.handle(decoded, context_of(self, api.key, version, *denied))
+        answer = api.load_handler()(decoded, context_of(self, api.key, version, *denied))
         if isinstance(answer, Generator):
             answer = self._drive(answer)
         return request.response_class().decode(b"".join(bytes(c) for c in answer.encode(version)), version)

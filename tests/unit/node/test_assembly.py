@@ -14,10 +14,10 @@ from oncelog.core.controller.topics.changes import NewTopic, create_topics, dele
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.ports import Coordination
-from oncelog.sim.files import MemoryFiles
-from oncelog.storage.config import LogConfig
+from oncelog.sim.virtual.files import MemoryFiles
+from oncelog.storage.log_config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
 
 OWN = Resource(ConfigResourceType.BROKER, "1")

@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.notation.java_properties import parse_properties
 from oncelog.client.config import ClientConfig
 from oncelog.core.sasl.initial_users import read_initial_users
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.security.authority import LIFETIME, facts_of
 from oncelog.security.setup import SetupRefused, Wanted, issue_client, renew, set_up
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
-    from oncelog.cli.moments import Start
     from oncelog.cli.records.record_output import Sink
+    from oncelog.cli.support.moments import Start
     from oncelog.client.machine.positions import FetchSettings
     from oncelog.client.machine.zookeeper_group.subscription import Subscription
 

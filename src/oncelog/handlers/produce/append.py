@@ -9,11 +9,12 @@ from oncelog.base.ids import INTERNAL_TOPICS, Offset
 from oncelog.handlers.produce.partition_append import ACKS_ALL, PartitionAppend
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.append import append_batch
 from oncelog.wire.messages.produce import BatchIndexAndErrorMessage
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.leadership import LeaderLog
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that Apache Kafka lets write to internal topics."""
@@ -35,7 +36,8 @@ def append(each: PartitionAppend, acks: int, transactional_id: str | None, conte
             each.result.log_start_offset = leader.log.log_start_offset
         return
     try:
-        appended = leader.log.append(
+        appended = append_batch(
+            leader.log,
             each.records,
             now_ms=context.now_ms,
             leader_epoch=leader.leader_epoch,

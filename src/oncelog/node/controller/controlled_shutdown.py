@@ -14,9 +14,9 @@ from oncelog.core.controller.replicas.failover import begin_controlled_shutdown,
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import TopicImage
-    from oncelog.node.deadlines import Deadlines
-    from oncelog.node.metadata import Metadata
-    from oncelog.node.metadata_log import MetadataLog
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.cluster.metadata_log import MetadataLog
+    from oncelog.node.kernel.deadlines import Deadlines
 
 _SHARE: Final = 0.6
 """Share of the time until the broker has to be gone; the rest is for what is in flight, and the disk."""

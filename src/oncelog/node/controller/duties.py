@@ -33,15 +33,15 @@ from oncelog.core.controller.replicas.failover import (
     settle_partitions,
 )
 from oncelog.node.controller.report import ControllerReport
-from oncelog.node.events import Report
+from oncelog.node.kernel.events import Report
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
     from oncelog.core.controller.image.model import TopicImage
-    from oncelog.node.deadlines import Deadlines
-    from oncelog.node.metadata import Metadata
-    from oncelog.node.metadata_log import MetadataLog
-    from oncelog.node.outbox import Outbox
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.cluster.metadata_log import MetadataLog
+    from oncelog.node.kernel.deadlines import Deadlines
+    from oncelog.node.kernel.events import Outbox
 
 RETRY_MS: Final = 200
 """The pause before the next attempt, when the tree could not be written or changes kept coming in between."""

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_BROKER, BrokerId
-from oncelog.node.events import Report
+from oncelog.node.kernel.events import Report
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from oncelog.core.groups.member_quota import MemberMemory
     from oncelog.core.groups.model import Decision
     from oncelog.core.groups.shard import GroupShard
-    from oncelog.handlers.support.waits import Coordinate
+    from oncelog.handlers.broker.waits import Coordinate
     from oncelog.node.coordinators.loading import ApplyBatch
-    from oncelog.node.requests.tasks import Task
+    from oncelog.node.kernel.tasks import Task
 
 _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 """Errors of the log about a producer that its client is answered unchanged."""
 
 
 class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
-    """Implements ``handlers.support.ports.Groups``; see ``runner``."""
+    """Implements ``handlers.broker.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
 
@@ -55,8 +55,10 @@ class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
             super()._write(hosted, decision, now_ms)
             return
         from oncelog.node.coordinators.batches import transactional_batch_of
+        from oncelog.storage.log.append import append_batch
 
-        self._log(hosted).append(
+        append_batch(
+            self._log(hosted),
             transactional_batch_of(decision.records, now_ms, producer),
             now_ms=now_ms,
             leader_epoch=hosted.leader_epoch,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from oncelog.node.coordinators.pending_requests import PendingRequest
-from oncelog.node.deadlines import Alarm
+from oncelog.node.kernel.deadlines import Alarm
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog

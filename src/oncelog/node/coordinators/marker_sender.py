@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TopicPartition
-from oncelog.handlers.support.ports import Marker
-from oncelog.node.broker_messages import BrokerMessages, WriteMarker
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.metadata import Metadata
+from oncelog.handlers.broker.ports import Marker
+from oncelog.node.brokers.messages import BrokerMessages, WriteMarker
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.kernel.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.model import MarkersToWrite

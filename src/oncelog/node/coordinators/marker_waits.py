@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_BROKER, TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition
-from oncelog.node.broker_messages import (
+from oncelog.node.brokers.messages import (
     UNREACHABLE,
     Answered,
     AwaitMarkers,
@@ -21,13 +21,13 @@ from oncelog.node.broker_messages import (
     Forget,
     nothing_to_forget,
 )
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.metadata import Metadata
-from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.shard import TransactionShard
-    from oncelog.handlers.support.waits import UntilMarked
+    from oncelog.handlers.broker.waits import UntilMarked
 
 Questions = dict[int, tuple[AwaitMarkers, Answered]]
 """Questions of other brokers by number, in order of arrival."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, NO_OFFSET, LeaderEpoch, Offset
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.ports import Marker
-    from oncelog.node.broker_requests.requests import BrokerRequests
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import Marker
+    from oncelog.node.brokers.requests.requests import BrokerRequests
     from oncelog.storage.log.partition_log import PartitionLog
 
 
@@ -50,12 +50,15 @@ class MarkerWriter:
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
     """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
-    from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker  # there since the first append
+    # Loaded by the first append, not by the start of a broker.
+    from oncelog.storage.log.append import append_batch
+    from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker
 
     if marker.start_offset != NO_OFFSET:
         _check_administrators(log, marker)
     batch = _encoded(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms)
-    appended = log.append(
+    appended = append_batch(
+        log,
         memoryview(bytearray(batch)),  # a copy: the log writes the offset into it
         now_ms=now_ms,
         leader_epoch=leader_epoch,

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.node.deadlines import Alarm
+    from oncelog.node.kernel.deadlines import Alarm
 
 Decide = Callable[[Any, int, int], Any]
 """(shard, token, now_ms) → decision."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import BrokerId, ProducerId
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller import producer_ids
-from oncelog.node.events import Effect, Report
-from oncelog.node.metadata import Metadata
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
+from oncelog.node.kernel.events import Effect, Report
+from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import UntilProducerId
+    from oncelog.handlers.broker.waits import UntilProducerId
 
 
 class ProducerIds:

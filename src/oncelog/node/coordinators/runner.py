@@ -25,15 +25,14 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
+from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
 from oncelog.node.coordinators.hosted_shard import D, HostedShard, S
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Report
-from oncelog.node.metadata import CHECK_AGAIN_MS, Metadata
-from oncelog.node.outbox import Outbox
-from oncelog.node.partitions.group_commit import GroupCommit
-from oncelog.node.partitions.manager import PartitionManager
-from oncelog.node.requests.tasks import Runnable, Task
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Outbox, Report
+from oncelog.node.kernel.tasks import Runnable, Task
+from oncelog.node.logs.group_commit import GroupCommit
+from oncelog.node.replication.partitions import PartitionManager
 from oncelog.records.errors import CorruptBatch
 from oncelog.storage.errors import AppendRefused
 
@@ -101,9 +100,10 @@ class Coordinators(Generic[S, D]):
     def _write(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
         from oncelog.node.coordinators.batches import batch_of
+        from oncelog.storage.log.append import append_batch
 
         batch = batch_of(decision.records, now_ms)
-        self._log(hosted).append(batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
+        append_batch(self._log(hosted), batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
         for key, value in decision.records:
             hosted.shard.apply(key, value)
 

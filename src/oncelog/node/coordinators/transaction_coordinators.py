@@ -26,8 +26,9 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.core.transactions.settings import TransactionSettings
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.node.broker_messages import (
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.node.access.audit_trail import AuditTrail
+from oncelog.node.brokers.messages import (
     UNREACHABLE,
     AddPartitions,
     Answered,
@@ -44,23 +45,22 @@ from oncelog.node.coordinators.pending_ids import PendingIds
 from oncelog.node.coordinators.pending_requests import Decide, PendingRequest
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
-from oncelog.node.monitoring.audit_trail import AuditTrail
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import TopicImage
     from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionRequest
     from oncelog.core.transactions.shard import TransactionShard
-    from oncelog.handlers.support.audit import AuditRecord
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.ports import Marker
-    from oncelog.handlers.support.waits import AddToTransaction, Transact, TransactEach
+    from oncelog.handlers.broker.audit import AuditRecord
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import Marker
+    from oncelog.handlers.broker.waits import AddToTransaction, Transact, TransactEach
     from oncelog.node.coordinators.loading import ApplyBatch
-    from oncelog.node.requests.tasks import Task
+    from oncelog.node.kernel.tasks import Task
 
 
 class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
-    """Implements ``handlers.support.ports.Transactions``; see the module and ``runner``."""
+    """Implements ``handlers.broker.ports.Transactions``; see the module and ``runner``."""
 
     topic = TRANSACTION_STATE
 
@@ -145,7 +145,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
     # The port of handlers
 
     def take_part(self, request: AddRequest) -> bool:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         hosted = self._find(request.transactional_id)
         if hosted is None or not hosted.shard.is_loaded:
             return False
@@ -155,7 +155,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         return hosted.shard.take_part(request)
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         found: dict[TopicPartition, Offset] = {}
         for name in ids:
             hosted = self._find(name)
@@ -167,15 +167,15 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         return found
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         return self._marker_writer.write(leader_log, marker)
 
     def verification_failed(self, partition_count: int) -> None:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         self.verification_failures += partition_count
 
     def audit(self, record: AuditRecord) -> None:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         self._audit_trail.add(record)
 
     # Requests that wait

@@ -26,21 +26,21 @@ from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, 
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdict, late_after_ms
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
-from oncelog.handlers.support.ports import ClusterView, Marker, Partitions, Transactions
-from oncelog.handlers.support.transaction_findings import identity_of
-from oncelog.node.deadlines import Alarm, Deadlines
-from oncelog.node.events import Effect, Report
+from oncelog.handlers.broker.ports import ClusterView, Marker, Partitions, Transactions
+from oncelog.handlers.transactions.findings import identity_of
 from oncelog.node.hanging import reports
 from oncelog.node.hanging.id_search import Names, TransactionalIdSearch
 from oncelog.node.hanging.questions import CoordinatorQuestions
 from oncelog.node.hanging.watched import Asked, Watched
+from oncelog.node.kernel.deadlines import Alarm, Deadlines
+from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.producers.entry import ProducerEntry
     from oncelog.node.replication.confirmation import LeadershipConfirmation
-    from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log_directory import LogDirectory
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 PASS_MS: Final = SECOND_MS

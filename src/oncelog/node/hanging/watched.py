@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.producers.entry import ProducerEntry
-from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 

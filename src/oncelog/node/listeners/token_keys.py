@@ -9,7 +9,7 @@ from oncelog.core.sasl.settings import KeySetSettings as KeySetSettings
 from oncelog.core.sasl.settings import listener_sasl
 from oncelog.core.sasl.tokens import ALGORITHMS as ALGORITHMS
 from oncelog.core.sasl.tokens import VerifySignature as VerifySignature
-from oncelog.node.settings import Settings
+from oncelog.node.listeners.broker_settings import Settings
 
 
 def key_set_places(settings: Settings) -> Mapping[str, KeySetSettings]:

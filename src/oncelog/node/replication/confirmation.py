@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
-from oncelog.node.broker_messages import Forget
-from oncelog.node.links.broker_links import LinkPurpose
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.node.brokers.messages import Forget
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -31,13 +31,13 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.waits import UntilConfirmed
-    from oncelog.node.deadlines import Alarm, Deadlines
-    from oncelog.node.links.broker_links import BrokerLinks
-    from oncelog.node.metadata import Metadata
-    from oncelog.node.requests.tasks import Runnable, Task
-    from oncelog.node.requests.tree_reads import TreeReads
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.waits import UntilConfirmed
+    from oncelog.node.brokers.broker_links import BrokerLinks
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.cluster.tree_reads import TreeReads
+    from oncelog.node.kernel.deadlines import Alarm, Deadlines
+    from oncelog.node.kernel.tasks import Runnable, Task
 
 ANSWER_MS: Final = 200
 """The time that a member has to answer; a frozen one does not."""

@@ -15,16 +15,15 @@ from oncelog.base.ids import Offset, TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.base.units import MIB
 from oncelog.core.controller.replicas.withdrawal import withdrawn
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Fatal, Report
-from oncelog.node.metadata import Metadata
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.outbox import Outbox
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Fatal, Outbox, Report
 from oncelog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import PartitionImage
-    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.broker.leadership import LeaderLog
     from oncelog.storage.log.partition_log import PartitionLog
 
 ASKED_AGAIN: Final = 3
@@ -46,7 +45,7 @@ class DamagedReplicas:
 
     def look(self, leader: LeaderLog, offset: Offset) -> None:
         """A follower does not get past ``offset``: give the partition up if what is there is damaged."""
-        from oncelog.storage.log.verification import first_damaged  # reads logs: a broker without any has no need of it
+        from oncelog.storage.log.read import first_damaged  # reads logs: a broker without any has no need of it
 
         if leader.partition in self._damaged:
             return
@@ -66,8 +65,10 @@ class DamagedReplicas:
         damaged = self._damaged.pop(partition, None)
         if damaged is None or self._metadata.broker_id in image.isr:
             return
+        from oncelog.storage.log.truncate import truncate_to
+
         try:
-            log.truncate_to(damaged, self._deadlines.now_ms)
+            truncate_to(log, damaged, self._deadlines.now_ms)
         except OSError as error:
             self._outbox.effects.append(Fatal(f"could not truncate {partition}: {error}"))
 

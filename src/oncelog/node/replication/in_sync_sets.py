@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import BrokerId, Offset, TopicPartition
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.controller.replicas.in_sync import change_in_sync, may_be_in_sync
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.metadata import CHECK_AGAIN_MS, Metadata
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.partitions.group_commit import GroupCommit
+from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.logs.group_commit import GroupCommit
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.broker.leadership import LeaderLog
 
 
 class InSyncSets:

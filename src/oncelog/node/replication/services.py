@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from oncelog.node.deadlines import Deadlines
-    from oncelog.node.links.broker_links import BrokerLinks
-    from oncelog.node.metadata import Metadata
-    from oncelog.node.outbox import Outbox
-    from oncelog.node.partitions.delayed_fetches import DelayedFetches
-    from oncelog.node.partitions.directory_health import DirectoryHealth
-    from oncelog.node.partitions.group_commit import GroupCommit
+    from oncelog.node.brokers.broker_links import BrokerLinks
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.kernel.deadlines import Deadlines
+    from oncelog.node.kernel.events import Outbox
+    from oncelog.node.logs.delayed_fetches import DelayedFetches
+    from oncelog.node.logs.directory_health import DirectoryHealth
+    from oncelog.node.logs.group_commit import GroupCommit
 
 
 class ReplicationServices(NamedTuple):

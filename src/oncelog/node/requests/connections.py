@@ -15,14 +15,14 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.units import MIB
+from oncelog.node.kernel.tasks import Slot
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
-    from oncelog.node.events import ConnectionOpened
+    from oncelog.node.kernel.events import ConnectionOpened
     from oncelog.node.requests.login_state import LoginState
     from oncelog.wire.chunks import Chunk
 
@@ -47,17 +47,6 @@ class Holder(Protocol):
 
     def abandon(self) -> None:
         """End it where it waits."""
-
-
-class Slot:
-    """The place of one response in its connection's order."""
-
-    __slots__ = ("chunks", "held")
-
-    def __init__(self) -> None:
-        self.chunks: Sequence[Chunk] | None = None
-        self.held = False
-        """True while the request behind this slot holds the connection."""
 
 
 class Connection:

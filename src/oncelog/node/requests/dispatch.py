@@ -17,27 +17,26 @@ from oncelog.base.errors import PeerError
 from oncelog.base.invariant import InvariantViolation
 from oncelog.base.units import KIB, MINUTE_MS, SECOND_MS
 from oncelog.handlers import registry
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.ports import Ports
-from oncelog.node.authoriser import AccessControl
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Authenticated, Close, Fatal, Pause, Report, Resume, Send
-from oncelog.node.monitoring.traffic import Traffic
-from oncelog.node.outbox import Outbox
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.ports import Ports
+from oncelog.node.access.authoriser import AccessControl
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Authenticated, Close, Fatal, Outbox, Pause, Report, Resume, Send
+from oncelog.node.kernel.tasks import RequestTask, Runnable, Slot, Task
 from oncelog.node.requests.closed_connections import ClosedConnections
-from oncelog.node.requests.connections import MAX_UNANSWERED, Connection, Slot
+from oncelog.node.requests.connections import MAX_UNANSWERED, Connection
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.loaded_apis import Handle, LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
-from oncelog.node.requests.tasks import Runnable, Task
 from oncelog.node.requests.throttling import Throttling
+from oncelog.node.requests.traffic import Traffic
 from oncelog.ports import Buffer
 from oncelog.wire.chunks import chunk_size
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.message import ELEMENT_BYTES
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import Steps
+    from oncelog.handlers.broker.waits import Steps
     from oncelog.node.requests.logins import Logins
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
@@ -237,11 +236,11 @@ class Requests:
             steps = in_slices(loaded.api.name, loaded.handle, request, context)
         else:
             steps = loaded.handle(request, context)
-        task = Task(steps, loaded.api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
+        task = RequestTask(steps, loaded.api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
         self._advance(task, None, None)
 
     def _slicing(self) -> Callable[[str, Handle, Any, Context], Steps[Any]]:
-        from oncelog.handlers.support.chunking import in_slices  # most brokers never get a request so large
+        from oncelog.handlers.large_requests import in_slices  # most brokers never get a request so large
 
         return in_slices
 
@@ -274,7 +273,7 @@ class Requests:
         header = verification.header or RequestHeader(AUTHENTICATE_KEY, 0, 0, None)
         api, steps = registry.BY_KEY[AUTHENTICATE_KEY], verification.steps
         context = self._context(connection, header)
-        task = Task(steps, api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
+        task = RequestTask(steps, api, header.correlation_id, context, connection, slot, self._deadlines.now_ms)
         self._advance(task, None, None)
 
     def _conclude_login(self, connection: Connection, slot: Slot, verdict: LoginAnswer | LoginEnded) -> None:
@@ -312,7 +311,7 @@ class Requests:
         if header.api_key != API_VERSIONS_KEY:
             name, version = registry.BY_KEY[header.api_key].name, header.api_version
             raise PeerError(f"request for {name} version {version}, which this broker does not have")
-        from oncelog.handlers.api_versions import unsupported_version
+        from oncelog.handlers.cluster.versions import unsupported_version
 
         slot = connection.reserve()
         slot.chunks = encode_response(header.correlation_id, API_VERSIONS_KEY, 0, unsupported_version())
@@ -340,7 +339,7 @@ class Requests:
             connection.security_protocol,
         )
 
-    def _advance(self, task: Task, value: object, error: Exception | None) -> None:
+    def _advance(self, task: RequestTask[Connection], value: object, error: Exception | None) -> None:
         """Run a handler to its next wait, or to its response."""
         try:
             wait = task.steps.throw(error) if error is not None else task.steps.send(value)
@@ -352,7 +351,7 @@ class Requests:
             return
         self._park(task, wait)
 
-    def _park(self, task: Task, wait: Any) -> None:
+    def _park(self, task: RequestTask[Connection], wait: Any) -> None:
         """Keep a task with the part of the node that will wake it."""
         connection = task.connection
         task.waiting, task.wait = True, wait
@@ -368,7 +367,7 @@ class Requests:
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
 
-    def _finish(self, task: Task, response: Message | LoginAnswer | LoginEnded | None) -> None:
+    def _finish(self, task: RequestTask[Connection], response: Message | LoginAnswer | LoginEnded | None) -> None:
         if isinstance(response, (LoginAnswer, LoginEnded)):
             self._conclude_login(task.connection, task.slot, response)
             return
@@ -378,7 +377,7 @@ class Requests:
             return
         self._answer(task, response)
 
-    def _answer(self, task: Task, response: Message | None) -> None:
+    def _answer(self, task: RequestTask[Connection], response: Message | None) -> None:
         """Fill a task's slot; None means that the protocol has no response here (Produce with acks=0)."""
         api, context, connection = task.api, task.context, task.connection
         try:
@@ -389,7 +388,7 @@ class Requests:
                 chunks = encode_response(task.correlation_id, api.key, context.version, response)
                 task.slot.chunks = chunks
                 if api.key == FETCH_KEY:
-                    size_of = _range_size if api.module == _FETCH_OF_RANGES else chunk_size
+                    size_of = _range_size if api.handler == _FETCH_OF_RANGES else chunk_size
                     self.traffic.record_bytes_out += sum(map(size_of, chunks))
             if throttle_ms:
                 self._mute(connection, throttle_ms)

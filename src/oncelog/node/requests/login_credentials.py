@@ -19,9 +19,9 @@ from oncelog.core.sasl.scram_strangers import CredentialForms
 from oncelog.core.sasl.scram_users import credential_for, forms_of_users
 from oncelog.core.sasl.settings import ListenerSasl
 from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
-from oncelog.node.metadata import Metadata
-from oncelog.node.metadata_log import MetadataLog
-from oncelog.node.monitoring.redaction import SECRET_BYTES
+from oncelog.node.access.redaction import SECRET_BYTES
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
 
 NONCE_BYTES: Final = 24
 

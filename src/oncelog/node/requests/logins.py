@@ -24,12 +24,11 @@ from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.handlers import registry
-from oncelog.handlers.api_versions import names_its_software
-from oncelog.handlers.sasl_handshake import unsupported_mechanism
-from oncelog.handlers.support.waits import Lane, Offload, Steps
-from oncelog.node.deadlines import Deadlines
-from oncelog.node.events import Report
-from oncelog.node.outbox import Outbox
+from oncelog.handlers.access.sasl import unsupported_mechanism
+from oncelog.handlers.broker.waits import Lane, Offload, Steps
+from oncelog.handlers.cluster.versions import names_its_software
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.requests.login_credentials import LoginCredentials
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification, Phase
 from oncelog.ports import Buffer

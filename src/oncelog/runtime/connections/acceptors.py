@@ -19,7 +19,7 @@ from oncelog.base.security import Endpoint
 from oncelog.listening.acceptor import Acceptor
 from oncelog.listening.addresses import bind, is_ipv4
 from oncelog.node.assembly import StartRefused
-from oncelog.node.settings import Address, BrokerConfig, Settings
+from oncelog.node.listeners.broker_settings import Address, BrokerConfig, Settings
 from oncelog.runtime.connections.client_connection import RECEIVE_BUFFER_SIZE, ClientConnection, Listener
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
 from oncelog.runtime.effects.effect_runner import EffectRunner

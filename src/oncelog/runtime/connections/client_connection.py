@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, cast
 from oncelog.base.errors import PeerError
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
 from oncelog.base.units import KIB
-from oncelog.node.events import ConnectionClosed, ConnectionHalfClosed, ConnectionOpened
+from oncelog.node.kernel.events import ConnectionClosed, ConnectionHalfClosed, ConnectionOpened
 from oncelog.ports import Buffer
 from oncelog.runtime.arrived_bytes import read_arrived
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas

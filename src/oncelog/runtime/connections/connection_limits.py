@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from oncelog.node.settings import BrokerConfig, Listeners
+from oncelog.node.listeners.broker_settings import BrokerConfig, Listeners
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 NO_LIMIT: Final = 2**31 - 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import KIB, MIB
-from oncelog.node.events import FileRange
+from oncelog.node.kernel.events import FileRange
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from oncelog.node.monitoring.audit_repeats import INTERVAL_S, Repeats
+from oncelog.node.access.audit_repeats import INTERVAL_S, Repeats
 from oncelog.ports import Files, OpenFile
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
-    from oncelog.node.events import Audit
+    from oncelog.node.kernel.events import Audit
 
 FILE_NAME: Final = "audit.jsonl"
 KEPT: Final = 10

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from oncelog.base.private_files import exposed_mode
 from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
 from oncelog.node.assembly import Outside, StartRefused
-from oncelog.node.settings import Settings
+from oncelog.node.listeners.broker_settings import Settings
 from oncelog.ports import Coordination, TreeUnavailable
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles

@@ -13,8 +13,8 @@ from typing import Final
 
 from oncelog.base.private_files import private_opener
 from oncelog.node.assembly import Outside
-from oncelog.node.monitoring.flight_recorder import FlightRecorder, RecordedFile
-from oncelog.node.settings import Address, Settings
+from oncelog.node.listeners.broker_settings import Address, Settings
+from oncelog.node.observation.flight_recorder import FlightRecorder, RecordedFile
 from oncelog.ports import Files
 
 RECORDING: Final = "flight-recording.jsonl"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.notation.log_lines import log_with_trace
-from oncelog.node import tree_access
-from oncelog.node.events import (
+from oncelog.node.cluster import tree_access
+from oncelog.node.kernel.events import (
     AccessLogged,
     Audit,
     Authenticated,
@@ -50,15 +50,15 @@ from oncelog.node.events import (
     WriteMetadata,
 )
 from oncelog.ports import Buffer, Clock, CommittedChange
-from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.pause_detection import StandstillWatch
 from oncelog.runtime.effects.peer import Peer
-from oncelog.runtime.effects.standstill import StandstillWatch
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from oncelog.node.assembly import Outside, Registration
-    from oncelog.node.monitoring.flight_recorder import RecordedNode
     from oncelog.node.node import Node
+    from oncelog.node.observation.flight_recorder import RecordedNode
     from oncelog.runtime.data.audit_log import AuditLog
 
 SYNC_WORKERS: Final = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from oncelog.node.assembly import StartRefused
-from oncelog.node.settings import BrokerConfig
+from oncelog.node.listeners.broker_settings import BrokerConfig
 
 
 def http_context(config: BrokerConfig) -> ssl.SSLContext | None:

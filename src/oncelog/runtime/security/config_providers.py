@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.notation.java_properties import PropertiesError, parse_properties
-from oncelog.node.settings import ConfigError, Kind, Provider, resolve
+from oncelog.node.listeners.broker_settings import ConfigError, Kind, Provider, resolve
 
 MAX_BYTES: Final = 1 << 20
 _ALLOWED_PATHS: Final = "allowed.paths"

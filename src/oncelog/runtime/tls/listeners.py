@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.security import Endpoint
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import StartRefused
+from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError, Settings
 from oncelog.node.listeners.errors import StoreUnusable
 from oncelog.node.listeners.tls import TlsSettings, tls_settings
-from oncelog.node.settings import BrokerConfig, ConfigError, Settings
 from oncelog.runtime.tls.connection import BUFFER_SIZE, Above, TlsConnection
 from oncelog.runtime.tls.credentials import Credentials
 from oncelog.runtime.tls.handshakes import Handshakes

@@ -18,7 +18,7 @@ from typing import Final, Self
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.coordination.shared_memory import SharedTree
-from oncelog.node.metadata import Metadata
+from oncelog.node.cluster.metadata import Metadata
 from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.election import elect_preferred, put_first

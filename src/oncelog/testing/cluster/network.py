@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from oncelog.node.events import (
+from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
     BrokerSent,
@@ -20,7 +20,7 @@ from oncelog.node.events import (
     Event,
     SendToBroker,
 )
-from oncelog.runtime.effects.broker_links import BrokerSockets, Dispatch
+from oncelog.runtime.effects.broker_sockets import BrokerSockets, Dispatch
 
 
 class CuttableSockets(BrokerSockets):

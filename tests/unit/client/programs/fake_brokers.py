@@ -19,8 +19,8 @@ from oncelog.client.machine.connection import Expected, Response
 from oncelog.client.machine.versions import Versions
 from oncelog.client.programs.cluster import Cluster
 from oncelog.client.programs.steps import Program
-from oncelog.sim.kernel import Kernel
-from oncelog.sim.loop import SimulatedLoop
+from oncelog.sim.virtual.kernel import Kernel
+from oncelog.sim.virtual.loop import SimulatedLoop
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.metadata import (

@@ -7,7 +7,7 @@ import pytest
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import Listeners
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 
 PLAINTEXT, SSL = SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL
 TWO = "PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:9093"

@@ -11,49 +11,17 @@ from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, T
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
-from oncelog.handlers import (
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    sync_group,
-)
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.support.client_limits import UNLIMITED
-from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import Coordinate, UntilConfirmed
-from oncelog.wire.messages import delete_groups as dg
-from oncelog.wire.messages import describe_groups as d
-from oncelog.wire.messages import find_coordinator as fc
-from oncelog.wire.messages import heartbeat as h
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.limits import UNLIMITED
+from oncelog.handlers.broker.waits import Coordinate, UntilConfirmed
+from oncelog.handlers.registry import BY_KEY
 from oncelog.wire.messages import join_group as j
-from oncelog.wire.messages import leave_group as lv
-from oncelog.wire.messages import list_groups as lg
 from oncelog.wire.messages import offset_commit as oc
-from oncelog.wire.messages import offset_delete as od
 from oncelog.wire.messages import offset_fetch as of
 from oncelog.wire.messages import sync_group as s
 from tests.scenario.groups.driver import Driver, subscription
 
-HANDLERS = {
-    j.JoinGroupRequest: join_group,
-    s.SyncGroupRequest: sync_group,
-    h.HeartbeatRequest: heartbeat,
-    lv.LeaveGroupRequest: leave_group,
-    oc.OffsetCommitRequest: offset_commit,
-    of.OffsetFetchRequest: offset_fetch,
-    od.OffsetDeleteRequest: offset_delete,
-    d.DescribeGroupsRequest: describe_groups,
-    lg.ListGroupsRequest: list_groups,
-    dg.DeleteGroupsRequest: delete_groups,
-    fc.FindCoordinatorRequest: find_coordinator,
-}
 ME = BrokerId(1)
 T_ID, U_ID = TopicId(b"t" * 16), TopicId(b"u" * 16)
 
@@ -80,11 +48,11 @@ class Authoriser:
         self.denied: set[tuple[Operation, str]] = set()
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """See ``handlers.support.context.Authoriser``."""
+        """See ``handlers.broker.context.Authoriser``."""
         return (operation, name) not in self.denied
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
-        """See ``handlers.support.context.Authoriser``."""
+        """See ``handlers.broker.context.Authoriser``."""
         return True
 
 
@@ -112,11 +80,11 @@ class Bench:
         return self.driver.ids.to_bytes(size, "big")
 
     def partition_of(self, _group_id: str) -> TopicPartition:
-        """See ``handlers.support.ports.Groups``."""
+        """See ``handlers.broker.ports.Groups``."""
         return TopicPartition(CONSUMER_OFFSETS, 0)
 
     def shards(self) -> Iterable[GroupShard]:
-        """See ``handlers.support.ports.Groups``."""
+        """See ``handlers.broker.ports.Groups``."""
         return [self.driver.shard]
 
     def ask(self, request: Any, version: int) -> Any:
@@ -138,7 +106,7 @@ class Bench:
             listener=("me", 9092),
             now_ms=0,
         )
-        handled = HANDLERS[type(request)].handle(request, context)
+        handled = BY_KEY[request.API_KEY].load_handler()(request, context)
         response = self.drive(handled) if isinstance(handled, Iterator) else handled
         if response is None:
             return None

@@ -27,10 +27,10 @@ from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.transaction import Transaction
-from oncelog.handlers.support.waits import UntilMarked
-from oncelog.node.broker_messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget
+from oncelog.handlers.broker.waits import UntilMarked
+from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget
 from oncelog.node.coordinators.marker_waits import MarkerWaits
-from oncelog.node.deadlines import Deadlines
+from oncelog.node.kernel.deadlines import Deadlines
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 HERE = TopicPartition(CONSUMER_OFFSETS, 0)

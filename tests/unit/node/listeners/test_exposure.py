@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.node.settings import read_settings
+from oncelog.node.listeners.broker_settings import read_settings
 
 INSIDE = {
     "inter.broker.listener.name": "INSIDE",

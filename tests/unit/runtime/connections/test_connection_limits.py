@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.settings import ConfigError, read_settings
+from oncelog.node.listeners.broker_settings import ConfigError, read_settings
 from oncelog.runtime.connections.connection_limits import ConnectionLimits, Rate
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
 from tests.waiting import HANG_S, wait_until

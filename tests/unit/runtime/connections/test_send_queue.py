@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from oncelog.base.units import MIB
-from oncelog.node.events import FileRange
+from oncelog.node.kernel.events import FileRange
 from oncelog.runtime.connections.send_queue import READ_SIZE, SendQueue
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.node.settings import ConfigError
+from oncelog.node.listeners.broker_settings import ConfigError
 from oncelog.runtime.security.config_providers import MAX_BYTES, resolve_references
 
 PACKAGE = "org.apache.kafka.common.config.provider"

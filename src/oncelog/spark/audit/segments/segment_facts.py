@@ -20,7 +20,7 @@ import pyarrow as pa
 from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
 from oncelog.records.batch import LOG_APPEND_TIME
-from oncelog.spark.audit.directories.directory_layout import PartitionPlace, SegmentTask
+from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
 from oncelog.spark.audit.segments.batch_headers import Damage, read_pieces
 from oncelog.spark.audit.segments.index_checks import IndexChecker
@@ -28,7 +28,7 @@ from oncelog.spark.audit.segments.internal_topics import InternalReader
 from oncelog.spark.audit.segments.piece import Piece
 from oncelog.spark.audit.segments.producer_runs import attributable, producer_facts
 from oncelog.storage.errors import CorruptFile
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
+from oncelog.storage.producer_snapshots import decode_snapshot
 
 _SHOWN: Final = 100
 """Findings of one kind that one segment reports one by one."""

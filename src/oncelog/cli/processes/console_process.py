@@ -1,0 +1,196 @@
+"""A console in the foreground, as ``oncelog console`` runs it: its options, its settings, its server.
+
+Imports no typer.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Never
+
+from oncelog.cli.processes.command_options import CommandOption, read_plainly
+from oncelog.cli.support.named_cluster import (
+    BOOTSTRAP_NAMES,
+    BOOTSTRAP_VARIABLE,
+    COMMAND_CONFIG_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    cluster_options,
+)
+from oncelog.cli.support.terminal import print_line
+from oncelog.listening.descriptors import raise_limit
+
+if TYPE_CHECKING:
+    from oncelog.console.serving import ConsoleServer
+    from oncelog.console.settings import Settings
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8080"
+DEFAULT_SAMPLE_EVERY_S: Final = 10.0
+_INTERRUPTED: Final = 130
+"""The exit code of every command that is interrupted."""
+_GC_THRESHOLDS: Final = (20_000, 10, 10)
+"""A page about ten thousand topics makes a hundred thousand objects, no circle among them; looking for circles after
+each 700, as Python does, is a third of what it costs."""
+OPTIONS: Final = (
+    CommandOption(
+        "listen",
+        str,
+        "HOST:PORT",
+        "Address to listen on; beyond loopback it needs TLS and a login.",
+        default=DEFAULT_LISTEN,
+    ),
+    CommandOption("name", str, "HOST", "A host name that browsers use for it; may be repeated.", repeats=True),
+    CommandOption("allow_changes", bool, None, "Let pages change the cluster; needs --audit-log."),
+    CommandOption("audit_log", Path, "FILE", "Append every change, and every refused one.", envvar="ONCELOG_AUDIT_LOG"),
+    CommandOption(
+        "auth",
+        tuple[str, str],
+        "KIND ARGUMENT",
+        "Who may come: basic FILE (lines of NAME:PASSWORD), token FILE, or header NAME, set by a proxy.",
+    ),
+    CommandOption("tls_cert", Path, "FILE", "Certificate chain, PEM."),
+    CommandOption("tls_key", Path, "FILE", "Its private key, PEM."),
+    CommandOption(
+        "schema",
+        str,
+        "[key:]TOPIC[@ID]=FILE[:MESSAGE]",
+        "Decode values (or keys) of a topic, or of *, by an Avro schema (.avsc) or a Protobuf descriptor set "
+        "(.desc); ID is a schema registry's. May be repeated.",
+        repeats=True,
+    ),
+    CommandOption(
+        "audit_report",
+        Path,
+        "PATH",
+        "A report of oncelog audit --json to show, or a directory of them; may be repeated.",
+        repeats=True,
+        checks={"exists": True, "readable": True},
+    ),
+    CommandOption(
+        "audit_data",
+        Path,
+        "DIR",
+        "A log directory that may be audited from the console; may be repeated.",
+        repeats=True,
+        checks={"exists": True, "file_okay": False},
+    ),
+    CommandOption(
+        "metrics_url",
+        str,
+        "URL",
+        "Metrics port of one of oncelog's brokers (serve --http); may be repeated.",
+        repeats=True,
+    ),
+    CommandOption(
+        "sample_every",
+        float,
+        "SECONDS",
+        "Pause between looks for the page of metrics; 0: none.",
+        default=DEFAULT_SAMPLE_EVERY_S,
+        bounds=(0, 600),
+    ),
+)
+_BOOTSTRAP: Final = CommandOption(
+    "bootstrap", str, None, "Brokers to start from.", spelled=BOOTSTRAP_NAMES, envvar=BOOTSTRAP_VARIABLE
+)
+
+
+def read_console(arguments: Sequence[str]) -> dict[str, Any] | None:
+    """The keyword arguments of ``run_console``; None for what typer has to read."""
+    if COMMAND_CONFIG_VARIABLE in os.environ:
+        return None
+    values = read_plainly((*OPTIONS, _BOOTSTRAP), arguments)
+    if values is None or address_of(values.get("listen", DEFAULT_LISTEN)) is None:
+        return None
+    return values
+
+
+def run_console(
+    *,
+    bootstrap: str = DEFAULT_BOOTSTRAP,
+    client: Mapping[str, str] | None = None,
+    command_options: str | None = None,
+    listen: str = DEFAULT_LISTEN,
+    name: Sequence[str] = (),
+    allow_changes: bool = False,
+    audit_log: Path | None = None,
+    auth: tuple[str, str] | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    schema: Sequence[str] = (),
+    audit_report: Sequence[Path] = (),
+    audit_data: Sequence[Path] = (),
+    metrics_url: Sequence[str] = (),
+    sample_every: float = DEFAULT_SAMPLE_EVERY_S,
+) -> int:
+    """Serve until interrupted; the exit code. ``listen`` is an address that can be. Raises ClientError."""
+    raise_limit()
+    gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
+    from oncelog.console.formats.schema_files import read_schemas
+    from oncelog.console.logins import Nobody, login_of
+    from oncelog.console.settings import Settings
+
+    host, port = address_of(listen) or ("", 0)
+    settings = Settings(
+        bootstrap=bootstrap,
+        client=client or {},
+        command_options=cluster_options(bootstrap) if command_options is None else command_options,
+        host=host,
+        port=port,
+        names=frozenset(one.lower() for one in name),
+        allow_changes=allow_changes,
+        audit_log=audit_log,
+        login=Nobody() if auth is None else login_of(*auth),
+        tls_certificate=tls_cert,
+        tls_key=tls_key,
+        schemas=read_schemas(schema),
+        audit_reports=tuple(one.absolute() for one in audit_report),
+        audit_data=tuple(one.absolute() for one in audit_data),
+        sample_every_s=sample_every,
+        metrics_urls=tuple(metrics_url),
+    )
+    server = server_of(settings)
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
+    scheme = "https" if settings.has_tls else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
+    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})"
+    server.on_listening = lambda: print_line(line, err=True, flush=True)
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        _end_at_once()
+    return 0
+
+
+def _end_at_once() -> Never:
+    """End this process where it stands. Changes are over by now; threads that still wait for a cluster that hangs would
+    hold the end up until their time-outs, and nobody waits for what they ask."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED)
+
+
+def server_of(settings: Settings) -> ConsoleServer:
+    """The server of a console, not started. Raises ClientError for the audit log, and for schemas."""
+    from oncelog.console.formats.decoder_process import DecodingProcess
+
+    decoding = DecodingProcess(settings.schemas)  # Its own imports go on beside those that follow.
+
+    from oncelog.console import serving
+    from oncelog.console.application import application
+
+    return serving.server_of(application(settings, decoding=decoding), settings)
+
+
+def address_of(text: str) -> tuple[str, int] | None:
+    """The host and port of HOST:PORT, None for what is not that."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        return None
+    return host.strip("[]"), int(port)

@@ -1,0 +1,1 @@
+"""Other brokers: connections on demand, and messages as Kafka's own requests."""

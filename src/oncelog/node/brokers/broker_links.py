@@ -1,0 +1,213 @@
+"""The links of this broker to all others: requests out, responses back, over bytes that the outside carries.
+
+A broker is reached at its inter-broker listener, where its registration in the cluster's image says, with one
+connection for each purpose, because responses come in the order of the requests: what may wait long must not hold up
+what may not. When a broker registers anew, or leaves, its links are dropped and their requests answered None.
+
+A link, and with it the client's half of the protocol, is imported for the first broker that is reached: a broker alone
+has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.ids import BrokerId
+from oncelog.base.units import MIB
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.configs.listeners import inter_broker_listener
+from oncelog.handlers.broker.broker_clients import broker_client_id
+from oncelog.node.brokers.wires import Sign, Wires
+
+if TYPE_CHECKING:
+    from oncelog.base.security import Endpoint
+    from oncelog.client.machine.sasl.exchange import SaslMachine
+    from oncelog.core.controller.image.cluster_image import ClusterImage
+    from oncelog.core.controller.image.model import BrokerImage
+    from oncelog.node.brokers.link import Answered, Link
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.kernel.deadlines import Deadlines
+    from oncelog.node.kernel.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
+    from oncelog.wire.message import Request
+
+Forget = Callable[[], object]
+OnBroker = Callable[[BrokerId], object]
+
+NONCE_BYTES: Final = 24
+MAX_CONTROL_RESPONSE_BYTES: Final = 64 * MIB
+"""Largest response to anything but a replica's Fetch."""
+
+
+class LinkPurpose(Enum):
+    """The purpose of a connection to another broker."""
+
+    FETCH = "fetch"
+    """Records of partitions that the other leads."""
+    CONTROL = "control"
+    """Questions that are answered at once."""
+    VERIFICATION = "verification"
+    """Questions about transactions that the other coordinates; they wait for what it has decided to be durable."""
+    TRANSACTIONS = "transactions"
+    """Partitions for transactions that the other coordinates; they wait, too, for a transaction to be completed."""
+    MARKERS = "markers"
+    """Markers for partitions that the other leads: it waits until they are durable."""
+
+
+class BrokerLinks:
+    """All links of this broker, by broker and purpose. Each callback in ``on_refused`` is called with a broker whose
+    port refuses connections: its process is dead, whatever its session says. ``on_broken`` and ``on_reached``: a
+    connection to it has ended with requests unanswered, or is ready."""
+
+    def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
+        self.on_refused: list[OnBroker] = []
+        self.on_broken: list[OnBroker] = []
+        self.on_reached: list[OnBroker] = []
+        self._metadata = metadata
+        self._deadlines = deadlines
+        self._inter_broker = inter_broker_listener(BrokerConfig(metadata.config.static))
+        """Name and protocol; a change of the protocols while the broker runs concerns listeners that it has not."""
+        self._wires = Wires()
+        self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
+        self._reported: set[int] = set()
+        """Epochs of brokers that cannot be reached as things are configured."""
+
+    # Asking
+
+    def request(
+        self,
+        broker_id: BrokerId,
+        purpose: LinkPurpose,
+        message: Request[Any],
+        answered: Answered,
+        timeout_ms: int | None = None,
+    ) -> Forget:
+        """Send a request in the highest version that both have. ``answered(response)`` is called once, never before
+        this returns; with None where no response came: the request may have been carried out or not.
+
+        ``timeout_ms`` is by default ``request.timeout.ms``, of fetches ``replica.socket.timeout.ms``. The result
+        forgets the request: nobody waits for its answer any more.
+        """
+        link = self._link(broker_id, purpose)
+        if link is None:
+            alarm = self._deadlines.at(self._deadlines.now_ms, lambda _now_ms: answered(None))
+            return partial(self._deadlines.cancel, alarm)
+        return link.request(message, answered, self._timeout_ms(purpose) if timeout_ms is None else timeout_ms)
+
+    def connect(self, broker_id: BrokerId, purpose: LinkPurpose) -> None:
+        """Connect to a broker though there is nothing to ask: its death is noticed at once then (``on_refused``)."""
+        link = self._link(broker_id, purpose)
+        if link is not None:
+            link.connect()
+
+    def _link(self, broker_id: BrokerId, purpose: LinkPurpose) -> Link | None:
+        link = self._links.get((broker_id, purpose))
+        broker = self._metadata.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        if link is None and (link := self._new_link(broker, purpose)) is not None:
+            self._links[broker_id, purpose] = link
+        return link
+
+    def _new_link(self, broker: BrokerImage, purpose: LinkPurpose) -> Link | None:
+        """A link to a broker; None, which is reported once, where things are not configured so that it is reached."""
+        from oncelog.node.brokers.link import Link, LinkSettings
+
+        endpoint = self._endpoint(broker)
+        if endpoint is None:
+            return None
+        try:
+            new_login = self._new_login(endpoint)
+        except ConfigError as error:
+            self._report_once(broker, str(error))
+            return None
+        config = self._metadata.config
+        settings = LinkSettings(
+            client_id=broker_client_id(self._metadata.broker_id, purpose.value),
+            setup_timeout_ms=int(config.get("socket.connection.setup.timeout.ms")),
+            setup_timeout_max_ms=int(config.get("socket.connection.setup.timeout.max.ms")),
+            max_response_bytes=self._max_response_bytes(purpose),
+            new_login=new_login,
+        )
+        return Link(broker, endpoint, settings, self._wires, self._deadlines, partial(self._tell, broker.broker_id))
+
+    def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """The endpoint at which brokers reach a broker; None, which is reported once, if it has no such listener."""
+        name, protocol = self._inter_broker
+        endpoint = broker.endpoint(name)
+        if endpoint is None:
+            self._report_once(broker, f"it has no listener {name}, by which brokers reach each other")
+        return None if endpoint is None else endpoint._replace(protocol=protocol)
+
+    def _new_login(self, endpoint: Endpoint) -> Callable[[], SaslMachine] | None:
+        """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""
+        if not endpoint.protocol.has_sasl:
+            return None
+        from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings
+        from oncelog.core.sasl.settings import inter_broker_credentials
+
+        credentials = SaslSettings(*inter_broker_credentials(self._metadata.config, endpoint.listener_name))
+        return lambda: SaslMachine(credentials, self._metadata.random_bytes(NONCE_BYTES).hex())
+
+    def _report_once(self, broker: BrokerImage, reason: str) -> None:
+        if broker.epoch not in self._reported:
+            self._reported.add(broker.epoch)
+            self._wires.report(f"broker {broker.broker_id} cannot be reached: {reason}")
+
+    def is_logging_in(self, link_id: int) -> bool:
+        """True while what comes by a connection is part of this broker's login there."""
+        link = self._wires.link_of(link_id)
+        return link is not None and link.is_logging_in
+
+    def _max_response_bytes(self, purpose: LinkPurpose) -> int:
+        if purpose is not LinkPurpose.FETCH:
+            return MAX_CONTROL_RESPONSE_BYTES
+        config = self._metadata.config
+        # One batch more than the limit may come, and no batch is larger than a request that brought it.
+        return int(config.get("replica.fetch.response.max.bytes")) + int(config.get("socket.request.max.bytes"))
+
+    def _timeout_ms(self, purpose: LinkPurpose) -> int:
+        is_fetch = purpose is LinkPurpose.FETCH
+        return int(self._metadata.config.get("replica.socket.timeout.ms" if is_fetch else "request.timeout.ms"))
+
+    def _tell(self, broker_id: BrokerId, sign: Sign) -> None:
+        callbacks = {Sign.REFUSED: self.on_refused, Sign.BROKEN: self.on_broken, Sign.REACHED: self.on_reached}
+        for told in callbacks[sign]:
+            told(broker_id)
+
+    # The cluster
+
+    def take_over(self, image: ClusterImage) -> None:
+        """Drop the links to brokers that have left or registered anew."""
+        for key, link in list(self._links.items()):
+            broker = image.brokers.get(key[0])
+            if broker is None or broker.epoch != link.broker.epoch:
+                del self._links[key]
+                link.drop()
+
+    # Events and effects
+
+    def connected(self, event: BrokerConnected) -> None:
+        """A connection is there."""
+        link = self._wires.link_of(event.link_id)
+        if link is not None:
+            link.connected()
+
+    def received(self, event: BrokerSent) -> None:
+        """Bytes of a broker have arrived."""
+        link = self._wires.link_of(event.link_id)
+        if link is not None:
+            link.received(event.data)
+
+    def disconnected(self, event: BrokerDisconnected) -> None:
+        """A connection has ended, or could not be made."""
+        link = self._wires.link_of(event.link_id)
+        if link is not None:
+            link.disconnected(refused=event.refused)
+
+    def take_outgoing(self, effects: list[Effect]) -> None:
+        """Hand out what is to happen outside."""
+        self._wires.take_outgoing(effects)

@@ -1,0 +1,139 @@
+"""A request under way, and the queue of those that can go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from oncelog.handlers.broker.waits import Coordinate
+
+if TYPE_CHECKING:
+    from oncelog.handlers.api import Api
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.waits import NextSlice, Steps, Wait
+    from oncelog.node.kernel.deadlines import Alarm
+    from oncelog.wire.chunks import Chunk
+
+C = TypeVar("C")
+
+
+class Slot:
+    """The place of one response in its connection's order."""
+
+    __slots__ = ("chunks", "held")
+
+    def __init__(self) -> None:
+        self.chunks: Sequence[Chunk] | None = None
+        self.held = False
+        """True while the request behind this slot holds the connection."""
+
+
+@dataclass(slots=True, eq=False)
+class RequestTask(Generic[C]):
+    """One request whose handler waits. Whoever wakes it first wins: ``waiting`` is cleared then, and what the
+    others still hold of it is stale."""
+
+    steps: Steps[Any]
+    api: Api
+    correlation_id: int
+    context: Context
+    connection: C
+    slot: Slot
+    started_ms: int
+    waiting: bool = False
+    wait: Wait | None = None
+    """The last wait it was parked for."""
+    alarm: Alarm | None = None
+    resumes: int = 0
+    """Times it went on since others had their turn."""
+    forget: Callable[[], object] | None = None
+    """Takes the task out of what it waits in, where that could keep it for long."""
+
+    finish: Callable[[], object] | None = None
+    """Ends the wait of a fetch: it answers with what is there."""
+
+    nudge: Callable[[], object] | None = None
+    """Ends what the task waits for, where its client may ask for that by sending another request."""
+
+    @property
+    def request_bytes(self) -> int:
+        """Size of the request."""
+        return self.context.request_bytes
+
+    def give_way(self) -> None:
+        """Go on, if the task waits for something that gives way to its client's next request."""
+        if self.waiting and self.nudge is not None:
+            self.nudge()
+
+    def client_closed(self, *, may_read: bool) -> None:
+        """End a wait after which only the answer is left to do; a client that ``may_read`` gets one if it can be given
+        now. Any other request is carried out to its end."""
+        if not (self.waiting and getattr(self.wait, "ends_with_client", False)):
+            return
+        if not may_read:
+            self.abandon()
+        elif self.finish is not None:
+            self.finish()
+        elif isinstance(self.wait, Coordinate):  # others of its group may take minutes; all other waits are short
+            self.abandon()
+
+    def abandon(self) -> None:
+        """End the task where it waits, without an answer."""
+        self.waiting = False
+        if self.forget is not None:
+            self.forget()
+        self.steps.close()
+        self.slot.chunks, self.slot.held = (), False
+
+
+Task = RequestTask[Any]
+"""A request under way, for parts of the node that know nothing of connections."""
+
+
+class Runnable:
+    """Tasks that can go on, each with the value or error it is resumed with: those woken in this event, drained before
+    ``handle`` returns, and those whose next slice comes when other events had their turn.
+
+    A queue and not a call, so that an append deep inside one handler never runs another handler's code."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Task, object, Exception | None]] = deque()
+        self._slices: deque[tuple[Task, object, Exception | None]] = deque()
+
+    def wake(self, task: Task, value: object = None, error: Exception | None = None) -> None:
+        """Let ``task`` go on with ``value``, or with ``error`` raised at its yield. Nothing happens if it was woken."""
+        if task.waiting:
+            task.waiting = False
+            self._queue.append((task, value, error))
+
+    def take(self) -> tuple[Task, object, Exception | None] | None:
+        """The next one to run."""
+        return self._queue.popleft() if self._queue else None
+
+    def is_empty(self) -> bool:
+        """True if no task was woken."""
+        return not self._queue
+
+    def park(self, task: Task, _wait: NextSlice) -> None:
+        """Let ``task`` go on when others had their turn."""
+        self.wait_for_slice(task)
+
+    def wait_for_slice(self, task: Task, value: object = None, error: Exception | None = None) -> None:
+        """Let ``task`` go on when others had their turn."""
+        task.waiting, task.resumes = True, 0
+        self._slices.append((task, value, error))
+
+    def has_slices(self) -> bool:
+        """True while a task waits for its next slice."""
+        return bool(self._slices)
+
+    def next_slice(self) -> None:
+        """The others had their turn: one task goes on, or a hundred large requests would take a hundred slices in
+        one."""
+        while self._slices:
+            task, value, error = self._slices.popleft()
+            if task.waiting:  # or its client has gone
+                self.wake(task, value, error)
+                return

@@ -1,1 +1,0 @@
-"""Links: the connections by which this broker asks others, as a machine without sockets."""

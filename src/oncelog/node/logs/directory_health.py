@@ -1,0 +1,134 @@
+"""The disk below the data directory: what becomes of the broker when it fails, or is full (KIP-112).
+
+There is one data directory, so what takes a directory offline elsewhere concerns all replicas of this broker:
+
+1. A disk that fails (`base.disk_errors`) ends the broker, as Apache Kafka's ends with its last directory: what was
+   written or read there cannot be trusted, and others elect leaders at once.
+2. A full disk takes the directory offline until there is room. What others have in sync they lead, and this broker is
+   in no in-sync set with them: its registration says so. What nobody else has stays here, to be read. Retention goes
+   on. Apache Kafka ends there, too; whoever has freed space has to start it again.
+3. There is room when a hundredth of the disk is free, 1 GiB at most. Where the disk is full again soon after, one waits
+   longer and longer: a quota, or inodes, are not told by the free space.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.tree import CommitOutcome
+from oncelog.base.units import MINUTE_MS, SECOND_MS
+from oncelog.core.controller.replicas.failover import note_full_disk
+from oncelog.node.kernel.events import Fatal, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.base.ids import TopicPartition
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.cluster.metadata_log import MetadataLog
+    from oncelog.node.kernel.deadlines import Deadlines
+    from oncelog.node.kernel.events import Outbox
+    from oncelog.ports import DiskErrors
+
+CHECK_MS: Final = 5 * SECOND_MS
+"""The first pause between two looks at a full disk."""
+LONGEST_CHECK_MS: Final = 5 * MINUTE_MS
+RELAPSE_MS: Final = MINUTE_MS
+"""A disk that is full again so soon after there was room is looked at half as often."""
+_MOST_ROOM_BYTES: Final = 1 << 30
+
+
+class DirectoryHealth:
+    """Watches for a disk that has failed or is full, and says so in this broker's registration."""
+
+    def __init__(
+        self,
+        errors: DiskErrors,
+        metadata: Metadata,
+        commits: MetadataLog,
+        deadlines: Deadlines,
+        outbox: Outbox,
+    ) -> None:
+        self._errors = errors
+        self._metadata = metadata
+        self._commits = commits
+        self._deadlines = deadlines
+        self._outbox = outbox
+        self.measure: Callable[[], tuple[int, int]] = lambda: (-1, -1)
+        """Size of the disk and what is free on it, in bytes, −1: not known; the runtime knows."""
+        self.is_offline = False
+        """True while the disk is full."""
+        self._has_failed = False
+        self._interval_ms = CHECK_MS
+        self._had_room_ms: int | None = None
+        self._is_saying = False
+        self._next_report_ms = 0
+
+    def look(self) -> None:
+        """Act on what was noted during an event."""
+        failure, full = self._errors.failure, self._errors.full
+        if failure is not None and not self._has_failed:
+            self._has_failed = True
+            self._outbox.effects.append(Fatal(f"the only log directory, {self._directory}, has failed: {failure}"))
+        if full is not None:
+            self._errors.full = None
+            if not self.is_offline:
+                self._take_offline(full)
+        unopened, self._errors.unopened = self._errors.unopened, None
+        if unopened is not None:
+            self._report_trouble(f"no file descriptor is left, raise the limit (ulimit -n): {unopened}")
+
+    def log_not_created(self, partition: TopicPartition, error: OSError) -> None:
+        """Report that the log of a new partition cannot be created now."""
+        self._report_trouble(f"the log of {partition} cannot be created, it is tried again: {error}")
+
+    def _report_trouble(self, message: str) -> None:
+        """Report what may happen many times a second, once a minute."""
+        if self._deadlines.now_ms >= self._next_report_ms:
+            self._next_report_ms = self._deadlines.now_ms + MINUTE_MS
+            self._outbox.effects.append(Report("error", message))
+
+    @property
+    def _directory(self) -> str:
+        return self._metadata.config.data_directory
+
+    def _take_offline(self, error: OSError) -> None:
+        now_ms = self._deadlines.now_ms
+        soon = self._had_room_ms is not None and now_ms - self._had_room_ms < RELAPSE_MS
+        self._interval_ms = min(2 * self._interval_ms, LONGEST_CHECK_MS) if soon else CHECK_MS
+        self.is_offline = True
+        self._outbox.effects.append(
+            Report("error", f"the disk of {self._directory} is full, nothing is written to it: {error}")
+        )
+        self._say()
+        self._deadlines.at(now_ms + self._interval_ms, self._check)
+
+    def _check(self, now_ms: int) -> None:
+        if self.is_offline and self._has_room():
+            self.is_offline, self._had_room_ms = False, now_ms
+            self._outbox.effects.append(Report("info", f"the disk of {self._directory} has room again"))
+        self._say()
+        if self.is_offline or self._is_said():
+            self._deadlines.at(now_ms + self._interval_ms, self._check)
+
+    def _has_room(self) -> bool:
+        total, usable = self.measure()
+        return total < 0 or usable >= min(total // 100, _MOST_ROOM_BYTES)
+
+    def _is_said(self) -> bool:
+        own = self._metadata.image.brokers.get(self._metadata.broker_id)
+        return own is not None and own.has_full_disk
+
+    def _say(self) -> None:
+        """Let the registration say what is so; what is refused is said with the next look."""
+        if self._is_saying:
+            return
+        operations = note_full_disk(
+            self._metadata.image, self._metadata.broker_id, self._deadlines.now_ms, full=self.is_offline
+        )
+        if operations:
+            self._is_saying = True
+            self._commits.commit(operations, self._said)
+
+    def _said(self, _outcome: CommitOutcome) -> None:
+        self._is_saying = False

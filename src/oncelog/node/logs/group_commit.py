@@ -1,0 +1,253 @@
+"""Group commit: appended records become durable, the high watermark follows, and those who wait are woken.
+
+Invariants:
+1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync has covered, so no reader sees
+   a record that a power cut removes, and no acks=all is answered before.
+2. At most one sync of a partition is under way; what is appended meanwhile shares the next one. That is the group
+   commit: its size adapts to how long the disk takes.
+3. A sync that fails ends the node: the page cache may have dropped the data, a retry would lie (fsyncgate).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import Offset, TopicPartition
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.events import Effect, Fatal, Sync, Synced
+from oncelog.node.kernel.tasks import Runnable, Task
+from oncelog.node.logs.delayed_fetches import DelayedFetches
+from oncelog.node.logs.high_watermark import HighWatermarks
+
+if TYPE_CHECKING:
+    from oncelog.core.replicas.leader import LeaderReplicas
+    from oncelog.handlers.broker.waits import UntilDurable
+    from oncelog.storage.log.partition_log import PartitionLog
+
+
+class _DurableWait:
+    """One task that waits for several partitions."""
+
+    __slots__ = ("missing", "runnable", "task")
+
+    def __init__(self, task: Task, missing: set[TopicPartition], runnable: Runnable) -> None:
+        self.task = task
+        self.missing = missing
+        self.runnable = runnable
+
+    def reached(self, partition: TopicPartition) -> None:
+        """One of them is durable."""
+        self.missing.discard(partition)
+        if not self.missing:
+            self.runnable.wake(self.task, self.missing)
+
+    def dropped(self) -> None:
+        """One of them is gone."""
+        self.runnable.wake(self.task, self.missing)
+
+
+class _Callback:
+    """A call for when one partition is durable, and one for when it never will be."""
+
+    __slots__ = ("_call", "_lost")
+
+    def __init__(self, call: Callable[[], None], lost: Callable[[], None] | None) -> None:
+        self._call = call
+        self._lost = lost
+
+    def reached(self, _partition: TopicPartition) -> None:
+        """The partition is durable up to there."""
+        self._call()
+
+    def dropped(self) -> None:
+        """The partition was deleted, or is led by another broker now."""
+        if self._lost is not None:
+            self._lost()
+
+
+class GroupCommit:
+    """Sees appended data to disk and moves high watermarks."""
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        runnable: Runnable,
+        delayed_fetches: DelayedFetches,
+        high_watermarks: HighWatermarks,
+        *,
+        commit: bool,
+    ) -> None:
+        self._deadlines = deadlines
+        self._runnable = runnable
+        self._delayed_fetches = delayed_fetches
+        self._high_watermarks = high_watermarks
+        self._commit = commit
+        self._dirty: dict[TopicPartition, PartitionLog] = {}
+        self._in_flight: dict[TopicPartition, int] = {}
+        self._syncs: dict[int, tuple[PartitionLog, Offset]] = {}
+        self._next_token = 1
+        self._waits: dict[TopicPartition, deque[tuple[Offset, _DurableWait | _Callback]]] = {}
+        self._unflushed: dict[TopicPartition, tuple[Offset, int]] = {}
+        self._synced_calls: dict[TopicPartition, list[tuple[Offset, Callable[[], None]]]] = {}
+
+    def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
+        """Move the high watermark of a partition that this broker leads from now on."""
+        self._high_watermarks.lead(partition, replicas)
+
+    def resign(self, partition: TopicPartition) -> None:
+        """Move it no more: those who wait for it are told that it never will."""
+        self._high_watermarks.resign(partition)
+        for _, wait in self._waits.pop(partition, ()):
+            wait.dropped()
+
+    def appended(self, log: PartitionLog) -> None:
+        """``log`` grew: sync it by the policy and move what may move at once; followers copy it meanwhile."""
+        if self._high_watermarks.has_followers(log.partition):
+            self._delayed_fetches.changed(log.partition)
+        if self._commit:
+            self._dirty[log.partition] = log
+            return
+        self._advance(log, log.log_end_offset)
+        if log.has_unsynced_segments:
+            self.flush(log)  # as Apache Kafka does with a segment that is full
+        if log.config.bounds_unflushed:
+            self._flush_by_topic_config(log, self._deadlines.now_ms)
+
+    def flush(self, log: PartitionLog) -> None:
+        """Sync ``log`` soon; nobody waits for it."""
+        if log.partition not in self._in_flight:
+            self._dirty[log.partition] = log
+
+    def _flush_by_topic_config(self, log: PartitionLog, now_ms: int) -> None:
+        """``flush.messages`` and ``flush.ms``: bound what a power cut takes under the page-cache policy."""
+        first_offset, since_ms = self._unflushed.setdefault(log.partition, (log.durable_offset, now_ms))
+        config = log.config
+        if log.log_end_offset - first_offset >= config.flush_messages or now_ms - since_ms >= config.flush_ms:
+            self._unflushed.pop(log.partition)
+            self._dirty[log.partition] = log
+        elif since_ms == now_ms and config.flush_ms < 2**62:
+            self._deadlines.at(now_ms + config.flush_ms, lambda _now: self._flush_now(log))
+
+    def _flush_now(self, log: PartitionLog) -> None:
+        if self._unflushed.pop(log.partition, None) is not None:
+            self._dirty[log.partition] = log
+
+    def when_synced(self, log: PartitionLog, call: Callable[[], None]) -> None:
+        """Call back when all that ``log`` holds now is on disk; at once where the policy does not ask for that."""
+        if not self._commit or log.durable_offset >= log.log_end_offset:
+            call()
+            return
+        self._synced_calls.setdefault(log.partition, []).append((log.log_end_offset, call))
+        self._dirty[log.partition] = log
+
+    def _tell_synced(self, log: PartitionLog) -> None:
+        waiting = self._synced_calls.pop(log.partition, None)
+        if waiting is None:
+            return
+        # A truncation may have taken the end that was waited for.
+        left = [each for each in waiting if log.durable_offset < min(each[0], log.log_end_offset)]
+        if left:
+            self._synced_calls[log.partition] = left
+            self._dirty[log.partition] = log
+        for each in waiting:
+            if each not in left:
+                each[1]()
+
+    def start_syncs(self, effects: list[Effect]) -> None:
+        """One sync effect for every partition that is dirty and has none under way."""
+        if not self._dirty:
+            return
+        for partition in [p for p in self._dirty if p not in self._in_flight]:
+            log = self._dirty.pop(partition)
+            files, upto = log.files_to_sync()
+            token = self._next_token
+            self._next_token += 1
+            self._in_flight[partition] = token
+            self._syncs[token] = (log, upto)
+            effects.append(Sync(token, files))
+
+    def synced(self, event: Synced, effects: list[Effect]) -> None:
+        """A sync came back."""
+        log, upto = self._syncs.pop(event.token)
+        if self._in_flight.get(log.partition) != event.token:
+            return  # the partition was deleted meanwhile, its files with it; nobody waits for them
+        del self._in_flight[log.partition]
+        if event.failure is not None:
+            effects.append(Fatal(f"could not sync {log.partition} to disk: {event.failure}"))
+            return
+        log.synced(upto)
+        if self._commit:
+            self._advance(log, log.durable_offset)
+        if self._synced_calls:
+            self._tell_synced(log)
+
+    def _advance(self, log: PartitionLog, offset: Offset) -> None:
+        if self._high_watermarks.vouch(log, offset):
+            self._high_watermark_moved(log)
+
+    def vouch(self, log: PartitionLog) -> None:
+        """Stand in for what was on disk before this broker led: where there is no other replica, it is committed."""
+        self._advance(log, log.durable_offset)
+
+    def replicas_changed(self, log: PartitionLog) -> None:
+        """A follower has fetched, or the in-sync set is another: move what may move."""
+        if self._high_watermarks.settle(log):
+            self._high_watermark_moved(log)
+
+    def _high_watermark_moved(self, log: PartitionLog) -> None:
+        partition = log.partition
+        queue = self._waits.get(partition)
+        if queue is not None:
+            while queue and queue[0][0] <= log.high_watermark:
+                queue.popleft()[1].reached(partition)
+            if not queue:
+                del self._waits[partition]
+        self._delayed_fetches.changed(partition)
+
+    def wait(self, task: Task, until: UntilDurable, logs: dict[TopicPartition, PartitionLog | None]) -> None:
+        """Park ``task`` until every high watermark in ``until`` is reached."""
+        missing = {
+            partition
+            for partition, offset in until.offsets.items()
+            if (log := logs[partition]) is None or log.high_watermark < offset
+        }
+        if not missing:
+            self._runnable.wake(task, missing)
+            return
+        wait = _DurableWait(task, missing, self._runnable)
+        for partition in sorted(missing):
+            self._enqueue(partition, until.offsets[partition], wait)
+        task.alarm = self._deadlines.at(until.deadline_ms, lambda _now: self._runnable.wake(task, wait.missing))
+
+    def when_durable(
+        self, log: PartitionLog, offset: Offset, call: Callable[[], None], lost: Callable[[], None] | None = None
+    ) -> None:
+        """Call back when the high watermark of ``log`` has reached ``offset``, at once if it has; ``lost`` if it never
+        will here: the partition was deleted, or this broker leads it no more."""
+        if log.high_watermark >= offset:
+            call()
+        else:
+            self._enqueue(log.partition, offset, _Callback(call, lost))
+
+    def _enqueue(self, partition: TopicPartition, offset: Offset, wait: _DurableWait | _Callback) -> None:
+        queue = self._waits.setdefault(partition, deque())
+        if not queue or queue[-1][0] <= offset:
+            queue.append((offset, wait))
+        else:  # a duplicate of an idempotent producer waits for an offset that was appended before
+            insort(queue, (offset, wait), key=itemgetter(0))
+
+    def dropped(self, partition: TopicPartition) -> None:
+        """The partition is gone: those who wait for it are told by its being missing from what they got."""
+        self._dirty.pop(partition, None)
+        self._in_flight.pop(partition, None)
+        self._unflushed.pop(partition, None)
+        self._synced_calls.pop(partition, None)
+        self.resign(partition)
+
+    def is_idle(self) -> bool:
+        """True while nothing waits for a disk."""
+        return not self._dirty and not self._syncs

@@ -1,1 +1,0 @@
-"""Counters, figures for ``/metrics``, the flight recorder and the bounds of the audit log."""

@@ -1,0 +1,352 @@
+"""The flight recorder: what went into a node, in order, and a digest of what came out, so that it can happen again.
+
+A recording begins where the node begins: configuration, cluster facts, the files it finds. Then every random id, every
+event with its time, and a digest of the effects. ``oncelog sim --replay`` feeds the same to a new node: what failed in
+the field can be debugged. What it cannot hold is what workers do between two events: a job's slices run when it
+finished, and a disk that failed fails no more. One JSON document a line; bytes as base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
+from oncelog.base.tree import Change, CommitOutcome, TreeNode
+from oncelog.node.access.redaction import SECRET_BYTES, shown_frame, shown_value
+from oncelog.node.kernel.events import (
+    BrokerConnected,
+    BrokerDisconnected,
+    BrokerSent,
+    ConnectionClosed,
+    ConnectionHalfClosed,
+    ConnectionOpened,
+    Continued,
+    DeadlineReached,
+    Effect,
+    Event,
+    FileRange,
+    JobFinished,
+    MetadataChanged,
+    MetadataLoaded,
+    MetadataWritten,
+    NodesRead,
+    RequestReceived,
+    Send,
+    SendToBroker,
+    Shutdown,
+    StoodStill,
+    Synced,
+)
+from oncelog.ports import Entropy
+
+if TYPE_CHECKING:
+    from oncelog.node.cluster.metadata import Metadata
+    from oncelog.node.node import Node
+
+FORMAT: Final = 2
+"""2: committed changes of the metadata are events of their own."""
+_EVENTS: Final[dict[str, type]] = {
+    kind.__name__: kind
+    for kind in (
+        ConnectionOpened,
+        ConnectionHalfClosed,
+        ConnectionClosed,
+        RequestReceived,
+        Synced,
+        JobFinished,
+        MetadataChanged,
+        MetadataWritten,
+        MetadataLoaded,
+        NodesRead,
+        BrokerConnected,
+        BrokerSent,
+        BrokerDisconnected,
+        DeadlineReached,
+        Continued,
+        StoodStill,
+        Shutdown,
+    )
+}
+
+
+class RecordingUnreadable(Exception):
+    """The file is no recording, or of a format this version does not know."""
+
+
+class RecordedFile(NamedTuple):
+    """A file of the data directory as it was when the node began."""
+
+    path: str
+    modified_ms: int
+    data: bytes
+
+
+class Moment(NamedTuple):
+    """One event and what came of it."""
+
+    event: Event
+    now_ms: int
+    digest: str
+    withheld: bool = False
+    """The request was part of a login, and is not here."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """The whole recording, read back."""
+
+    config: dict[str, str] = field(default_factory=dict)
+    bound: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The address of each listener."""
+    now_ms: int = 0
+    facts: list[TreeNode] = field(default_factory=list)
+    files: list[RecordedFile] = field(default_factory=list)
+    tokens: list[bytes] = field(default_factory=list)
+    disks: list[tuple[int, int]] = field(default_factory=list)
+    started: str = ""
+    """Digest of the effects with which the node began."""
+    position: int | None = None
+    """Position of the metadata with which it began; None where an earlier version does not say it."""
+    moments: list[Moment] = field(default_factory=list)
+    end: str | None = None
+    """The reason for which the recording ends: it is full, or the node stopped."""
+
+
+class FlightRecorder:
+    """Writes a recording line by line, until ``max_bytes``. ``write`` must not fail; it gets whole lines."""
+
+    def __init__(self, write: Callable[[bytes], None], max_bytes: int) -> None:
+        self._write = write
+        self._left = max_bytes
+        self.full = False
+
+    def begin(
+        self,
+        config: Mapping[str, str],
+        bound: Mapping[str, tuple[str, int]],
+        now_ms: int,
+        facts: Iterable[TreeNode],
+        files: Iterable[RecordedFile],
+    ) -> None:
+        """Write down the configuration, listeners, metadata and files that the node begins with."""
+        listeners = {name: list(address) for name, address in bound.items()}
+        self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
+        for fact in facts:
+            value = _text_or_none(shown_value(fact.path, fact.value))
+            self._line(what="fact", path=fact.path, value=value, version=fact.version)
+        for file in files:
+            self._line(what="file", path=file.path, modified_ms=file.modified_ms, data=_text(file.data))
+
+    def entropy(self, source: Entropy) -> Entropy:
+        """The same ids, written down as they are given."""
+        return _RecordedEntropy(source, self)
+
+    def token(self, token: bytes) -> None:
+        """A random id was given."""
+        self._line(what="token", token=_text(bytes(SECRET_BYTES) if len(token) == SECRET_BYTES else token))
+
+    def disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
+        """The same sizes of the disk, written down as they are asked for."""
+
+        def measured() -> tuple[int, int]:
+            sizes = measure()
+            self._line(what="disk", sizes=list(sizes))
+            return sizes
+
+        return measured
+
+    def started(self, effects: Sequence[Effect], position: int) -> None:
+        """Write down the digest of the effects that the node's start gave, and the position of its metadata."""
+        self._line(what="started", digest=digest_of(effects), position=position)
+
+    def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
+        """An event was handled; ``before`` is its encoding from before the node took it."""
+        self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
+
+    def end(self, reason: str) -> None:
+        """End the recording: nothing more comes."""
+        if not self.full:
+            self.full = True
+            self._write(json.dumps({"what": "end", "reason": reason}).encode() + b"\n")
+
+    def _line(self, **content: Any) -> None:
+        if self.full:
+            return
+        line = json.dumps(content, separators=(",", ":")).encode() + b"\n"
+        self._left -= len(line)
+        if self._left < 0:
+            self.end("the recording is full")
+        else:
+            self._write(line)
+
+
+class _RecordedEntropy:
+    def __init__(self, source: Entropy, recorder: FlightRecorder) -> None:
+        self._source = source
+        self._recorder = recorder
+
+    def token(self, size: int) -> bytes:
+        token = self._source.token(size)
+        self._recorder.token(token)
+        return token
+
+
+class RecordedNode:
+    """A node whose events are written down; to whoever drives it, the node itself."""
+
+    def __init__(self, node: Node, recorder: FlightRecorder) -> None:
+        self._node = node
+        self._recorder = recorder
+        self.backlog_bytes = node.backlog_bytes
+        self.next_deadline_ms = node.next_deadline_ms
+
+    @property
+    def cluster(self) -> Metadata:
+        """The node's view of the cluster."""
+        return self._node.cluster
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Start the node; its first effects."""
+        effects = self._node.start(now_ms)
+        self._recorder.started(effects, self._node.cluster.position)
+        return effects
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Hand an event to the node. A request's buffer is the node's to change, so it is written down as it was
+        before."""
+        before = {} if self._recorder.full else self._encode(event)
+        effects = self._node.handle(event, now_ms)
+        self._recorder.moment(event, now_ms, effects, before)
+        return effects
+
+    def _encode(self, event: Event) -> dict[str, Any]:
+        """The encoding of an event, without the secrets in it."""
+        withheld = self._node.holds_secrets(event)
+        if isinstance(event, BrokerSent) and withheld:
+            return {**_encode_event(BrokerSent(event.link_id, b"")), "withheld": True}
+        if not isinstance(event, RequestReceived):
+            return _encode_event(event)
+        shown = None if withheld else shown_frame(event.frame)
+        if shown is None:
+            return {**_encode_event(RequestReceived(event.connection_id, b"")), "withheld": True}
+        return _encode_event(RequestReceived(event.connection_id, shown))
+
+
+def digest_of(effects: Sequence[Effect]) -> str:
+    """A short digest of effects: kinds, tokens, and the bytes that are sent (of file ranges, how many)."""
+    digest = hashlib.blake2b(digest_size=8)
+    for effect in effects:
+        digest.update(type(effect).__name__.encode())
+        for name in ("token", "connection_id", "link_id", "message"):
+            digest.update(str(getattr(effect, name, "")).encode())
+        if isinstance(effect, (Send, SendToBroker)):
+            for chunk in effect.chunks:
+                digest.update(str(chunk.size_bytes).encode() if isinstance(chunk, FileRange) else bytes(chunk))  # type: ignore[arg-type]
+    return digest.hexdigest()
+
+
+def read_recording(lines: Iterable[bytes]) -> Recording:
+    """A recording as it was written; a torn last line is left out. Raises RecordingUnreadable."""
+    recording = Recording()
+    try:
+        for content in _contents(lines):
+            _take(recording, content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordingUnreadable(f"not a flight recording: {error!r}") from None
+    if not recording.now_ms:
+        raise RecordingUnreadable("not a flight recording: it has no beginning")
+    return recording
+
+
+def _contents(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        if not line.endswith(b"\n"):
+            return  # the process died while it wrote
+        yield json.loads(line)
+
+
+def _take(recording: Recording, content: dict[str, Any]) -> None:
+    match content["what"]:
+        case "begin":
+            if content["format"] != FORMAT:
+                raise RecordingUnreadable(
+                    f"a flight recording of format {content['format']}, this version reads {FORMAT}"
+                )
+            recording.config, recording.now_ms = content["config"], content["now_ms"]
+            listeners = content.get("listeners") or {PLAINTEXT_LISTENER: content["listen"]}
+            recording.bound = {name: (host, port) for name, (host, port) in listeners.items()}
+        case "fact":
+            recording.facts.append(TreeNode(content["path"], _bytes(content["value"]), content["version"]))
+        case "file":
+            file = RecordedFile(content["path"], content["modified_ms"], _bytes(content["data"]))
+            recording.files.append(file)
+        case "token":
+            recording.tokens.append(_bytes(content["token"]))
+        case "disk":
+            recording.disks.append((content["sizes"][0], content["sizes"][1]))
+        case "started":
+            recording.started, recording.position = content["digest"], content.get("position")
+        case "event":
+            withheld = content.get("withheld", False)
+            recording.moments.append(Moment(_decode_event(content), content["now_ms"], content["digest"], withheld))
+        case "end":
+            recording.end = content["reason"]
+
+
+def _encode_event(event: Event) -> dict[str, Any]:
+    fields = {name: getattr(event, name) for name in event.__slots__}
+    for name, value in fields.items():
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            fields[name] = _text(value)
+        elif isinstance(value, Exception):
+            fields[name] = str(value)
+        elif isinstance(value, (CommitOutcome, SecurityProtocol)):
+            fields[name] = value.value
+        elif name in ("changes", "nodes") and value is not None:
+            fields[name] = [
+                [each.path, _text_or_none(shown_value(each.path, each.value)), each.version] for each in value
+            ]
+    return {"event": type(event).__name__, "fields": fields}
+
+
+def _decode_event(content: dict[str, Any]) -> Event:
+    fields = dict(content["fields"])
+    kind = _EVENTS[content["event"]]
+    if kind is RequestReceived:
+        fields["frame"] = memoryview(bytearray(_bytes(fields["frame"])))
+    if kind is BrokerSent:
+        fields["data"] = _bytes(fields["data"])
+    if kind is ConnectionOpened:
+        fields["listener"] = tuple(fields["listener"])
+        fields["security_protocol"] = SecurityProtocol(fields.get("security_protocol", SecurityProtocol.PLAINTEXT))
+    if fields.get("failure") is not None:
+        fields["failure"] = OSError(fields["failure"])
+    if kind is MetadataWritten:
+        fields["outcome"] = CommitOutcome(fields["outcome"])
+    if kind is MetadataChanged:
+        fields["changes"] = [Change(path, _value(text), version) for path, text, version in fields["changes"]]
+    if kind in (MetadataLoaded, NodesRead) and fields["nodes"] is not None:
+        fields["nodes"] = [TreeNode(path, _bytes(text or ""), version) for path, text, version in fields["nodes"]]
+    event: Event = kind(**fields)
+    return event
+
+
+def _text(data: bytes | bytearray | memoryview) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _text_or_none(data: bytes | None) -> str | None:
+    return None if data is None else _text(data)
+
+
+def _value(text: str | None) -> bytes | None:
+    return None if text is None else _bytes(text)
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)

@@ -1,1 +1,0 @@
-"""The partitions of this broker: their logs, group commit, delayed fetches, maintenance."""

@@ -1,0 +1,279 @@
+"""The partitions of this broker: their logs, kept in step with the cluster image, and who leads them.
+
+Topics are created, altered, deleted and configured in the image; here it is done to the logs, and only here.
+Leadership is the only road to a log: a partition is led in one epoch, or the answer is the error to tell.
+
+The role of this broker's replica of each is decided in ``roles``.
+
+Logs of new partitions are created in slices, or when somebody asks for one: a directory and a few files each are
+milliseconds on a busy disk, and a topic may have thousands of partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
+from oncelog.base.units import SECOND_MS
+from oncelog.core.controller.image.model import TopicImage
+from oncelog.core.sessions.fetch import FetchSessions
+from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.logs.delayed_fetches import DelayedFetches
+from oncelog.node.logs.directory_health import DirectoryHealth
+from oncelog.node.logs.group_commit import GroupCommit
+from oncelog.node.logs.log_configs import log_config, storage_config
+from oncelog.node.logs.maintenance import Maintenance
+from oncelog.node.replication.roles import ReplicaRoles
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.image.cluster_image import ImageDelta
+    from oncelog.handlers.broker.waits import UntilDurable
+    from oncelog.node.kernel.tasks import Task
+    from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log_directory import LogDirectory
+
+LOGS_PER_SLICE: Final = 16
+CREATE_AGAIN_MS: Final = SECOND_MS
+
+
+class PartitionManager:
+    """Implements ``handlers.broker.ports.Partitions``."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        metadata: Metadata,
+        roles: ReplicaRoles,
+        group_commit: GroupCommit,
+        delayed_fetches: DelayedFetches,
+        maintenance: Maintenance,
+        deadlines: Deadlines,
+        directory: DirectoryHealth,
+    ) -> None:
+        self.logs = logs
+        self.roles = roles
+        self.directory = directory
+        self._metadata = metadata
+        self._group_commit = group_commit
+        self._delayed_fetches = delayed_fetches
+        self._maintenance = maintenance
+        self._deadlines = deadlines
+        self._broker_epoch = metadata.broker_epoch
+        self._leaders = roles.leaders
+        self._missing: dict[TopicPartition, None] = {}
+        self._create_from_ms = 0
+        self._taken_over: dict[TopicName, TopicImage] = {}
+        """Topics as they were when their partitions were last looked at: what is the same object needs no second look,
+        or the change of one partition would cost as much as the topic has."""
+        self.fetch_sessions = FetchSessions(
+            int(metadata.config.get("max.incremental.fetch.session.cache.slots")), metadata.random_bytes
+        )
+        self.records_in = 0
+        self.record_bytes_in = 0
+
+    # In step with the image
+
+    def start(self) -> None:
+        """Give every log its configuration and note those that the image has and the disk lacks (a crash between the
+        commit of a topic and the creation of its directory)."""
+        for topic in self._metadata.image.topics.values():
+            self._configure(topic)  # the topic's id too, which a power cut may have taken and followers fetch by
+            self._note_replicas(topic)
+
+    def take_over(self, delta: ImageDelta) -> list[TopicPartition]:
+        """Follow a change of the image; returns the partitions that are gone with their topics."""
+        if delta.broker_configs:
+            self._configure_storage()
+        gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]
+        for partition in gone:
+            self._delete(partition)
+        topics = self._metadata.image.topics
+        registered_anew = self._broker_epoch != self._metadata.broker_epoch
+        self._broker_epoch = self._metadata.broker_epoch
+        for name in topics if registered_anew else (*delta.created, *delta.altered):
+            self._note_replicas(topics[name], None if registered_anew else self._taken_over.get(name))
+        for name in topics if delta.broker_configs else (*delta.created, *delta.configs):
+            self._configure(topics[name])
+        for topic in delta.deleted:
+            self._taken_over.pop(topic.name, None)
+        self._taken_over.update((name, topics[name]) for name in (*delta.created, *delta.altered))
+        return gone
+
+    def create_slice(self) -> bool:
+        """Create some of the missing logs; True if there are more to create now."""
+        if not self._missing:
+            return False
+        for partition in list(islice(self._missing, LOGS_PER_SLICE)):
+            if not self._create_log(partition):
+                return False
+        return bool(self._missing)
+
+    def _note_replicas(self, topic: TopicImage, before: TopicImage | None = None) -> None:
+        known = () if before is None else before.partitions
+        for index, image in enumerate(topic.partitions):
+            if index < len(known) and known[index] is image:
+                continue
+            partition = TopicPartition(topic.name, index)
+            log = self.logs.logs.get(partition)
+            if self._metadata.broker_id not in image.replicas:
+                if log is not None or partition in self._missing:
+                    self._delete(partition)  # reassigned to other brokers
+            elif log is None:
+                self._missing[partition] = None
+            else:
+                self.roles.take(partition, log, image)
+
+    def _create_log(self, partition: TopicPartition) -> bool:
+        """Create the log of a new partition. False if it cannot be now, for want of a file descriptor or of room on the
+        disk: it stays missing, and is tried again after ``CREATE_AGAIN_MS``."""
+        now_ms = self._deadlines.now_ms
+        if now_ms < self._create_from_ms:
+            return False
+        topic = self._metadata.image.topics[partition.topic]
+        config = log_config(self._metadata.topic_config(topic))
+        try:
+            log = self.logs.create(partition, topic.topic_id, config, now_ms=now_ms)
+        except OSError as error:
+            self._create_from_ms = now_ms + CREATE_AGAIN_MS
+            self._deadlines.at(self._create_from_ms, lambda _now: None)  # the event alone has the missing logs created
+            self.directory.log_not_created(partition, error)
+            return False
+        del self._missing[partition]
+        self.roles.take(partition, log, topic.partitions[partition.partition])
+        return True
+
+    def _delete(self, partition: TopicPartition) -> None:
+        self._missing.pop(partition, None)
+        self.roles.give_up(partition)
+        if partition in self.logs.logs:
+            self._maintenance.add(self.logs.delete(partition, self._metadata.random_bytes(16)))
+            self._group_commit.dropped(partition)
+            self._delayed_fetches.changed(partition)
+            self._delayed_fetches.deleted(partition)
+
+    def _configure_storage(self) -> None:
+        storage = storage_config(self._metadata.config)
+        self.logs.storage = storage
+        for log in self.logs.logs.values():
+            log.storage = storage
+
+    def _configure(self, topic: TopicImage) -> None:
+        config = log_config(self._metadata.topic_config(topic))
+        for index in range(len(topic.partitions)):
+            log = self.logs.logs.get(TopicPartition(topic.name, index))
+            if log is None:
+                continue
+            log.set_topic_id(topic.topic_id)  # a power cut may have taken the file that says it
+            if log.config != config:
+                log.config = config
+                self.roles.config_changed(log)
+
+    def park_until_durable(self, task: Task, until: UntilDurable) -> None:
+        """Keep ``task`` until every high watermark in ``until`` is reached."""
+        logs: dict[TopicPartition, PartitionLog | None] = {}
+        for partition in until.offsets:
+            led = self.leader_log(partition)
+            logs[partition] = None if isinstance(led, ErrorCode) else led.log
+        self._group_commit.wait(task, until, logs)
+
+    # The port of handlers
+
+    def leader_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> LeaderLog | ErrorCode:
+        """See ``handlers.broker.ports.Partitions``."""
+        found = self._leaders.get(partition)
+        if found is None:
+            if partition in self._missing:
+                if not self._create_log(partition):
+                    return ErrorCode.KAFKA_STORAGE_ERROR
+                return self.leader_log(partition, current_leader_epoch)
+            image = self._metadata.image.partition(partition)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refusal = _epoch_refusal(current_leader_epoch, image.leader_epoch) if self.has_log(partition) else None
+            return refusal or ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if current_leader_epoch == NO_LEADER_EPOCH:
+            return found
+        return _epoch_refusal(current_leader_epoch, found.leader_epoch) or found
+
+    def follower_log(
+        self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> FollowerLog | ErrorCode:
+        """See ``handlers.broker.ports.Partitions``."""
+        image, log = self._metadata.image.partition(partition), self.logs.logs.get(partition)
+        if image is None or log is None or image.leader == self._metadata.broker_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _epoch_refusal(current_leader_epoch, image.leader_epoch) or FollowerLog(log, image.leader_epoch)
+
+    def leader_logs(self) -> Iterator[LeaderLog]:
+        """All partitions that this broker leads and that have a log."""
+        return iter(self._leaders.values())
+
+    def leader_count(self) -> int:
+        """The number of partitions that this broker leads (Kafka's LeaderCount)."""
+        return len(self._leaders)
+
+    def has_log(self, partition: TopicPartition) -> bool:
+        """True if the partition has a log on disk already."""
+        return partition in self.logs.logs
+
+    def replica_size_bytes(self, partition: TopicPartition) -> int | None:
+        """See ``handlers.broker.ports.Partitions``."""
+        if partition in self._missing:
+            self._create_log(partition)
+        log = self.logs.logs.get(partition)
+        return None if log is None else log.size_bytes
+
+    def creates_logs(self) -> bool:
+        """See ``handlers.broker.ports.Partitions``."""
+        return bool(self._missing)
+
+    def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
+        """See ``handlers.broker.ports.Partitions``."""
+        self.records_in += record_count
+        self.record_bytes_in += size_bytes
+        self._group_commit.appended(leader_log.log)
+
+    def replica_fetched(
+        self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
+    ) -> None:
+        """See ``handlers.broker.ports.Partitions``."""
+        self.roles.replica_fetched(leader_log, replica, broker_epoch, offset, log_start_offset)
+
+    @property
+    def change_position(self) -> int:
+        """See ``handlers.broker.ports.Partitions``."""
+        return self._delayed_fetches.position
+
+    def changed_since(self, position: int) -> Sequence[TopicPartition]:
+        """See ``handlers.broker.ports.Partitions``."""
+        return self._delayed_fetches.changed_since(position)
+
+    def readable_changed(self, partition: TopicPartition) -> None:
+        """See ``handlers.broker.ports.Partitions``."""
+        self._delayed_fetches.changed(partition)
+
+    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+        """See ``handlers.broker.ports.Partitions``."""
+        self.logs.checkpoint_log_starts(rising)
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """See ``handlers.broker.ports.Partitions``."""
+        return self.directory.measure()
+
+    def is_directory_offline(self) -> bool:
+        """See ``handlers.broker.ports.Partitions``."""
+        return self.directory.is_offline
+
+
+def _epoch_refusal(told: int, leader_epoch: int) -> ErrorCode | None:
+    """The error for a client that believes in the leader epoch ``told`` (−1: it does not say), None if that is so."""
+    if told in (NO_LEADER_EPOCH, leader_epoch):
+        return None
+    return ErrorCode.FENCED_LEADER_EPOCH if told < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
