@@ -118,6 +118,10 @@ class SimulatedSystem:
         """Virtual time."""
         return self._kernel.now_ms()
 
+    def now_us(self) -> int:
+        """Virtual time."""
+        return self._kernel.now_us
+
     def wall_ms(self) -> int:
         """Virtual time; clients' clocks are right."""
         return self._kernel.now_ms()

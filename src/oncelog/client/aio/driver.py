@@ -17,7 +17,7 @@ from oncelog.client.aio.link import AsyncLink
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import steps
-from oncelog.client.programs.steps import Acquire, Await, Call, Connect, Parallel, Program, Sleep, Step
+from oncelog.client.programs.steps import Acquire, Await, Call, Connect, Parallel, Program, Sleep, Step, Submit, Wait
 
 T = TypeVar("T")
 
@@ -25,6 +25,28 @@ T = TypeVar("T")
 def loop_ms() -> int:
     """The running loop's time, which only goes forward: every pause and time-out here is measured by it."""
     return int(asyncio.get_running_loop().time() * 1000)
+
+
+class _Sent:
+    """A request that is not waited for."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        task.add_done_callback(_failure)
+
+    @property
+    def is_done(self) -> bool:
+        """True if it was answered or has failed."""
+        return self.task.done()
+
+    def result(self) -> Any:
+        """The response."""
+        return self.task.result()
+
+
+def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+    """The exception of an ended task, retrieved so that asyncio does not warn about it."""
+    return None if task.cancelled() else task.exception()
 
 
 class Driver:
@@ -44,6 +66,10 @@ class Driver:
     def now_ms(self) -> int:
         """The loop's time."""
         return loop_ms()
+
+    def now_us(self) -> int:
+        """The loop's time, in microseconds."""
+        return int(asyncio.get_running_loop().time() * 1_000_000)
 
     def jitter(self, least: int, most: int) -> int:
         """A random number."""
@@ -82,6 +108,12 @@ class Driver:
                 await asyncio.sleep(milliseconds / 1000)
             case Acquire(lock):
                 await cast("asyncio.Lock", lock).acquire()
+            case Submit(link, message, version, timeout_ms, answered):
+                request = cast("AsyncLink", link).call(message, version, timeout_ms, answered=answered)
+                return _Sent(asyncio.create_task(request))
+            case Wait(pending, milliseconds):
+                tasks = [cast("_Sent", sent).task for sent in pending]
+                await asyncio.wait(tasks, timeout=milliseconds / 1000, return_when=asyncio.FIRST_COMPLETED)
             case Await(awaitable):
                 return await awaitable
             case Parallel(programs):

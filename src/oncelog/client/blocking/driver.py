@@ -18,7 +18,7 @@ from oncelog.client.blocking.system import System
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError, RequestTimedOut
 from oncelog.client.programs import steps
-from oncelog.client.programs.steps import Acquire, Call, Connect, Parallel, Program, Sleep, Step
+from oncelog.client.programs.steps import Acquire, Call, Connect, Parallel, Program, Sleep, Step, Submit, Wait
 
 T = TypeVar("T")
 
@@ -32,6 +32,41 @@ class ThreadLock:
     def release(self) -> None:
         """Let the next program have it."""
         self.is_held = False
+
+
+class _Sent:
+    """A request that is not waited for."""
+
+    def __init__(self, link: Link, correlation_id: int, deadline_ms: float, now_ms: Callable[[], int]) -> None:
+        self.link = link
+        self._correlation_id = correlation_id
+        self._deadline_ms = deadline_ms
+        self._now_ms = now_ms
+        self._response: Any = None
+        self._failure: ClientError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Read what has come; True if the response is in it, or the connection or the time is lost."""
+        if self._response is None and self._failure is None:
+            try:
+                response = self.link.arrived(self._correlation_id)
+                if response is not None:
+                    self._response = self.link.decode(response)
+                elif self._now_ms() < self._deadline_ms:
+                    return False
+                else:
+                    self.link.close()
+                    raise RequestTimedOut(f"no answer from {self.link.address} in time")
+            except ClientError as error:
+                self._failure = error
+        return True
+
+    def result(self) -> Any:
+        """The response."""
+        if self._failure is not None:
+            raise self._failure
+        return self._response
 
 
 class _Strand:
@@ -65,6 +100,10 @@ class Driver:
     def now_ms(self) -> int:
         """The monotonic clock."""
         return self._system.now_ms()
+
+    def now_us(self) -> int:
+        """The monotonic clock, in microseconds."""
+        return self._system.now_us()
 
     def wall_ms(self) -> int:
         """The wall clock."""
@@ -161,10 +200,20 @@ class _Run:
                     allowed = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
                     strand.deadline_ms = self._system.now_ms() + allowed
                     self._waiting.append(strand)
+                case Submit(link, message, version, timeout_ms, answered):
+                    correlation_id = _own(link).submit(message, version, answered=answered)
+                    deadline_ms = self._system.now_ms() + timeout_ms
+                    sent = _Sent(_own(link), correlation_id, deadline_ms, self._system.now_ms)
+                    self._ready.append((strand, sent, None))
                 case Sleep(milliseconds) if is_alone:
                     self._system.sleep(milliseconds)
                     self._ready.append((strand, None, None))
-                case Sleep(milliseconds):
+                case Wait(pending, milliseconds) if is_alone:
+                    links = [cast("_Sent", sent).link for sent in pending]
+                    if all(link.is_open and not link.pending() for link in links):
+                        self._system.wait([link.stream for link in links], milliseconds)
+                    self._ready.append((strand, None, None))
+                case Sleep(milliseconds) | Wait(_, milliseconds):
                     strand.deadline_ms = self._system.now_ms() + milliseconds
                     self._waiting.append(strand)
                 case Acquire():
@@ -215,6 +264,9 @@ class _Run:
                 if held.is_held:
                     return
                 held.is_held = True
+            case Wait(pending):
+                if not is_late and not any(sent.is_done for sent in pending):
+                    return
             case _ if not is_late:
                 return
         self._waiting.remove(strand)
@@ -222,11 +274,19 @@ class _Run:
 
     def _wait_for_any(self) -> None:
         left_ms = max(0.0, min(strand.deadline_ms for strand in self._waiting) - self._system.now_ms())
-        calls = [(_own(strand.step.link), strand) for strand in self._waiting if isinstance(strand.step, Call)]
-        if not calls:
+        links: list[Link] = []
+        for strand in self._waiting:
+            match strand.step:
+                case Call(link):
+                    if _own(link).has_arrived(strand.correlation_id):
+                        return
+                    links.append(_own(link))
+                case Wait(pending):
+                    links += [cast("_Sent", sent).link for sent in pending]
+        if links:
+            self._system.wait(list(dict.fromkeys(link.stream for link in links)), left_ms)
+        else:
             self._system.sleep(left_ms)
-        elif not any(link.has_arrived(strand.correlation_id) for link, strand in calls):
-            self._system.wait(list(dict.fromkeys(link.stream for link, _ in calls)), left_ms)
 
 
 def _own(link: steps.Link) -> Link:

@@ -37,6 +37,9 @@ class System(Protocol):
     def now_ms(self) -> int:
         """Milliseconds of the monotonic clock, for time-outs."""
 
+    def now_us(self) -> int:
+        """Microseconds of the same clock."""
+
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
@@ -60,6 +63,10 @@ class ThisMachine:
     def now_ms(self) -> int:
         """The monotonic clock."""
         return now_ms()
+
+    def now_us(self) -> int:
+        """The monotonic clock."""
+        return time.monotonic_ns() // 1000
 
     def wall_ms(self) -> int:
         """The wall clock."""

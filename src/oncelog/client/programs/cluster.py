@@ -214,6 +214,13 @@ class Cluster:
             return {info.name: info for info in self.view.topics.values() if info.exists}
         return {TopicName(name): self.view.topics[name] for name in names if name in self.view.topics}
 
+    def known_topic(self, name: str) -> TopicInfo | None:
+        """A topic that exists, if what is remembered of it is fresh."""
+        age = self.view.age_ms(name, self.now_ms())
+        info = self.view.topics.get(name)
+        is_fresh = age is not None and age <= self.config.metadata_max_age_ms
+        return info if is_fresh and info is not None and info.exists else None
+
     def topic(self, name: str, *, create: bool = False) -> Program[TopicInfo]:
         """A topic that exists, from memory if that is fresh. Raises UnknownTopic, BrokerRefused."""
         deadline = self.now_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)

@@ -60,6 +60,9 @@ class Environment(Protocol):
     def now_ms(self) -> int:
         """Milliseconds of a clock that only goes forward, for time-outs."""
 
+    def now_us(self) -> int:
+        """The same clock in microseconds."""
+
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
@@ -115,6 +118,36 @@ class Parallel:
     programs: Sequence[Program[Any]]
 
 
+class Pending(Protocol):
+    """A request that was sent and is not waited for."""
+
+    @property
+    def is_done(self) -> bool:
+        """True if it was answered or has failed."""
+
+    def result(self) -> Any:
+        """The response. Raises ConnectionLost, RequestTimedOut; to be called once it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Send a request without waiting; the result is a Pending. Raises ConnectionLost, UnsupportedRequest."""
+
+    link: Link
+    message: Request[Any]
+    version: int
+    timeout_ms: int
+    answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until one of some requests is done, or the time is up."""
+
+    pending: Sequence[Pending]
+    milliseconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Await:
     """Wait for an awaitable of asyncio, in programs for its driver alone."""
@@ -122,7 +155,7 @@ class Await:
     awaitable: Awaitable[Any]
 
 
-Step = Connect | Call | Sleep | Acquire | Parallel | Await
+Step = Connect | Call | Submit | Wait | Sleep | Acquire | Parallel | Await
 Program = Generator[Step, Any, T]
 
 
@@ -134,5 +167,8 @@ def call(link: Link, message: Request[R], version: int | None = None, timeout_ms
 
 def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:
     """The results of programs that run side by side; see ``Parallel``."""
-    results: list[T] = yield Parallel(list(programs))
+    several = list(programs)
+    if len(several) == 1:
+        return [(yield from several[0])]
+    results: list[T] = yield Parallel(several)
     return results

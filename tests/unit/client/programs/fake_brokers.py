@@ -181,6 +181,9 @@ class VirtualSystem:
 
     wall_ms = now_ms
 
+    def now_us(self) -> int:
+        return self._brokers.now_ms * 1000
+
     def sleep(self, milliseconds: float) -> None:
         self._brokers.now_ms += int(milliseconds)
 
