@@ -20,8 +20,6 @@ _FIRST_VERSION_WITH_FENCED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker."""
-
     broker_id: int
     host: str
     port: int
@@ -33,8 +31,6 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """The cluster."""
-
     cluster_id: str | None
     brokers: list[BrokerRow]
     features: dict[str, int] = field(default_factory=dict)

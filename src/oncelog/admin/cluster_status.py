@@ -9,7 +9,7 @@ changes meanwhile, and the next one is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -17,7 +17,6 @@ from oncelog.admin.cluster import registered_brokers
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName
 from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
@@ -77,7 +76,6 @@ class PartitionStatus:
 
     @property
     def has_leader(self) -> bool:
-        """True if a broker leads it."""
         return self.leader is not None
 
     @property
@@ -139,14 +137,13 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
             raise
         not_seen.append(str(error))
     looked_at = topics if spare else {name: one for name, one in topics.items() if _lacks_something(one)}
-    partitions = partition_rows(looked_at.values(), reassignments, (yield from _min_isr(cluster, looked_at)))
+    partitions = partition_rows(looked_at.values(), reassignments, (yield from min_isr_of(cluster, list(looked_at))))
     counts = counts_of(topics.values())
     found = assess(cluster.view.cluster_id, (yield from _brokers(cluster, counts)), partitions, reassignments, counts)
     return replace(found, not_seen=not_seen)
 
 
 def counts_of(topics: Collection[TopicInfo]) -> Counts:
-    """The numbers of all partitions."""
     partitions = [one for topic in topics for one in topic.partitions.values()]
     return Counts(
         topics=sum(bool(topic.partitions) for topic in topics),
@@ -222,10 +219,9 @@ def _lacks_something(topic: TopicInfo) -> bool:
     return any(one.leader < 0 or len(one.isr) < len(one.replicas) for one in topic.partitions.values())
 
 
-def _min_isr(cluster: Cluster, topics: Mapping[TopicName, TopicInfo]) -> Program[dict[str, int]]:
+def min_isr_of(cluster: Cluster, names: Sequence[str]) -> Program[dict[str, int]]:
     """min.insync.replicas of each topic whose configuration may be read."""
     values: dict[str, str | None] = {}
-    names = list(topics)
     for at in range(0, len(names), _TOPICS_AT_ONCE):
         values |= yield from values_of(cluster, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
     return {name: int(value) for name, value in values.items() if value is not None}

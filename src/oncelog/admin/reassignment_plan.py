@@ -139,7 +139,6 @@ class _Loads:
             self.leads.update(brokers[:1])
 
     def place(self, partition: TopicPartition, broker: int) -> None:
-        """Count a replica."""
         self.replicas[broker] += 1
         self.of_topic[partition.topic, broker] += 1
 

@@ -58,8 +58,6 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic with its partitions."""
-
     topic: TopicRow
     partitions: list[PartitionRow]
 
@@ -86,7 +84,6 @@ class Outcome:
 
 @operation
 def list_topics(cluster: Cluster, *, internal: bool = True) -> Program[list[TopicRow]]:
-    """List all topics, by name."""
     topics = yield from cluster.metadata(None)
     rows = (_row(topic) for topic in topics.values() if internal or not topic.is_internal)
     return sorted(rows, key=lambda row: row.name)

@@ -107,7 +107,6 @@ def cluster_client(session: ZooKeeperClient, settings: Mapping[str, str]) -> Cli
 
 
 def list_zookeeper_groups(session: ZooKeeperClient) -> list[ZooKeeperGroupRow]:
-    """All groups of the tree, by name."""
     return [
         ZooKeeperGroupRow(
             group,
@@ -217,7 +216,6 @@ def move_offsets(
 
 
 def _all_partitions(session: ZooKeeperClient) -> list[TopicPartition]:
-    """The partitions of all topics in the tree."""
     topics = session.get_all(topic_path(topic) for topic in sorted(session.children(TOPICS)))
     return [one for path, node in topics if node is not None for one in read_topic(path.rpartition("/")[2], node[0])]
 

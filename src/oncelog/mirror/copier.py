@@ -39,7 +39,6 @@ class GroupMove(NamedTuple):
 
     @property
     def target(self) -> TopicPartition:
-        """The partition at the target."""
         return TopicPartition(TopicName(self.copied.target), self.copied.partition.partition)
 
 
@@ -80,7 +79,6 @@ class Copier:
 
     @property
     def is_open(self) -> bool:
-        """True if a transaction is open."""
         return self._began_ms is not None
 
     @property

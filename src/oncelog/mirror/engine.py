@@ -142,12 +142,10 @@ class Engine:
 
     @property
     def slots(self) -> int:
-        """The number of slots."""
         return self._slots
 
     @property
     def is_stopping(self) -> bool:
-        """True once ``stop`` was called."""
         return self._stopping.is_set()
 
     def caught_up(self, positions: Positions, goal: dict[TopicPartition, int], standing: Set[TopicPartition]) -> None:
@@ -169,7 +167,6 @@ class Engine:
         return self._until_caught_up and self._goal is None
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds."""
         return self._now_ms()
 
 

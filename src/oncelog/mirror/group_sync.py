@@ -49,7 +49,6 @@ class GroupSync:
 
     @property
     def is_wanted(self) -> bool:
-        """True if there are groups to translate."""
         return self._settings.groups is not None
 
     async def sync(self, positions: Positions) -> None:

@@ -17,8 +17,6 @@ from oncelog.mirror.positions_topic import Positions, positions_topic
 
 
 class ReadRecord(NamedTuple):
-    """A record of an internal topic."""
-
     partition: TopicPartition
     offset: int
     key: bytes | None

@@ -88,7 +88,6 @@ class TopicSync:
         self.source_cluster = ""
 
     def is_ready(self, topic: PlannedTopic, partition: int) -> bool:
-        """True if the target has the partition."""
         there = self._there.get(topic.target)
         return there is not None and partition in there.partitions
 
@@ -102,11 +101,9 @@ class TopicSync:
         return self._configs.get(target)
 
     def is_gone(self, topic: TopicName) -> bool:
-        """True if the source has no such topic any more."""
         return topic not in self._at_home
 
     def limits(self, target: str) -> FrameLimits:
-        """The limits of batches for a topic of the target."""
         return self._limits.get(target) or FrameLimits(
             DEFAULT_MAX_MESSAGE_BYTES, read_committed=self._settings.read_committed
         )
@@ -302,9 +299,9 @@ def _code_of(error: BrokerRefused | UnsupportedRequest) -> int:
 
 async def _delete_topic(client: AsyncClient, name: str) -> None:
     """Delete a topic; one that is not there is no error. Raises BrokerRefused."""
-    (outcome,) = await delete_topics(client, [name])
-    if outcome.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        raise BrokerRefused(outcome.error_code, f"topic {name!r} at the target", outcome.error)
+    for outcome in await delete_topics(client, [name]):
+        if outcome.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise BrokerRefused(outcome.error_code, f"topic {name!r} at the target", outcome.error)
 
 
 async def topic_configs(client: AsyncClient, names: Iterable[str]) -> dict[str, dict[str, ConfigRow]]:

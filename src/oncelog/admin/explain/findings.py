@@ -94,7 +94,6 @@ class Report:
 
     @property
     def is_stuck(self) -> bool:
-        """True if something is stopped."""
         return any(one.severity is Severity.STUCK for one in self.findings)
 
 

@@ -157,6 +157,8 @@ def _read(
         code = answer.error_code if fetched is None else fetched.error_code
         if fetched is None or code:
             raise BrokerRefused(code, str(where))
+        if not fetched.records and answer.throttle_time_ms:  # no end: the last commits would be missing
+            raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(where))
         return fetched
 
     while position < end and size <= MAX_BYTES:

@@ -9,12 +9,12 @@ verification tool: any replica answers it, followers too.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.admin.cluster_status import MIN_ISR
-from oncelog.admin.configs import ResourceType, values_of
+from oncelog.admin.cluster_status import min_isr_of
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, read_at
 from oncelog.base.errors import ErrorCode
@@ -52,7 +52,6 @@ class PartitionFacts:
 
     @property
     def lost_replicas(self) -> tuple[int, ...]:
-        """Replicas that are not in sync."""
         return tuple(one for one in self.replicas if one not in self.isr)
 
     @property
@@ -77,7 +76,9 @@ def partition_facts(
     there = [one for one in partitions if _info(topics, one) is not None]
     bounds, unanswered = yield from bounds_of(cluster, there)
     starts = yield from _log_starts(cluster, there)
-    min_isr = yield from _min_isr(cluster, {one.topic for one in there})
+    min_isr: dict[str, int] = {}
+    with contextlib.suppress(ClientError):
+        min_isr = yield from min_isr_of(cluster, sorted({one.topic for one in there}))
     ends = yield from _log_ends(cluster, there, topics)
     lacking = yield from _lacking_since(cluster, there, topics, ends)
     found = {}
@@ -133,14 +134,6 @@ def _lacking_since(
 def _info(topics: Mapping[TopicName, TopicInfo], where: TopicPartition) -> object | None:
     topic = topics.get(where.topic)
     return None if topic is None or not topic.exists else topic.partitions.get(where.partition)
-
-
-def _min_isr(cluster: Cluster, topics: set[TopicName]) -> Program[dict[str, int]]:
-    try:
-        values = (yield from values_of(cluster, ResourceType.TOPIC, sorted(topics), MIN_ISR)) if topics else {}
-    except ClientError:
-        return {}
-    return {name: int(value) for name, value in values.items() if value is not None}
 
 
 def _log_starts(cluster: Cluster, wanted: list[TopicPartition]) -> Program[dict[TopicPartition, int]]:

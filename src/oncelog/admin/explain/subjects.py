@@ -6,6 +6,7 @@ subject does not exist, BrokerRefused (GROUP_ID_NOT_FOUND, TRANSACTIONAL_ID_NOT_
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,11 +18,17 @@ from oncelog.admin.explain.partition_facts import PartitionFacts, partition_fact
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.explanations import Chain, Explanation, explain_held, explain_id, group_pending
+from oncelog.admin.transactions.explanations import (
+    Chain,
+    Explanation,
+    explain_held,
+    explain_id,
+    group_pending,
+    offsets_partition,
+)
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.errors import ErrorCode
-from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.base.transaction_verdicts import Verdict
@@ -262,7 +269,9 @@ def without_coordinator(cluster: Cluster, group: str, error: BrokerRefused, opti
     if is_loading:
         said[1] = "Until it is done, no member can join or commit, and nothing else is known of the group."
     unanswered: list[Unanswered] = []
-    where = yield from _offsets_partition(cluster, group)
+    where: TopicPartition | None = None
+    with contextlib.suppress(ClientError):
+        where = yield from offsets_partition(cluster, group)
     if where is not None:
         facts, unanswered = yield from partition_facts(cluster, [where])
         said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
@@ -311,12 +320,3 @@ def _loading(
         commands=[f"oncelog topic describe {CONSUMER_OFFSETS} --sizes{options}"],
     )
     return Report(f"group {group}", said[0], worst_first([finding, *findings]), [], [], unanswered)
-
-
-def _offsets_partition(cluster: Cluster, group: str) -> Program[TopicPartition | None]:
-    try:
-        topics = yield from cluster.metadata({CONSUMER_OFFSETS})
-    except ClientError:
-        return None
-    count = len(topics[CONSUMER_OFFSETS].partitions) if CONSUMER_OFFSETS in topics else 0
-    return TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count)) if count else None

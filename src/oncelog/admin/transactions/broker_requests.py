@@ -119,7 +119,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]
 
 
 def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:
-    """Slices of at most ``size``."""
     for start in range(0, len(partitions), size):
         yield partitions[start : start + size]
 

@@ -88,12 +88,10 @@ class OpenTransaction:
 
     @property
     def where(self) -> TopicPartition:
-        """The partition."""
         return self.producer.where
 
     @property
     def records_behind(self) -> int | None:
-        """Offsets from its start to the high watermark."""
         end = self.start.end_offset
         return None if end is None else max(0, end - self.start_offset)
 
@@ -139,7 +137,6 @@ class Scan:
         return bool(self.unanswered) and not self.partitions
 
     def of(self, *verdicts: Verdict) -> list[OpenTransaction]:
-        """The transactions with one of the verdicts."""
         return [one for one in self.transactions if one.verdict in verdicts]
 
 

@@ -66,7 +66,6 @@ class Explanation:
 
     @property
     def hangs(self) -> bool:
-        """True if a transaction hangs."""
         return any(one.verdict == Verdict.HANGING.value for one in self.transactions)
 
 
@@ -212,7 +211,7 @@ def group_pending(
 ) -> Program[tuple[list[str], list[TopicPartition]]]:
     """Sentences about a group that waits for its own offsets, and their partition, whose ``bounds`` are added."""
     pending = yield from pending_offsets(cluster, group, known)
-    offsets = (yield from _offsets_partition(cluster, group)) if pending or not known else None
+    offsets = (yield from offsets_partition(cluster, group)) if pending or not known else None
     if offsets is not None:
         more, _ = yield from bounds_of(cluster, [offsets])
         bounds |= more
@@ -276,7 +275,7 @@ def _retention(cluster: Cluster, where: TopicPartition) -> Program[Retention]:
         return Retention()
 
 
-def _offsets_partition(cluster: Cluster, group: str) -> Program[TopicPartition | None]:
+def offsets_partition(cluster: Cluster, group: str) -> Program[TopicPartition | None]:
     """The partition that keeps a group's offsets, if we may see that."""
     topics = yield from cluster.metadata([CONSUMER_OFFSETS])
     info = topics.get(CONSUMER_OFFSETS)

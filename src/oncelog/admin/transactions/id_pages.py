@@ -57,7 +57,6 @@ class IdPage:
 
     @property
     def has_more(self) -> bool:
-        """True if there are ids behind the page."""
         return self.ahead + len(self.rows) < self.total
 
 
@@ -103,7 +102,6 @@ class _Page:
 
     @property
     def ahead(self) -> int:
-        """The ids before the page."""
         return self._matching - len(self.rows) if self._before else self.total - self._matching
 
     def add(self, broker: int, reader: CompactReader, note: Callable[[int, str], None]) -> None:
@@ -217,7 +215,6 @@ class SortedIds:
 
 
 def by_id(one: ListedTransaction) -> str:
-    """The order of ids by name."""
     return one.transactional_id
 
 

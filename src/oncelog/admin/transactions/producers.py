@@ -77,7 +77,6 @@ class ProducerRow:
 
     @property
     def where(self) -> TopicPartition:
-        """The partition."""
         return TopicPartition(TopicName(self.topic), self.partition)
 
 

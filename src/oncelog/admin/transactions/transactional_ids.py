@@ -42,8 +42,6 @@ ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id in a list."""
-
     transactional_id: str
     producer_id: int
     state: str
@@ -152,7 +150,6 @@ def too_old(cluster: Cluster, broker: int, wanted: ListFilter) -> Program[str | 
 
 
 def list_question(broker: int, wanted: ListFilter) -> Question[ListTransactionsResponse]:
-    """The request for one coordinator."""
     message = ListTransactionsRequest(
         state_filters=list(wanted.states),
         producer_id_filters=list(wanted.producer_ids),

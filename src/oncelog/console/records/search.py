@@ -53,7 +53,6 @@ class Wanted:
     place: str = "anywhere"
 
     def is_in(self, record: Record) -> bool:
-        """True if a record has it."""
         key, value = self.place in ("anywhere", "key"), self.place in ("anywhere", "value")
         return (
             (key and record.key is not None and self.needle in record.key)
@@ -169,7 +168,6 @@ class _Search:
         return told
 
     def progress(self) -> Progress:
-        """How far it is."""
         left = self._left()
         unreadable = tuple(self._unreadable)
         return Progress(self._total - left, self._total, dict(self._at), self._hits, not left, unreadable)

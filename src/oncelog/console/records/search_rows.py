@@ -38,7 +38,6 @@ def search_of(client: Client, query: Query) -> tuple[Wanted, dict[TopicPartition
 
 
 def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, Any]:
-    """A hit as pages show it."""
     topic, partition = hit.where
     record = hit.record
     return {
@@ -55,7 +54,6 @@ def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, 
 
 
 def shown_hit(hit: Hit, decoder: Decoder, value_format: str) -> ShownHit:
-    """A hit as what is shown of it."""
     return ShownHit(hit.where, hit.record.offset, hit_of(hit, decoder, value_format))
 
 
