@@ -73,8 +73,15 @@ def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
     if response.error_code:
         raise BrokerRefused(response.error_code, "cluster", response.error_message)
     return [
-        BrokerRow(one.broker_id, one.host, one.port, one.rack, one.broker_id == response.controller_id, one.is_fenced)
-        for one in sorted(response.brokers, key=lambda one: one.broker_id)
+        BrokerRow(
+            broker.broker_id,
+            broker.host,
+            broker.port,
+            broker.rack,
+            broker.broker_id == response.controller_id,
+            broker.is_fenced,
+        )
+        for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
     ]
 
 
@@ -114,12 +121,12 @@ def describe_log_dirs(
                     broker,
                     result.log_dir,
                     topic.name,
-                    one.partition_index,
-                    one.partition_size,
-                    one.offset_lag,
-                    one.is_future_key,
+                    partition.partition_index,
+                    partition.partition_size,
+                    partition.offset_lag,
+                    partition.is_future_key,
                 )
                 for topic in result.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
     return sorted(rows, key=lambda row: (row.broker_id, row.directory, row.topic, row.partition))

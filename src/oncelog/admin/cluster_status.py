@@ -144,12 +144,12 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
 
 
 def counts_of(topics: Collection[TopicInfo]) -> Counts:
-    partitions = [one for topic in topics for one in topic.partitions.values()]
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
     return Counts(
         topics=sum(bool(topic.partitions) for topic in topics),
         partitions=len(partitions),
-        leads=Counter([one.leader for one in partitions]),
-        replicas=Counter([broker for one in partitions for broker in one.replicas]),
+        leads=Counter([partition.leader for partition in partitions]),
+        replicas=Counter([broker for partition in partitions for broker in partition.replicas]),
     )
 
 
@@ -157,7 +157,7 @@ def partition_rows(
     topics: Iterable[TopicInfo], reassignments: Iterable[ReassignmentRow], min_isr: Mapping[str, int]
 ) -> list[PartitionStatus]:
     """All partitions of ``topics``, by topic and index."""
-    adding = {(one.topic, one.partition): one.adding for one in reassignments}
+    adding = {(reassignment.topic, reassignment.partition): reassignment.adding for reassignment in reassignments}
     return [
         PartitionStatus(
             topic.name,
@@ -182,10 +182,10 @@ def assess(
 ) -> ClusterStatus:
     """Sort the rows by what they lack, and name the problems. Being at min ISR and a reassignment are none. Partitions
     that are counted, and have no row, lack nothing."""
-    offline = [one for broker in brokers for one in broker.directories if one.error is not None]
-    without_leader = [one for one in partitions if not one.has_leader]
-    under_replicated = [one for one in partitions if one.is_under_replicated]
-    under_min_isr = [one for one in partitions if one.spare is not None and one.spare < 0]
+    offline = [directory for broker in brokers for directory in broker.directories if directory.error is not None]
+    without_leader = [partition for partition in partitions if not partition.has_leader]
+    under_replicated = [partition for partition in partitions if partition.is_under_replicated]
+    under_min_isr = [partition for partition in partitions if partition.spare is not None and partition.spare < 0]
     problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.is_missed]
     controllers = [one.broker_id for one in brokers if one.is_controller]
     if not controllers:
@@ -209,14 +209,16 @@ def assess(
         without_leader=without_leader,
         under_replicated=under_replicated,
         under_min_isr=under_min_isr,
-        at_min_isr=[one for one in partitions if one.spare == 0],
+        at_min_isr=[partition for partition in partitions if partition.spare == 0],
         offline_directories=offline,
         reassignments=reassignments,
     )
 
 
 def _lacks_something(topic: TopicInfo) -> bool:
-    return any(one.leader < 0 or len(one.isr) < len(one.replicas) for one in topic.partitions.values())
+    return any(
+        partition.leader < 0 or len(partition.isr) < len(partition.replicas) for partition in topic.partitions.values()
+    )
 
 
 def min_isr_of(cluster: Cluster, names: Sequence[str]) -> Program[dict[str, int]]:
@@ -262,10 +264,10 @@ def _directories(cluster: Cluster, broker_id: int) -> Program[list[DirectoryStat
     return [
         DirectoryStatus(
             broker_id,
-            one.log_dir,
-            explain(one.error_code) if one.error_code else None,
-            one.total_bytes if one.total_bytes >= 0 else None,
-            one.usable_bytes if one.usable_bytes >= 0 else None,
+            result.log_dir,
+            explain(result.error_code) if result.error_code else None,
+            result.total_bytes if result.total_bytes >= 0 else None,
+            result.usable_bytes if result.usable_bytes >= 0 else None,
         )
-        for one in response.results
+        for result in response.results
     ]

@@ -102,18 +102,21 @@ def departure(
     under_way: MovesUnderWay,
 ) -> Departure:
     """The plan for a cluster that is as given. Raises PlanRefused."""
-    racks = {one.broker_id: one.rack for one in brokers if not one.is_fenced}
+    racks = {broker.broker_id: broker.rack for broker in brokers if not broker.is_fenced}
     holding = {
         TopicPartition(topic.name, index)
         for topic in topics.values()
         for index, one in topic.partitions.items()
         if broker_id in one.replicas
     }
-    listed = {TopicPartition(TopicName(one.topic), one.partition): one.target for one in reassignments}
+    listed = {
+        TopicPartition(TopicName(reassignment.topic), reassignment.partition): reassignment.target
+        for reassignment in reassignments
+    }
     leaving = {at: target for at, target in listed.items() if broker_id not in target}
     targets = {**target_assignment(topics, listed), **under_way.unseen(leaving, holding)}
     plan = plan_departure(targets, racks, broker_id)
-    registered = tuple(sorted(one.broker_id for one in brokers))
+    registered = tuple(sorted(broker.broker_id for broker in brokers))
     return Departure(len(holding | set(plan)), len(holding - set(plan)), plan, registered)
 
 

@@ -116,8 +116,10 @@ def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[Gr
         response = yield from cluster.request(message, broker=broker)
         if response.error_code:
             raise BrokerRefused(response.error_code, f"groups of broker {broker}")
-        for one in response.groups:
-            rows[one.group_id] = GroupRow(one.group_id, one.group_state, one.group_type, one.protocol_type, broker)
+        for group in response.groups:
+            rows[group.group_id] = GroupRow(
+                group.group_id, group.group_state, group.group_type, group.protocol_type, broker
+            )
 
     for broker in sorted(cluster.view.brokers):
         yield from cluster.retrying(lambda broker=broker: ask(broker))  # type: ignore[misc]  # bound now
@@ -245,12 +247,12 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
             raise BrokerRefused(response.error_code, f"group {group!r}")
         return [
             Outcome(
-                f"{topic.name}-{one.partition_index}",
-                explain(one.error_code) if one.error_code else None,
-                one.error_code,
+                f"{topic.name}-{partition.partition_index}",
+                explain(partition.error_code) if partition.error_code else None,
+                partition.error_code,
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
     return (yield from cluster.retrying(attempt))
@@ -270,17 +272,17 @@ def _describe_new(cluster: Cluster, group: str) -> Program[GroupDescription | No
         raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
     members = [
         MemberRow(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
             tuple(
                 TopicPartition(TopicName(topic.topic_name), index)
-                for topic in one.assignment.topic_partitions
+                for topic in member.assignment.topic_partitions
                 for index in topic.partitions
             ),
         )
-        for one in found.members
+        for member in found.members
     ]
     coordinator = yield from cluster.coordinator(group)
     return GroupDescription(group, found.group_state, "consumer", "consumer", found.assignor_name, coordinator, members)
@@ -295,13 +297,13 @@ def _describe_classic(cluster: Cluster, group: str) -> Program[GroupDescription 
         raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
     members = [
         MemberRow(
-            one.member_id,
-            one.group_instance_id,
-            one.client_id,
-            one.client_host,
-            decode_member_assignment(one.member_assignment) if found.protocol_type == "consumer" else (),
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            decode_member_assignment(member.member_assignment) if found.protocol_type == "consumer" else (),
         )
-        for one in found.members
+        for member in found.members
     ]
     coordinator = yield from cluster.coordinator(group)
     return GroupDescription(

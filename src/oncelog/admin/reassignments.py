@@ -60,7 +60,7 @@ class ReassignmentRow:
     @property
     def target(self) -> Replicas:
         """The replicas that will be left, in their order."""
-        return tuple(one for one in self.replicas if one not in self.removing)
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,13 @@ def list_reassignments(cluster: Cluster, *, timeout_ms: int = 30_000) -> Program
             (
                 ReassignmentRow(
                     topic.name,
-                    one.partition_index,
-                    tuple(one.replicas),
-                    tuple(one.adding_replicas),
-                    tuple(one.removing_replicas),
+                    partition.partition_index,
+                    tuple(partition.replicas),
+                    tuple(partition.adding_replicas),
+                    tuple(partition.removing_replicas),
                 )
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ),
             key=lambda row: (row.topic, row.partition),
         )
@@ -140,9 +140,9 @@ def _reassign(cluster: Cluster, message: AlterPartitionReassignmentsRequest) -> 
         for topic in response.responses:
             cluster.view.forget(topic.name)
         return [
-            _outcome(topic.name, one.partition_index, one.error_code, one.error_message)
+            _outcome(topic.name, partition.partition_index, partition.error_code, partition.error_message)
             for topic in response.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
     return (yield from cluster.retrying(attempt))
@@ -174,7 +174,9 @@ def elect_leaders(
         response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
         if response.error_code:
             raise BrokerRefused(response.error_code, f"{election.name.lower()} election")
-        results = [(topic.topic, one) for topic in response.replica_election_results for one in topic.partition_result]
+        results = [
+            (topic.topic, result) for topic in response.replica_election_results for result in topic.partition_result
+        ]
         passing = {one.error_code for _, one in results if remedy(one.error_code) is Remedy.REFRESH_METADATA}
         if ErrorCode.NOT_CONTROLLER in passing:
             raise BrokerRefused(ErrorCode.NOT_CONTROLLER, f"{election.name.lower()} election")
@@ -195,8 +197,8 @@ def _outcome(topic: str, partition: int, code: int, message: str | None) -> Part
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
     grouped: dict[TopicName, list[int]] = {}
-    for one in partitions:
-        grouped.setdefault(one.topic, []).append(one.partition)
+    for partition in partitions:
+        grouped.setdefault(partition.topic, []).append(partition.partition)
     return grouped
 
 

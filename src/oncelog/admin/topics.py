@@ -100,10 +100,10 @@ def describe_topics(
     for name in names or ():
         found[TopicName(name)] = yield from cluster.topic(name)
     wanted = [
-        TopicPartition(topic.name, one.partition)
+        TopicPartition(topic.name, partition.partition)
         for topic in found.values()
-        for one in topic.partitions.values()
-        if one.leader >= 0
+        for partition in topic.partitions.values()
+        if partition.leader >= 0
     ]
     earliest = (yield from list_offsets(cluster, dict.fromkeys(wanted, EARLIEST))) if offsets else {}
     latest = (yield from list_offsets(cluster, dict.fromkeys(wanted, LATEST))) if offsets else {}
@@ -188,7 +188,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int = 3
             message, broker="controller", timeout_ms=timeout_ms + cluster.config.request_timeout_ms
         )
         results = {one.name: one for one in response.responses}
-        if any(one.error_code == ErrorCode.NOT_CONTROLLER for one in results.values()):
+        if any(result.error_code == ErrorCode.NOT_CONTROLLER for result in results.values()):
             raise BrokerRefused(ErrorCode.NOT_CONTROLLER, "delete topics")
         for name in wanted:
             cluster.view.forget(name)
@@ -234,9 +234,9 @@ def delete_records(
         led = yield from cluster.by_leader(p for p in before if p not in done)
         for broker, partitions in led.items():
             by_topic: dict[TopicName, list[DeleteRecordsPartition]] = {}
-            for one in partitions:
-                part = DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
-                by_topic.setdefault(one.topic, []).append(part)
+            for partition in partitions:
+                part = DeleteRecordsPartition(partition_index=partition.partition, offset=before[partition])
+                by_topic.setdefault(partition.topic, []).append(part)
             topics = [DeleteRecordsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
             response = yield from cluster.request(
                 DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), broker=broker
@@ -253,7 +253,7 @@ def delete_records(
 
 
 def _row(topic: TopicInfo) -> TopicRow:
-    replicas = max((len(one.replicas) for one in topic.partitions.values()), default=0)
+    replicas = max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
     return TopicRow(topic.name, _id_text(topic.topic_id), len(topic.partitions), replicas, topic.is_internal)
 
 

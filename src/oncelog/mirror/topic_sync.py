@@ -125,7 +125,7 @@ class TopicSync:
         for name, text in plan.unnamed.items():
             if slot_of(TopicPartition(TopicName(name), 0), slots) in owned:
                 self._refuse(name, "", ErrorCode.INVALID_TOPIC_EXCEPTION, text)
-        mine = [one for one in plan.topics.values() if slot_of(TopicPartition(one.name, 0), slots) in owned]
+        mine = [topic for topic in plan.topics.values() if slot_of(TopicPartition(topic.name, 0), slots) in owned]
         await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._there)
         await self._bring_about(mine)
         if self._settings.sync_acls and 0 in owned:

@@ -280,7 +280,7 @@ class Worker:
     def _copies(self) -> list[CopiedPartition]:
         """The copies that are at the target and have more than one map record."""
         topics = self._topics.plan.topics
-        found = [one for one in self._positions.partitions.values() if len(one.chunk_firsts) > 1]
+        found = [partition for partition in self._positions.partitions.values() if len(partition.chunk_firsts) > 1]
         return [
             one
             for one in found

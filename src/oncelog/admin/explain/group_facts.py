@@ -110,9 +110,11 @@ def group_facts(
         facts.history = yield from read_history(cluster, group, facts.now_ms, window_ms)
     except ClientError as error:
         facts.no_history = str(error)
-    lagging = sorted((one for one in partitions if facts.to_read(one)), key=facts.to_read, reverse=True)
+    lagging = sorted(
+        (partition for partition in partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
+    )
     facts.only_markers, facts.next_batches = yield from _what_comes_next(cluster, facts, lagging[:MOST_LOOKED_INTO])
-    facts.quotas = yield from _quotas(cluster, sorted({one.client_id for one in described.members}))
+    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in described.members}))
     if principal is not None:
         try:
             facts.denied = yield from _denied(cluster, facts, principal)
@@ -183,16 +185,16 @@ def _quotas(cluster: Cluster, client_ids: Iterable[str]) -> Program[dict[str, fl
 def _denied(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[list[Denied]]:
     """Everything that members of the group need and ``principal`` may not do. Raises BrokerRefused if the lists may not
     be seen."""
-    hosts = sorted({one.host.lstrip("/") for one in facts.description.members}) or ["*"]
-    topics = sorted({one.topic for one in facts.partitions})
+    hosts = sorted({member.host.lstrip("/") for member in facts.description.members}) or ["*"]
+    topics = sorted({partition.topic for partition in facts.partitions})
     asked = [(ResourceType.GROUP, facts.description.group), *((ResourceType.TOPIC, topic) for topic in topics)]
     found = []
     for kind, name in asked:
         for host in hosts:
             answer = yield from acls.explain(cluster, kind, name, principal, host, [Operation.READ])
             found += [
-                Denied(principal, kind.name.lower(), name, one.operation.name.title(), str(one.reason.value))
-                for one in answer.decisions
-                if not one.allowed
+                Denied(principal, kind.name.lower(), name, decision.operation.name.title(), str(decision.reason.value))
+                for decision in answer.decisions
+                if not decision.allowed
             ]
     return list(dict.fromkeys(found))

@@ -52,7 +52,7 @@ class PartitionFacts:
 
     @property
     def lost_replicas(self) -> tuple[int, ...]:
-        return tuple(one for one in self.replicas if one not in self.isr)
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
 
     @property
     def uncommitted(self) -> int | None:
@@ -72,13 +72,13 @@ def partition_facts(
     """The facts of each partition, those that do not exist included, without those that may not be seen. Raises
     NoBrokerReachable."""
     partitions = sorted(set(wanted))
-    topics = (yield from cluster.metadata({one.topic for one in partitions})) if partitions else {}
-    there = [one for one in partitions if _info(topics, one) is not None]
+    topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
+    there = [partition for partition in partitions if _info(topics, partition) is not None]
     bounds, unanswered = yield from bounds_of(cluster, there)
     starts = yield from _log_starts(cluster, there)
     min_isr: dict[str, int] = {}
     with contextlib.suppress(ClientError):
-        min_isr = yield from min_isr_of(cluster, sorted({one.topic for one in there}))
+        min_isr = yield from min_isr_of(cluster, sorted({partition.topic for partition in there}))
     ends = yield from _log_ends(cluster, there, topics)
     lacking = yield from _lacking_since(cluster, there, topics, ends)
     found = {}
@@ -176,6 +176,6 @@ def _log_ends(
 
 def _offsets(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int]]:
     for topic in answer.topics:
-        for one in topic.partitions:
-            if not one.error_code:
-                yield TopicPartition(TopicName(topic.name), one.partition_index), one.offset
+        for partition in topic.partitions:
+            if not partition.error_code:
+                yield TopicPartition(TopicName(topic.name), partition.partition_index), partition.offset

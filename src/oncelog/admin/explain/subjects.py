@@ -65,13 +65,13 @@ def explain_group(
             raise
         return (yield from without_coordinator(cluster, group, error, options))
     findings = group_findings(facts, options)
-    findings += [found for one in facts.partitions.values() for found in partition_findings(one, options)]
+    findings += [found for partition in facts.partitions.values() for found in partition_findings(partition, options)]
     held = _held(facts.partitions, facts.committed)
     bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
     waits, offsets = yield from group_pending(cluster, group, set(facts.partitions), bounds)
     explained = yield from explain_held(cluster, f"group {group}", [*held, *offsets], bounds, [], [], options)
     if waits:
-        holding = [one for one in explained.transactions if one.topic == CONSUMER_OFFSETS]
+        holding = [transaction for transaction in explained.transactions if transaction.topic == CONSUMER_OFFSETS]
         findings.append(_pending(group, waits, holding, facts.now_ms, options))
     findings += [_of_chain(chain, facts) for chain in explained.chains]
     return Report(
@@ -94,7 +94,7 @@ def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *,
     findings = [found for each in facts.values() for found in partition_findings(each, options)]
     explained = yield from _explain_held(cluster, subject, facts, options)
     findings += [_of_chain(chain) for chain in explained.chains]
-    stopped = len({one.about for one in findings if one.severity is Severity.STUCK})
+    stopped = len({finding.about for finding in findings if finding.severity is Severity.STUCK})
     if stopped:
         summary = f"{counted(stopped, 'partition')} of {len(wanted)} cannot be written, or read to the end."
     elif unanswered or explained.unanswered:
@@ -126,7 +126,9 @@ def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -
         return (yield from explain_txn(cluster, listing.rows[0].transactional_id, options=options))
     subject = f"producer id {producer_id}"
     found = yield from scan(cluster, min_age_ms=0)
-    held = sorted({one.where for one in found.transactions if one.producer.producer_id == producer_id})
+    held = sorted(
+        {transaction.where for transaction in found.transactions if transaction.producer.producer_id == producer_id}
+    )
     unanswered = [*listing.unanswered, *found.unanswered]
     if held:
         facts, silent = yield from partition_facts(cluster, held)
@@ -196,7 +198,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
     """A chain of ``admin.transactions`` as a finding: a group is stuck that stands at the transaction itself."""
     severity = Severity.STUCK
     if facts is not None:
-        where = next((one for one in facts.partitions if str(one) == chain.about), None)
+        where = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
         if where is not None and facts.to_read(where):
             severity = Severity.RISK
     if chain.verdict == Verdict.LIVE.value:
@@ -231,7 +233,9 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
         f"Group {described.group!r} is {described.state} with {counted(len(described.members), 'member')}, has offsets "
         f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
     )
-    if stuck := [f"{one.about} ({one.cause.value})" for one in findings if one.severity is Severity.STUCK]:
+    if stuck := [
+        f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.STUCK
+    ]:
         return f"{text} It is stuck: {shortened(stuck, 3)}."
     if behind:
         return f"{text} Nothing holds it up that can be seen from here."

@@ -112,7 +112,7 @@ def find_one(
             return one
     if found.unanswered and not found.transactions:
         raise ClientError(str(found.unanswered[0]))
-    starts = ", ".join(str(one.start_offset) for one in found.transactions)
+    starts = ", ".join(str(transaction.start_offset) for transaction in found.transactions)
     there = f"open there: {starts}" if starts else "none is open there"
     raise ClientError(f"{partition}: no transaction is open from offset {start_offset} on; {there}")
 

@@ -66,12 +66,12 @@ def groups_behind(
             continue
         for group in answer.groups:
             for topic in group.topics:
-                for one in topic.partitions:
-                    where = TopicPartition(TopicName(topic.name), one.partition_index)
+                for partition in topic.partitions:
+                    where = TopicPartition(TopicName(topic.name), partition.partition_index)
                     bounds = held.get(where)
-                    if bounds is not None and 0 <= one.committed_offset <= bounds.last_stable_offset:
-                        lag = bounds.end_offset - one.committed_offset
-                        found.setdefault(where, []).append(GroupBehind(group.group_id, one.committed_offset, lag))
+                    if bounds is not None and 0 <= partition.committed_offset <= bounds.last_stable_offset:
+                        lag = bounds.end_offset - partition.committed_offset
+                        found.setdefault(where, []).append(GroupBehind(group.group_id, partition.committed_offset, lag))
     for rows in found.values():
         rows.sort(key=lambda row: (row.committed, row.group))
     return found, unanswered
@@ -88,7 +88,7 @@ def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int,
         elif answer.error_code:
             unanswered.append(Unanswered(question.broker, question.what, explain(answer.error_code)))
         else:
-            names = [one.group_id for one in answer.groups]
+            names = [group.group_id for group in answer.groups]
             kept = names[: max(0, MOST_GROUPS - count)]
             count += len(kept)
             found[question.broker] = kept
@@ -115,8 +115,8 @@ def pending_offsets(
         return set()
     answer: Any = response.groups[0] if response.groups else response
     return {
-        TopicPartition(TopicName(topic.name), one.partition_index)
+        TopicPartition(TopicName(topic.name), partition.partition_index)
         for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     }

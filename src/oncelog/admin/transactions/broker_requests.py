@@ -147,5 +147,5 @@ def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswere
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
-    names = ", ".join(str(one) for one in partitions[:3])
+    names = ", ".join(str(partition) for partition in partitions[:3])
     return names if len(partitions) <= 3 else f"{names} and {len(partitions) - 3} more partitions"

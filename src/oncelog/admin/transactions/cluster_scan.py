@@ -137,7 +137,7 @@ class Scan:
         return bool(self.unanswered) and not self.partitions
 
     def of(self, *verdicts: Verdict) -> list[OpenTransaction]:
-        return [one for one in self.transactions if one.verdict in verdicts]
+        return [transaction for transaction in self.transactions if transaction.verdict in verdicts]
 
 
 @operation
@@ -263,11 +263,11 @@ def _max_timeout_ms(cluster: Cluster) -> Program[int]:
         questions.append(Question(broker, DescribeConfigsRequest(resources=[resource]), "transaction.max.timeout.ms"))
     answers = yield from ask(cluster, questions)
     values = [
-        int(one.value)
+        int(config.value)
         for _, answer in answers
         if not isinstance(answer, Unanswered)
         for result in answer.results
-        for one in result.configs
-        if one.value is not None and one.value.isdigit()
+        for config in result.configs
+        if config.value is not None and config.value.isdigit()
     ]
     return max(values, default=DEFAULT_MAX_TIMEOUT_MS)

@@ -87,8 +87,8 @@ def _list_all(cluster: Cluster, producer_ids: Sequence[int]) -> Program[Listing]
 def _describe_all(cluster: Cluster, listing: Listing, named: set[str]) -> Program[Described]:
     """Descriptions of the ids that are listed, or that leaders have named. An id is asked for where it is listed;
     where two brokers list it, one of them was replaced, and the view has to say which."""
-    listed = Counter(one.transactional_id for one in listing.rows)
-    coordinators = {one.transactional_id: one.coordinator for one in listing.rows if listed[one.transactional_id] == 1}
+    listed = Counter(row.transactional_id for row in listing.rows)
+    coordinators = {row.transactional_id: row.coordinator for row in listing.rows if listed[row.transactional_id] == 1}
     return (
         yield from describe_transactions(cluster, [*listed, *sorted(named - listed.keys())], coordinators=coordinators)
     )
@@ -112,6 +112,6 @@ def _unseen_ids(cluster: Cluster) -> Program[list[Unanswered]]:
         answer = yield from cluster.request(question)
     except ClientError as error:
         return [Unanswered(None, "whether all transactional ids may be seen", str(error))]
-    if any(one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in answer.transaction_states):
+    if any(state.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for state in answer.transaction_states):
         return [Unanswered(None, "transactional ids", "not allowed to see all of them (Describe on transactional ids)")]
     return []

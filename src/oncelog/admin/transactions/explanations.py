@@ -66,7 +66,7 @@ class Explanation:
 
     @property
     def hangs(self) -> bool:
-        return any(one.verdict == Verdict.HANGING.value for one in self.transactions)
+        return any(transaction.verdict == Verdict.HANGING.value for transaction in self.transactions)
 
 
 @operation
@@ -93,7 +93,7 @@ def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program
     """Explains why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
     described = yield from describe_group(cluster, group)
     committed = yield from committed_offsets(cluster, group)
-    assigned = {one for member in described.members for one in member.partitions}
+    assigned = {partition for member in described.members for partition in member.partitions}
     topics = yield from cluster.metadata({one.topic for one in (*committed, *assigned)})
     there = [
         one
@@ -132,7 +132,7 @@ def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") ->
     The whole cluster is looked at: a partition that hangs is on nobody's list.
     """
     found = yield from scan(cluster, min_age_ms=0)
-    own = [one for one in found.transactions if one.transactional_id == transactional_id]
+    own = [transaction for transaction in found.transactions if transaction.transactional_id == transactional_id]
     try:
         row: TransactionRow | None = yield from describe_transaction(cluster, transactional_id)
     except ClientError:
@@ -145,7 +145,7 @@ def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") ->
     bounds, unanswered = yield from bounds_of(cluster, held)
     if not held:
         first.append("No partition has a transaction of it open; it holds nobody.")
-    every = [one for one in found.transactions if one.where in set(held)]
+    every = [transaction for transaction in found.transactions if transaction.where in set(held)]
     return (
         yield from explain_held(cluster, subject, held, bounds, first, [*found.unanswered, *unanswered], options, every)
     )
@@ -269,7 +269,7 @@ def _doing(row: TransactionRow, now_ms: int) -> str:
 def _retention(cluster: Cluster, where: TopicPartition) -> Program[Retention]:
     try:
         rows = yield from describe_configs(cluster, ResourceType.TOPIC, where.topic, ["cleanup.policy", "retention.ms"])
-        values = {one.name: one.value for one in rows}
+        values = {row.name: row.value for row in rows}
         return Retention(values.get("cleanup.policy") or "delete", int(values.get("retention.ms") or -1))
     except (ClientError, ValueError):
         return Retention()

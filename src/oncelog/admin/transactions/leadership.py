@@ -149,7 +149,9 @@ def _words(
     broker: int, answer: MetadataResponse, wanted: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, _Told]]:
     topics = {topic.name: topic for topic in answer.topics}
-    entries = {topic.name: {one.partition_index: one for one in topic.partitions} for topic in answer.topics}
+    entries = {
+        topic.name: {partition.partition_index: partition for partition in topic.partitions} for topic in answer.topics
+    }
     for where in wanted:
         topic = topics.get(where.topic)
         entry = None if topic is None or topic.error_code else entries[where.topic].get(where.partition)
@@ -208,7 +210,9 @@ def unled_coordinators(cluster: Cluster) -> Program[list[Unanswered]]:
         return []
     if info.error_code:
         return [Unanswered(None, f"partitions of {TRANSACTION_STATE}", explain(info.error_code))]
-    unled = [one.partition for one in info.partitions.values() if one.leader not in cluster.view.brokers]
+    unled = [
+        partition.partition for partition in info.partitions.values() if partition.leader not in cluster.view.brokers
+    ]
     if not unled:
         return []
     indexes = ", ".join(map(str, unled[:5])) + (", …" if len(unled) > 5 else "")

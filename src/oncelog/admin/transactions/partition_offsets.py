@@ -85,7 +85,9 @@ def bounds_of(
         else:
             unanswered += refusals(_take_offsets(answer, found[committed]), question.broker)
     both = {
-        one: Bounds(found[True][one], found[False][one]) for one in wanted if one in found[True] and one in found[False]
+        partition: Bounds(found[True][partition], found[False][partition])
+        for partition in wanted
+        if partition in found[True] and partition in found[False]
     }
     return both, list(dict.fromkeys(unanswered))
 
@@ -176,11 +178,11 @@ def _questions(
 ) -> tuple[list[Question[FetchResponse]], list[dict[TopicPartition, Begin]]]:
     """Requests in which each partition appears once, and what each asks for."""
     layers: list[dict[TopicPartition, Begin]] = []
-    for one in begins:
-        layer = next((layer for layer in layers if one[0] not in layer), None)
+    for begin in begins:
+        layer = next((layer for layer in layers if begin[0] not in layer), None)
         if layer is None:
             layers.append(layer := {})
-        layer[one[0]] = one
+        layer[begin[0]] = begin
     questions, asked = [], []
     for layer in layers:
         led, leaderless = leaders(cluster, layer)

@@ -161,9 +161,9 @@ def _take(
         if error_code:
             refused[TopicPartition(TopicName(topic), partition)] = error_code
         rows += [
-            _row(topic, partition, broker, one)
-            for one in producers
-            if one.current_txn_start_offset != NO_TRANSACTION or not open_only
+            _row(topic, partition, broker, producer)
+            for producer in producers
+            if producer.current_txn_start_offset != NO_TRANSACTION or not open_only
         ]
     return refused
 

@@ -73,7 +73,7 @@ def force_terminate(
         audit(entry_of("force-terminate", "failed", **details, error=str(error)))
         raise
     audit(entry_of("force-terminate", "terminated", **details, state_after=after.state))
-    yield from cluster.metadata({one.topic for one in before.partitions})
+    yield from cluster.metadata({partition.topic for partition in before.partitions})
     bounds, _ = yield from bounds_of(cluster, sorted(before.partitions))
     return Terminated(before, after, True, bounds)
 

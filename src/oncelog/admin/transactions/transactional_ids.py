@@ -94,8 +94,8 @@ def list_transactions(
         else:
             answered += 1
             rows += [
-                ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
-                for one in response.transaction_states
+                ListedTransaction(state.transactional_id, state.producer_id, state.transaction_state, broker)
+                for state in response.transaction_states
             ]
     rows.sort(key=lambda row: row.transactional_id)
     if coordinators is None or has_repeated(rows):
@@ -228,9 +228,9 @@ def describe_transactions(
             if isinstance(answer, Unanswered):
                 described.unanswered.update(dict.fromkeys(ids, answer))
                 continue
-            for one in answer.transaction_states:
-                if _take(one, question.broker, described, last):
-                    wanted.append(one.transactional_id)
+            for state in answer.transaction_states:
+                if _take(state, question.broker, described, last):
+                    wanted.append(state.transactional_id)
         if not wanted:
             break
         yield from cluster.pause(attempt)
