@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.connection import Response
-from oncelog.client.programs import Cluster, Program, parallel
+from oncelog.client.programs import Cluster, Link, Program, parallel
 from oncelog.client.programs.steps import Call
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
@@ -85,29 +85,34 @@ def ask_and_read(
     answers: list[T | Unanswered | None] = [None] * len(questions)
     done = 0
 
-    def ask_in_turn(queue: deque[int]) -> Program[None]:
+    def give_up(index: int, queue: deque[int], error: ClientError) -> None:
+        for failed in (index, *queue):
+            answers[failed] = Unanswered(questions[failed].broker, questions[failed].what, str(error))
+        queue.clear()
+
+    def ask_in_turn(link: Link, queue: deque[int]) -> Program[None]:
         nonlocal done
         while queue:
             index = queue.popleft()
-            question = questions[index]
+            message, at_most = questions[index].message, questions[index].at_most
             try:
-                answers[index] = yield from _call(cluster, question, read)
+                version = None if at_most is None else link.versions.choose(message, at_most)
+                answers[index] = yield Call(link, message, version, read=read)
             except ClientError as error:
-                for failed in (index, *queue):
-                    answers[failed] = Unanswered(question.broker, questions[failed].what, str(error))
-                queue.clear()
+                give_up(index, queue, error)
             done += 1
             progress(done, len(questions))
 
-    yield from parallel(ask_in_turn(queue) for queue in to_send.values() for _ in range(min(UNDER_WAY, len(queue))))
+    def ask_broker(broker: int, queue: deque[int]) -> Program[None]:
+        try:
+            link = yield from cluster.link(broker)
+        except ClientError as error:
+            give_up(queue.popleft(), queue, error)
+        else:
+            yield from parallel(ask_in_turn(link, queue) for _ in range(min(UNDER_WAY, len(queue))))
+
+    yield from parallel(ask_broker(broker, queue) for broker, queue in to_send.items())
     return [(question, answer) for question, answer in zip(questions, answers, strict=True) if answer is not None]
-
-
-def _call(cluster: Cluster, question: Question[R], read: Callable[[Response[R]], T]) -> Program[T]:
-    link = yield from cluster.link(question.broker)
-    version = None if question.at_most is None else link.versions.choose(question.message, question.at_most)
-    answer: T = yield Call(link, question.message, version, read=read)
-    return answer
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
