@@ -37,7 +37,6 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import option
 from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
-from oncelog.spark.table.formats import other_format
 from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out
 
 _LONGEST_LABEL: Final = 150
@@ -322,3 +321,21 @@ class Table:
             yield
         finally:
             os.close(descriptor)
+
+
+TableFormat = Literal["parquet", "delta", "iceberg"]
+_MARKS: Final[dict[TableFormat, str]] = {
+    "parquet": "_oncelog/table.json",
+    "delta": "_delta_log",
+    "iceberg": "catalog.db",
+}
+_ADDRESSES: Final[dict[TableFormat, str]] = {"parquet": "{}", "delta": "delta:{}", "iceberg": "iceberg:{}"}
+
+
+def other_format(directory: Path, wanted: TableFormat) -> str | None:
+    """The reason, in one line, why a directory is not for a table of that format; None if it has none of another."""
+    for found, mark in _MARKS.items():
+        if found != wanted and (directory / mark).exists():
+            named = _ADDRESSES[found].format(directory)
+            return f"{directory} holds a table in {found.capitalize()}: write {named} for it, or name another directory"
+    return None

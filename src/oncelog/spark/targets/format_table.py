@@ -23,8 +23,7 @@ from oncelog.spark.jobs.load_plan import Piece, StepKind
 from oncelog.spark.jobs.load_report import LoadRequest, Progress
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.table.directory import Role, RowsFile, TableBusy, TableError
-from oncelog.spark.table.formats import other_format
+from oncelog.spark.table.directory import Role, RowsFile, TableBusy, TableError, other_format
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.quarantine import Quarantine, QuarantineTable, QuarantineTopic
 from oncelog.spark.targets.step_writer import Places, StepWriter, check_files
