@@ -307,20 +307,29 @@ class Table:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """An flock: the kernel lets go of it when the process dies, however it dies."""
         name = "lock" if self._role == "append" else f"lock-{self._role}"
-        descriptor = os.open(self.hidden / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-                raise TableBusy(f"another load is writing to {self.path} ({owner or 'process unknown'})") from None
+        busy = f"another load is writing to {self.path}"
+        with file_lock(self.hidden / name, lambda owner: f"{busy} ({owner or 'process unknown'})") as descriptor:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
             yield
-        finally:
-            os.close(descriptor)
+
+
+@contextmanager
+def file_lock(path: Path, busy: Callable[[str], str]) -> Iterator[int]:
+    """Hold an flock, which the kernel lets go of when the process dies; the file's descriptor.
+
+    Raises TableBusy with the text that ``busy`` makes of the file's content.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TableBusy(busy(os.pread(descriptor, 100, 0).decode(errors="replace").strip())) from None
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 TableFormat = Literal["parquet", "delta", "iceberg"]
