@@ -10,6 +10,6 @@ Two shells, the same machines behind them:
     on any event loop.
 
 Consumers return batches as they came over the wire; ``read_fetched`` of either package makes records of them. Errors
-outside this program are ``ClientError`` (``oncelog.client.errors``), in one line that says what to do. The pipeline, the
-tools and the simulator stand on this client; it does not try to replace confluent-kafka.
+outside this program are ``ClientError`` (``oncelog.client.errors``), in one line that says what to do. The
+pipeline, the tools and the simulator stand on this client; it does not try to replace confluent-kafka.
 """
