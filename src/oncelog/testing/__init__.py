@@ -1,5 +1,7 @@
-"""A real broker inside a test: ``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``; ``cluster``,
-for several of them; and ``simulation``, for asyncio programs in virtual time under faults by seed."""
+"""A real broker inside a test, several as a cluster, and asyncio programs in virtual time under faults.
+
+``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``, ``cluster`` and ``simulation``.
+"""
 
 from __future__ import annotations
 
