@@ -65,7 +65,7 @@ def picture() -> str:
 
 
 def inside() -> str:
-    """What each room consists of."""
+    """The page about the insides of the rooms."""
     known = contracts()
     text = f"""# Inside the rooms
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,13 +27,13 @@ def missing(text: str, page: Path) -> Iterator[str]:
     rooms = "|".join(contracts()["oncelog"])
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     yield from (link for link in _LINK.findall(prose) if not (page.parent / link).exists())
+    kinds: list[tuple[str, Callable[[str], bool]]] = [
+        (rf"(?:{'|'.join(_TOP)})/[\w./-]+", lambda name: _is_there(ROOT / name)),
+        (rf"(?:{rooms})/[a-z_0-9/]+(?:\.py)?", lambda name: _is_there(SOURCE / name)),
+        (rf"oncelog\.(?:{rooms})\.[\w.]+", _is_module_or_name),
+    ]
     for name in _CODE.findall(text):
-        if re.fullmatch(rf"(?:{'|'.join(_TOP)})/[\w./-]+", name) and not _is_there(ROOT / name):
-            yield name
-        elif re.fullmatch(rf"(?:{rooms})/[a-z_0-9/]+(?:\.py)?", name) and not _is_there(SOURCE / name):
-            yield name
-        elif re.fullmatch(rf"oncelog\.(?:{rooms})\.[\w.]+", name) and not _is_module_or_name(name):
-            yield name
+        yield from (name for shape, is_known in kinds if re.fullmatch(shape, name) and not is_known(name))
     for module in _RUN.findall(text):
         if module.partition(".")[0] in _TOP and not _is_there(ROOT / module.replace(".", "/")):
             yield f"python -m {module}"
@@ -57,7 +57,7 @@ def test_what_a_page_names_is_there(page: str) -> None:
 
 
 def test_names_of_nothing_are_found() -> None:
-    wrong = "[a](nowhere.md) `src/oncelog/nothing.py` `storage/log/nothing` `oncelog.client.nothing.at.all` python -m tests.nothing"
-    assert len(list(missing(wrong, ROOT / "README.md"))) == 5
-    right = "[a](docs/jobs.md#x) `tests/checks` `storage/log/append` `oncelog.client.errors.ClientError` `a/b` python -m bench"
-    assert list(missing(right, ROOT / "README.md")) == []
+    code = "`src/oncelog/nothing.py` `storage/log/nothing` `oncelog.client.nothing.at.all`"
+    assert len(list(missing(f"[a](nowhere.md) {code} python -m tests.nothing", ROOT / "README.md"))) == 5
+    code = "`tests/checks` `storage/log/append` `oncelog.client.errors.ClientError` `a/b`"
+    assert list(missing(f"[a](docs/jobs.md#x) {code} python -m bench", ROOT / "README.md")) == []
