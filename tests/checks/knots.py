@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tests.checks.circles import BESIDE, ROOT, SOURCES, circles, imports, modules
-
-STILL_KNOTTED: Final = ("oncelog.sim",)
-"""Rooms whose rings are yet to be undone; a room without one may not be listed."""
 
 
 class Knot(NamedTuple):
@@ -48,9 +45,9 @@ def _knots_of(room: str, graph: Mapping[str, list[str]]) -> list[Knot]:
     ]
 
 
-def problems(found: list[Knot], still_knotted: tuple[str, ...] = STILL_KNOTTED) -> list[str]:
-    """One text for each knot of a room that is not listed, and for each listed room without one."""
-    texts = [
+def problems(found: list[Knot]) -> list[str]:
+    """One text for each knot."""
+    return [
         "\n".join(
             [
                 f"{knot.room}: {', '.join(knot.boxes)} import each other; move what they share below them",
@@ -58,10 +55,7 @@ def problems(found: list[Knot], still_knotted: tuple[str, ...] = STILL_KNOTTED) 
             ]
         )
         for knot in found
-        if knot.room not in still_knotted
     ]
-    free = sorted(set(still_knotted) - {knot.room for knot in found})
-    return texts + [f"{room} has no ring any more: take it off STILL_KNOTTED in tests/checks/knots.py" for room in free]
 
 
 def main() -> int:
