@@ -69,13 +69,13 @@ test-all: test test-integration test-peers ## all three
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, docstrings, single places
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, knots, docstrings, single places
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
 	$(BIN)/lint-imports --config .importlinter > $(VENV)/.contracts 2>&1 || { cat $(VENV)/.contracts; exit 1; }
 	$(BIN)/python -m tests.checks.sizes
-	$(BIN)/python -m tests.checks.circles
+	$(BIN)/python -m tests.checks.knots
 	$(BIN)/python -m tests.checks.docstrings
 	$(BIN)/python -m tests.checks.single_places
 
@@ -85,9 +85,10 @@ peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
 bench: peers java ## oncelog and Apache Kafka in turn with the same clients, as ratios (python -m bench --help)
 	$(BIN)/python -m bench all
 
-format: $(SETUP) ## rewrite the code as ruff wants it
+format: $(SETUP) ## rewrite the code as ruff wants it, and the rooms in docs from their docstrings
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m tests.checks.rooms
 
 lock: $(SETUP) ## resolve the dependencies anew into requirements/*.txt, with hashes
 	$(COMPILE) --upgrade --extra dev --constraint requirements/constraints.txt \

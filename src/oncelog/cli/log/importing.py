@@ -98,8 +98,8 @@ def import_(
       oncelog log import ./logs --log clicks --to clicks-archive --on-corruption skip -z zstd --json
       oncelog log import /var/kafka-0.7/logs --to events --follow
     """
+    from oncelog.legacy.import_positions import ImportKey
     from oncelog.legacy.importer import Importer, Totals
-    from oncelog.legacy.positions import ImportKey
 
     found, partitions = _log_in(directory, log, to)
     totals = Totals()

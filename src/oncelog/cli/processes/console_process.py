@@ -178,7 +178,7 @@ def _end_at_once() -> Never:
 
 def server_of(settings: Settings) -> ConsoleServer:
     """The server of a console, not started. Raises ClientError for the audit log, and for schemas."""
-    from oncelog.console.formats.process import DecodingProcess
+    from oncelog.console.formats.decoder_process import DecodingProcess
 
     decoding = DecodingProcess(settings.schemas)  # Its own imports go on beside those that follow.
 

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.sim.faults.fault import Fault
 from oncelog.sim.workloads.hangs.administrator import Administrator
 from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
 from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
@@ -23,7 +21,7 @@ from oncelog.sim.workloads.hangs.log_damage import LogDamager
 from oncelog.sim.workloads.hangs.offset_committer import OffsetCommitter
 from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
 from oncelog.sim.workloads.kit.group_members import note_group
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
 
@@ -34,7 +32,7 @@ TRANSACTION_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class HangingTransactions:
+class HangingTransactions(Workload):
     """Producers and committers, injectors of hangs among them, and administrators that have to tell them apart."""
 
     name: str
@@ -61,7 +59,7 @@ class HangingTransactions:
     def start(self, context: WorkloadContext) -> None:
         """All programs."""
         counted = CountedContext(context.world, context.recorder, context.transaction_version)
-        places = [TopicPartition(TopicName(self.name), index) for index in range(self.partitions)]
+        places = Topic(self.name, self.partitions).topic_partitions
         topics = tuple(topic.name for topic in self.topics())
         self.writers.start(counted)
         self.committers.start(counted)
@@ -136,11 +134,3 @@ def draw_hangs(
         truth=truth,
     )
     return hangs, config
-
-
-def tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """Moments in which the disk is full, in some of these worlds: markers are refused, and have to be written again."""
-    if entropy.random() < 0.6:
-        return []
-    times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
-    return [Fault(at_ms, "tight-disk", entropy.randint(20, 800), entropy.getrandbits(32)) for at_ms in times]
