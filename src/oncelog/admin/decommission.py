@@ -17,6 +17,7 @@ from oncelog.admin.reassignment_plan import plan_departure
 from oncelog.admin.reassignments import PartitionOutcome, ReassignmentRow, Replicas, list_reassignments, reassign
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.blocking.client import Client
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.programs import Cluster, Program, operation
 
@@ -130,3 +131,17 @@ def target_assignment(
         for index, one in topic.partitions.items()
         for at in (TopicPartition(topic.name, index),)
     }
+
+
+class Decommission:
+    """The moves off one broker, step by step, with a blocking client; see ``move_off``."""
+
+    def __init__(self, client: Client, broker_id: int, at_once: int) -> None:
+        self._client = client
+        self._broker_id = broker_id
+        self._at_once = at_once
+        self._under_way = MovesUnderWay()
+
+    def step(self) -> tuple[Departure, list[PartitionOutcome]]:
+        """Begin moves; the state before that, and the moves that were refused. Raises PlanRefused, BrokerRefused."""
+        return move_off(self._client, self._broker_id, self._at_once, self._under_way)
