@@ -53,7 +53,7 @@ NEEDED_LATER: Final = (
     "oncelog.core.transactions.shard",
     "oncelog.handlers.support.audit",
     "oncelog.handlers.support.chunking",
-    "oncelog.node.coordinators.loading",
+    "oncelog.node.coordinators.log_batches",
     "oncelog.node.hanging",
     "oncelog.node.listeners.tls",
     "oncelog.node.access.access_log",

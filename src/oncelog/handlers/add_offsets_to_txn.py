@@ -12,7 +12,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
-from oncelog.core.transactions.errors import add_error
+from oncelog.core.transactions.decisions import add_error
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context

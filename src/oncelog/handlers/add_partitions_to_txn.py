@@ -15,7 +15,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
-from oncelog.core.transactions.errors import add_error
+from oncelog.core.transactions.decisions import add_error
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,

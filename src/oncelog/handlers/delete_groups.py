@@ -15,7 +15,7 @@ from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -37,5 +37,5 @@ def handle(request: DeleteGroupsRequest, context: Context) -> Steps[DeleteGroups
     return DeleteGroupsResponse(results=[*results, *refused])
 
 
-def _delete(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> Decision:
+def _delete(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
     return shard.delete_group(group_id, token, now_ms)

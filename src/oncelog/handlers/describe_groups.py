@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
-from oncelog.core.groups.model import Decision, GroupDescription
+from oncelog.core.groups.model import GroupDecision, GroupDescription
 from oncelog.core.groups.states import GroupState
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.support.context import Context
@@ -57,9 +57,9 @@ def handle(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGr
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> Decision:
+def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
     found = shard.describe(group_id)
-    return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND if found is None else found, waits_for_pending=True)
+    return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND if found is None else found, waits_for_pending=True)
 
 
 def _described(group_id: str, found: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:

@@ -14,7 +14,7 @@ from oncelog.base.invariant import InvariantViolation
 from oncelog.core.controller.image.cluster_image import ImageDelta
 from oncelog.handlers.api import Api
 from oncelog.node.brokers.broker_links import LinkPurpose
-from oncelog.node.coordinators.settings import transaction_version
+from oncelog.node.coordinators.transaction_coordinators import transaction_version
 from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
@@ -43,7 +43,7 @@ from oncelog.node.kernel.events import (
 from oncelog.node.parts import NodeParts
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.loaded_apis import Handle
-from oncelog.node.requests.login_state import Phase
+from oncelog.node.requests.login_state import LoginPhase
 
 
 class Node(NodeParts):
@@ -97,7 +97,7 @@ class Node(NodeParts):
             return self.links.is_logging_in(event.link_id)
         connection = self._connections.get(event.connection_id) if isinstance(event, RequestReceived) else None
         login = None if connection is None else connection.login
-        return login is not None and (login.phase is Phase.EXCHANGE or bool(connection and connection.backlog))
+        return login is not None and (login.phase is LoginPhase.EXCHANGE or bool(connection and connection.backlog))
 
     def connections_of(self, principal: str) -> list[int]:
         """The ids of the connections of a principal."""

@@ -43,20 +43,18 @@ from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.cluster.tree_reads import TreeReads
 from oncelog.node.controller.controlled_shutdown import ControlledShutdown
 from oncelog.node.controller.duties import ControllerDuties
-from oncelog.node.coordinators.group_coordinators import GroupCoordinators
+from oncelog.node.coordinators.group_coordinators import GroupCoordinators, group_settings
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import CoordinatorServices
-from oncelog.node.coordinators.settings import group_settings, transaction_settings
-from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
+from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators, transaction_settings
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Outbox
 from oncelog.node.kernel.offload import OffloadedWork
 from oncelog.node.kernel.tasks import Runnable
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth
-from oncelog.node.logs.group_commit import GroupCommit
-from oncelog.node.logs.high_watermark import HighWatermarks
+from oncelog.node.logs.group_commit import GroupCommit, HighWatermarks
 from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.followers import Followers
@@ -150,8 +148,7 @@ class NodeParts:
     @cached_property
     def logins(self) -> Logins:
         """The logins of clients; made for the first that has to say who it is, so that others do not load it."""
-        from oncelog.node.requests.login_credentials import LoginCredentials
-        from oncelog.node.requests.logins import Logins
+        from oncelog.node.requests.logins import LoginCredentials, Logins
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
         return Logins(self._first_config, credentials, self._deadlines, self._outbox)

@@ -12,7 +12,7 @@ from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.node.coordinators.loading import ApplyBatch, apply_slice, group_replayer, transaction_replayer
+from oncelog.node.coordinators.log_batches import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from sys import intern
 
 from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
-from oncelog.core.groups.group import Group, Member
+from oncelog.core.groups.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.model import CommittedOffset, Protocol, Record
 from oncelog.core.groups.states import GroupState
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 
 
-def group_record(group: Group, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False) -> Record:
+def group_record(
+    group: ClassicGroup, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False
+) -> Record:
     """The record of a group as it is, with the leader's ``assignment`` if given; ``blank``: of one just created."""
     members = () if blank else tuple(_member_metadata(group, member, assignment) for member in group.members.values())
     value = GroupMetadataValue(
@@ -69,9 +71,9 @@ def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
     )
 
 
-def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
+def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
     """The group in a record: Stable with its members, or Empty; each member offers only the chosen protocol."""
-    group = Group(group_id, value.current_state_timestamp)
+    group = ClassicGroup(group_id, value.current_state_timestamp)
     group.generation = value.generation
     group.protocol_type = intern(value.protocol_type) or None
     group.protocol_name = value.protocol
@@ -79,7 +81,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
         member_id = MemberId(stored.member_id)
         if member_id in group.members or stored.group_instance_id in group.static_members:
             continue
-        member = Member(
+        member = ClassicMember(
             member_id,
             stored.group_instance_id,
             stored.client_id,
@@ -104,7 +106,9 @@ def assignments_of(value: GroupMetadataValue) -> dict[MemberId, bytes]:
     return {MemberId(member.member_id): member.assignment for member in value.members}
 
 
-def _member_metadata(group: Group, member: Member, assignment: Mapping[MemberId, bytes] | None) -> MemberMetadata:
+def _member_metadata(
+    group: ClassicGroup, member: ClassicMember, assignment: Mapping[MemberId, bytes] | None
+) -> MemberMetadata:
     return MemberMetadata(
         member_id=member.member_id,
         client_id=member.client_id,

@@ -160,7 +160,7 @@ Record = tuple[bytes, bytes | None]
 
 
 @dataclass(slots=True)
-class Decision:
+class TransactionDecision:
     """A shard's decision: append ``records`` as one batch, apply each; when they are durable deliver the replies and
     send the markers.
 

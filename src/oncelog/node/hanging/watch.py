@@ -19,29 +19,62 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdict, late_after_ms
 from oncelog.base.units import MINUTE_MS, SECOND_MS
+from oncelog.core.producers.entry import ProducerEntry
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
+from oncelog.handlers.support.leadership import LeaderLog
 from oncelog.handlers.support.ports import ClusterView, Marker, Partitions, Transactions
 from oncelog.handlers.support.transaction_findings import identity_of
 from oncelog.node.hanging import reports
 from oncelog.node.hanging.id_search import Names, TransactionalIdSearch
 from oncelog.node.hanging.questions import CoordinatorQuestions
-from oncelog.node.hanging.watched import Asked, Watched
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 if TYPE_CHECKING:
-    from oncelog.core.producers.entry import ProducerEntry
     from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
-    from oncelog.storage.transactions.open_transactions import OpenTransaction
+
+
+class Asked(NamedTuple):
+    """The leadership of a partition and its producer's entry when the coordinator was asked."""
+
+    leader: LeaderLog
+    entry: ProducerEntry
+
+    def is_still_so(self, leader: LeaderLog | ErrorCode) -> bool:
+        """True if nothing has come from the producer since, in the same leadership."""
+        return leader is self.leader and leader.log.producers.entries.get(self.entry.producer_id) == self.entry
+
+
+class Watched:
+    """A transaction that has been open for a while, and when to look at it next."""
+
+    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
+
+    def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
+        self.transaction = transaction
+        self.at_ms = at_ms
+        self.order = order
+        self.timeout_ms = -1
+        """The transaction's own time-out, once its coordinator has said it: the coordinator may forget it later."""
+        self.found_ms: int | None = None
+        """Since when it is known to hang."""
+        self.reported = False
+        self.unknown_looks = 0
+        """Rounds in a row in which nobody could say anything about it."""
+
+    def __lt__(self, other: Watched) -> bool:
+        return (self.at_ms, self.order) < (other.at_ms, other.order)
+
 
 PASS_MS: Final = SECOND_MS
 """The time between two passes, and the age of a transaction from which on its id is written down."""

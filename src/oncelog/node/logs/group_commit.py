@@ -1,4 +1,4 @@
-"""Group commit: appended records become durable, the high watermark follows, and those who wait are woken.
+"""Group commit: appended records become durable, the high watermark follows, and waiting tasks wake up.
 
 Invariants:
 1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync has covered, so no reader sees
@@ -16,17 +16,47 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import Offset, TopicPartition
+from oncelog.base.ids import BrokerId, Offset, TopicPartition
+from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Effect, Fatal, Sync, Synced
 from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.logs.delayed_fetches import DelayedFetches
-from oncelog.node.logs.high_watermark import HighWatermarks
 
 if TYPE_CHECKING:
-    from oncelog.core.replicas.leader import LeaderReplicas
     from oncelog.handlers.support.waits import UntilDurable
     from oncelog.storage.log.partition_log import PartitionLog
+
+
+class HighWatermarks:
+    """Replicas by partition, led partitions only: a follower's high watermark is what its leader says."""
+
+    def __init__(self, broker_id: BrokerId) -> None:
+        self._broker_id = broker_id
+        self._replicas: dict[TopicPartition, LeaderReplicas] = {}
+
+    def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
+        """Move the partition's high watermark by these replicas from now on."""
+        self._replicas[partition] = replicas
+
+    def resign(self, partition: TopicPartition) -> None:
+        """Move it no more."""
+        self._replicas.pop(partition, None)
+
+    def has_followers(self, partition: TopicPartition) -> bool:
+        """True if the partition is led here and copied by other brokers."""
+        replicas = self._replicas.get(partition)
+        return replicas is not None and replicas.has_followers
+
+    def vouch(self, log: PartitionLog, end: Offset) -> bool:
+        """Note that this broker vouches for all of ``log`` before ``end``; True if the high watermark has moved."""
+        replicas = self._replicas.get(log.partition)
+        return replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, end))
+
+    def settle(self, log: PartitionLog) -> bool:
+        """Move the high watermark of ``log`` by what its replicas have fetched; True if it has moved."""
+        replicas = self._replicas.get(log.partition)
+        return replicas is not None and log.set_high_watermark(replicas.settle())
 
 
 class _DurableWait:

@@ -83,7 +83,7 @@ class LeadershipConfirmation:
     def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Forget:
         """Find out of which partitions nobody has begun to lead them in this broker's place. ``on_settled`` is called
         once, perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
-        question = Question(self, partitions, on_settled)
+        question = LeadershipQuestion(self, partitions, on_settled)
         question.ask()
         if not question.is_over:
             question.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: question.give_up())
@@ -109,7 +109,7 @@ class _Open(NamedTuple):
     missing: set[BrokerId]
 
 
-class Question:
+class LeadershipQuestion:
     """A question about several partitions, until it is answered or nobody waits for it."""
 
     def __init__(
