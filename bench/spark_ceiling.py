@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from bench.texts import texts
-from oncelog.spark.source.data_source import source_schema
+from oncelog.spark.format.data_source import source_schema
 from oncelog.spark.source.options import parse_options
 
 if TYPE_CHECKING:

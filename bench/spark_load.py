@@ -33,7 +33,7 @@ _SCHEMA: Final = "id BIGINT, flight STRING, at TIMESTAMP, lat DOUBLE, ok BOOLEAN
 
 def spark_load(options: Options) -> Comparison:
     """JSON of about 100 B into Parquet: ``oncelog load`` beside a query with Spark's ``from_json``."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     count = options.scaled(ROWS)
     goals = {"JSON to Parquet, rows/s": "≥ 1.0 ×", "JSON to Parquet, CPU µs a row": "≤ 1.0 ×"}

@@ -56,7 +56,7 @@ def _read(broker: Broker, topic: str) -> dict[str, int]:
 
 def _run(source: type[DataSource], options: dict[str, str]) -> int:
     """Read to noop, in a Spark whose workers have done nothing yet; the most bytes that a worker had."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
     from oncelog.spark.source.read.range_reader import BATCH_BYTES
 
     given = options | ({"batch": str(BATCH_BYTES)} if source is Ceiling else {})

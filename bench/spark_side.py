@@ -45,7 +45,7 @@ def write(spark: SparkSession, wanted: dict[str, Any]) -> float:
 
 def main() -> int:
     """Serve requests until the input ends."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     settings = [argument for argument in sys.argv[1:] if argument != ALONE]
     config = {"spark.driver.memory": HEAP, "spark.sql.session.timeZone": "UTC"}

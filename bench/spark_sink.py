@@ -141,7 +141,7 @@ def sink_goals(names: tuple[str, ...]) -> dict[str, str]:
 @contextlib.contextmanager
 def sinks(peers: tuple[Peer, ...], directory: Path, scale: float) -> Iterator[Sinks]:
     """Spark and the brokers, ready. Raises RuntimeError where Spark's own connector is not to be had."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     missing = SPARK_CONNECTOR.missing()
     if missing:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from oncelog.spark.format.data_source import OncelogSource
 from oncelog.spark.source.batch_reader import OncelogReader
-from oncelog.spark.source.data_source import OncelogSource
 
 if TYPE_CHECKING:
     import pyarrow as pa

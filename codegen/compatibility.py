@@ -43,7 +43,7 @@ def generated() -> str:
     ]
     for api in APIS:
         lines += ["", f"### {api.name}", ""]
-        errors = importlib.import_module(f"oncelog.handlers.{api.module}").ERRORS
+        errors = importlib.import_module(f"oncelog.handlers.{api.handler}").ERRORS
         lines += [f"- `{code.name}` ({code.value}): {condition}" for code, condition in sorted(errors.items())]
         if not errors:
             lines.append("No errors of its own.")
@@ -58,7 +58,7 @@ def _legacy() -> Iterator[str]:
         yield f"| {api.name} | {api.key} | {_versions(api)} | {_authorised(api)} |"
     yield ""
     for api in LEGACY_APIS:
-        errors = importlib.import_module(f"oncelog.handlers.{api.module}").ERRORS
+        errors = importlib.import_module(f"oncelog.handlers.{api.handler}").ERRORS
         for code, condition in sorted(errors.items()):
             yield f"- {api.name}: `{code.name}` ({code.value}): {condition}"
 

@@ -100,7 +100,7 @@ def visible_rows(table: Path) -> int:
 
 def prove_and_report(out: Path, told: Terminal, year: Year, survived: Survived | None, picture: Path | None) -> int:
     """Spark SQL over the table: the proof, the reports, the page. 0 when the proof holds, and the cluster's."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     told.step("Spark SQL over the plain table of the one broker: is it exactly once?")
     config = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}

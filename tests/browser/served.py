@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import uvicorn
 
-from oncelog.cli.console_process import server_of
+from oncelog.cli.processes.console_process import server_of
 from oncelog.console.settings import Settings
 from tests.peers.process import free_ports
 from tests.waiting import HANG_S, wait_until

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from oncelog.console.admission import sessions
-from oncelog.console.admission.logins import Login, login_of
+from oncelog.console.logins import Login, login_of
 from oncelog.testing import Broker
 from tests.browser import scene
 from tests.browser.served import Served

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.producer import Producer
-from oncelog.console.admission.logins import Token
+from oncelog.console.logins import Token
 from oncelog.testing import Broker
 from tests.browser.served import Served
 from tests.browser.watch import Open

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.checks.sizes import ROOT
 
-_TERMINAL: Final = "src/oncelog/cli/terminal.py"
+_TERMINAL: Final = "src/oncelog/cli/support/terminal.py"
 _STREAMS: Final = ("sys.stdout", "sys.stderr")
 _WORKER: Final = "src/oncelog/console/formats/worker.py"
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -51,8 +51,8 @@ NEEDED_LATER: Final = (
     "oncelog.core.sasl",
     "oncelog.core.transactions.model",
     "oncelog.core.transactions.shard",
-    "oncelog.handlers.support.audit",
-    "oncelog.handlers.support.chunking",
+    "oncelog.handlers.broker.audit",
+    "oncelog.handlers.large_requests",
     "oncelog.node.coordinators.log_batches",
     "oncelog.node.hanging",
     "oncelog.node.listeners.tls",
@@ -61,10 +61,10 @@ NEEDED_LATER: Final = (
     "oncelog.node.requests.logins",
     "oncelog.records.batch",
     "oncelog.runtime.data.audit_log",
-    "oncelog.storage.compaction",
     "oncelog.storage.index",
     "oncelog.storage.log.partition_log",
     "oncelog.storage.log.state",
+    "oncelog.storage.maintenance",
     "oncelog.storage.recovery",
 )
 """Modules that a broker needs for its first log, group, transaction or removal, or only where it is configured so."""
@@ -127,7 +127,8 @@ def _and_within(loaded: set[str], names: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["oncelog.cli.main", "oncelog.cli.broker_process", "oncelog.runtime.process", "oncelog.node.node"]
+    "module",
+    ["oncelog.cli.main", "oncelog.cli.processes.broker_process", "oncelog.runtime.process", "oncelog.node.node"],
 )
 def test_the_serving_path_imports_nothing_heavy(module: str) -> None:
     loaded = _loaded(f"import {module}")
@@ -135,8 +136,8 @@ def test_the_serving_path_imports_nothing_heavy(module: str) -> None:
 
 
 def test_messages_and_handlers_are_loaded_when_first_asked_for() -> None:
-    loaded = _loaded("import oncelog.cli.broker_process")
-    assert "oncelog.handlers.elect_leaders" not in loaded
+    loaded = _loaded("import oncelog.cli.processes.broker_process")
+    assert "oncelog.handlers.topics.elect_leaders" not in loaded
     assert "oncelog.wire.messages.elect_leaders" not in loaded
 
 

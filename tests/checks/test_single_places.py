@@ -28,5 +28,5 @@ def test_another_place_is_refused(source: str) -> None:
 
 
 def test_the_place_itself_is_not() -> None:
-    assert not [*offences("src/oncelog/cli/terminal.py", "sys.stderr.write('x')")]
+    assert not [*offences("src/oncelog/cli/support/terminal.py", "sys.stderr.write('x')")]
     assert not [*offences(OTHER, "sys.stdout.isatty()\nprint_line('x')")]

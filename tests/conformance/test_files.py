@@ -15,7 +15,7 @@ import pytest
 from oncelog.listening import descriptors
 from oncelog.ports import Files
 from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -18,7 +18,7 @@ from oncelog.records.compression import Codec
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal import consumer_protocol, group_records, transaction_records
 from oncelog.records.record import Record, read_keys_and_values, read_records
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import read_leader_epochs, read_offsets, read_topic_id
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory

@@ -8,10 +8,10 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers import offset_commit
+from oncelog.handlers.broker import slices as yielding
 from oncelog.handlers.fetch.reads import FetchReads
+from oncelog.handlers.groups import offset_commit
 from oncelog.handlers.produce import handler as produce_handler
-from oncelog.handlers.support import yielding
 from oncelog.node.replication.partitions import LOGS_PER_SLICE
 from oncelog.node.requests import closed_connections, dispatch, large_responses
 from oncelog.records.builder import build_batch

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from oncelog.node.observation.flight_recorder import RecordingUnreadable, read_recording
-from oncelog.sim.flight_replay import replay
+from oncelog.sim.seeds.flight_replay import replay
 from oncelog.testing import Broker
 from tests.waiting import HANG_S
 

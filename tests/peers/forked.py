@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 _PRELOADED: Final = (
-    "oncelog.cli.broker_process",
+    "oncelog.cli.processes.broker_process",
     "oncelog.node.assembly",
     "oncelog.runtime.server",
     "uvloop",

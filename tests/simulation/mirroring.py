@@ -21,9 +21,9 @@ from oncelog.coordination.memory import MemoryTree
 from oncelog.mirror.administration import create_topic, read_to_end
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.settings import Cluster, MirrorSettings
-from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.tree_session import TreeHost
-from oncelog.sim.world import CLIENT_CONFIG, ClientHost, World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.tree_session import TreeHost
+from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost, World
 
 TARGET_BROKER: Final = 51
 PARTITIONS: Final = 3

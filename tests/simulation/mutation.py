@@ -16,10 +16,10 @@ from itertools import count as counted
 from itertools import islice
 from typing import NamedTuple
 
-from oncelog.sim.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.mutants import MUTANTS, OF_CLUSTERS
-from oncelog.sim.simulation import SAFETY_S, simulate
-from oncelog.sim.workloads.workload import Workload
+from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
+from oncelog.sim.seeds.simulation import SAFETY_S, simulate
+from oncelog.sim.workloads.kit.workload import Workload
 
 
 class World(NamedTuple):

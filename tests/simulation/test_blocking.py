@@ -10,7 +10,7 @@ from oncelog.admin.transactions import Scan, scan
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError, NoBrokerReachable
 from oncelog.sim.blocking import with_client
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.testing.simulation import Simulation
 
 

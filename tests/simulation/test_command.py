@@ -14,7 +14,7 @@ import pytest
 from oncelog.cli.main import invoke
 from oncelog.cli.sim import LENGTH_S
 from oncelog.sim.mutants import MUTANTS
-from oncelog.sim.simulation import SAFETY_S, simulate
+from oncelog.sim.seeds.simulation import SAFETY_S, simulate
 from tests.waiting import HANG_S
 
 PLANT = "skip-marker"
@@ -124,7 +124,7 @@ def test_an_interrupt_before_a_program_has_begun(
         coroutine = begun_too_late()
         raise KeyboardInterrupt(coroutine)
 
-    monkeypatch.setattr("oncelog.sim.simulation.simulate", interrupted)
+    monkeypatch.setattr("oncelog.sim.seeds.simulation.simulate", interrupted)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     assert invoke(["sim", "--seed", "1"]) == 130
     gc.collect()

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.sim.faults.plan import ALL_KINDS
 from oncelog.sim.mutants import MUTANTS
-from oncelog.sim.simulation import simulate
+from oncelog.sim.seeds.simulation import simulate
 
 pytestmark = pytest.mark.slow
 

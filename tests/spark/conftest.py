@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Headers, Record
-from oncelog.spark import versions
+from oncelog.spark.session import versions
 from oncelog.testing import Broker
 from tests.peers.jars import SPARK_AVRO, SPARK_CONNECTOR, jars_of
 from tests.spark.jvms import prepare
@@ -65,7 +65,7 @@ def sink_broker() -> Iterator[Broker]:
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """Finds the source by itself: nothing is registered. Has Spark's own connector and Avro only where tests of this
     run are about them, so that `make test` is the same on every machine."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     with_peers = any(item.get_closest_marker(name) for item in request.session.items for name in ("java", "peer"))
     jars = [*jars_of(SPARK_CONNECTOR), *jars_of(SPARK_AVRO)] if with_peers else []

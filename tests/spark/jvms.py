@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark.spark_home import VARIABLE, lay_out
+from oncelog.spark.session.spark_home import VARIABLE, lay_out
 from tests.peers.supply import WORK
 from tests.waiting import HANG_S
 
@@ -83,7 +83,7 @@ def make_archive() -> None:
     os.environ[SUBMIT_OPTIONS] = " ".join((*SHORT_LIVED, _QUIET, f"-XX:ArchiveClassesAtExit={made}"))
     from pyspark import SparkContext
 
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     config = {"spark.sql.shuffle.partitions": "1", "spark.log.level": "OFF"}
     with (

@@ -16,9 +16,9 @@ from oncelog.admin.topics import delete_topics
 from oncelog.arrow import RecordsGone
 from oncelog.client.blocking import Client
 from oncelog.spark import StreamRequest, compact, load, stream
-from oncelog.spark.errors import DataLoss
 from oncelog.spark.export import export
 from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.session.errors import DataLoss
 from oncelog.spark.sink import modes
 from oncelog.spark.sink.fault_points import NAMES
 from oncelog.spark.sink.options import Mode

@@ -1,7 +1,9 @@
-"""Moving replicas between brokers (KIP-455) and electing leaders (KIP-183, KIP-460), asked of the controller.
+"""Moving replicas between brokers (KIP-455), throttled (KIP-73), and electing leaders (KIP-183, KIP-460).
 
-The rule: nothing is waited for. A reassignment goes on in the cluster after it was accepted, and is over when it is no
-longer listed; which replicas to move where is ``reassignment_plan``'s.
+Rules: nothing is waited for. A reassignment goes on in the cluster after it was accepted, and is over when it is no
+longer listed; ``reassignment_plan`` says which replicas to move where. Throttles are those of
+``kafka-reassign-partitions --throttle``: of a partition that moves, the present replicas are throttled where they lead,
+those that come where they follow. Nothing takes a throttle away by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
@@ -29,6 +32,12 @@ Replicas = tuple[int, ...]
 _AT_ONCE: Final = 1000
 """Partitions in one request: what a controller changes in one commit is bounded."""
 _FIRST_VERSION_WITH_TYPE: Final = 1
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+"""Keys of brokers, in bytes a second."""
+LEADERS: Final = "leader.replication.throttled.replicas"
+FOLLOWERS: Final = "follower.replication.throttled.replicas"
+Move = tuple[Sequence[int], Sequence[int]]
+"""The replicas that a partition has, and those that it is to have."""
 
 
 class Election(IntEnum):
@@ -190,3 +199,35 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]
 
 def _wire(replicas: Sequence[int] | None) -> list[int] | None:
     return None if replicas is None else list(replicas)
+
+
+def throttle(client: Client, moves: Mapping[TopicPartition, Move], bytes_per_second: int) -> None:
+    """Throttle moves that are to begin, or are under way. Raises BrokerRefused."""
+    topics: dict[str, dict[str, list[str]]] = {}
+    brokers: set[int] = set()
+    for at, (now, wanted) in sorted(moves.items()):
+        replicas = topics.setdefault(at.topic, {LEADERS: [], FOLLOWERS: []})
+        replicas[LEADERS] += [f"{at.partition}:{broker}" for broker in now]
+        replicas[FOLLOWERS] += [f"{at.partition}:{broker}" for broker in wanted if broker not in now]
+        brokers.update(now, wanted)
+    for name, lists in topics.items():
+        change = {key: ",".join(replicas) for key, replicas in lists.items()}
+        alter_configs(client, ResourceType.TOPIC, name, change=change)
+    for broker in sorted(brokers):
+        change = dict.fromkeys(RATES, str(bytes_per_second))
+        alter_configs(client, ResourceType.BROKER, str(broker), change=change)
+
+
+def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[int]) -> tuple[list[str], list[int]]:
+    """Take the throttles of topics and brokers away; those that had one. Raises BrokerRefused."""
+    freed = [name for name in topics if _is_set(client, ResourceType.TOPIC, name, (LEADERS, FOLLOWERS))]
+    released = [broker for broker in brokers if _is_set(client, ResourceType.BROKER, str(broker), RATES)]
+    for name in freed:
+        alter_configs(client, ResourceType.TOPIC, name, delete=(LEADERS, FOLLOWERS))
+    for broker in released:
+        alter_configs(client, ResourceType.BROKER, str(broker), delete=RATES)
+    return freed, released
+
+
+def _is_set(client: Client, kind: ResourceType, name: str, keys: Sequence[str]) -> bool:
+    return any(row.value and not row.is_default for row in describe_configs(client, kind, name, keys))

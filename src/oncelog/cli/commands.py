@@ -7,9 +7,7 @@ printed, and a reader that closes our pipe (``| head``) is no failure. A traceba
 
 from __future__ import annotations
 
-import errno
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
@@ -17,26 +15,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from oncelog.cli.terminal import print_line
-
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
-
-_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-
-EXTRAS: Final = {
-    "pyspark": "spark",
-    "pyarrow": "spark",
-    "numpy": "spark",
-    "cryptography": "security",
-    "jinja2": "console",
-    "starlette": "console",
-    "uvicorn": "console",
-}
-"""The extra that brings a package, of those that commands need."""
-
-_ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no version of typer alike
+from oncelog.cli.support.failures import ClickException, exit_code_of
+from oncelog.cli.support.terminal import print_line
 
 
 class SubCommand(NamedTuple):
@@ -47,14 +27,16 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS: Final[dict[str, SubCommand]] = {
-    "serve": SubCommand("oncelog.cli.serve:serve", "Run a broker."),
+    "serve": SubCommand("oncelog.cli.processes.serve:serve", "Run a broker."),
     "topic": SubCommand("oncelog.cli.topic.commands:app", "Create, list, describe, alter, move and delete topics."),
     "cluster": SubCommand("oncelog.cli.cluster:app", "Run a cluster here, look at one, take brokers out of it."),
     "produce": SubCommand("oncelog.cli.records.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
-    "explain": SubCommand("oncelog.cli.explain:app", "Explain why a group, topic, producer or transaction is stuck."),
-    "console": SubCommand("oncelog.cli.console:console", "Serve a web console (needs oncelog[console])."),
+    "explain": SubCommand(
+        "oncelog.cli.txn.explain:app", "Explain why a group, topic, producer or transaction is stuck."
+    ),
+    "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
     "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
     "acl": SubCommand("oncelog.cli.acl.commands:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
@@ -67,7 +49,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     ),
     "sim": SubCommand("oncelog.cli.sim:sim", "Run the broker in a simulator, with faults drawn by seed."),
     "load": SubCommand("oncelog.cli.table.load:load", "Load topics into tables, exactly once (needs oncelog[spark])."),
-    "audit": SubCommand("oncelog.cli.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
+    "audit": SubCommand("oncelog.cli.log.audit:audit", "Audit log directories, any Kafka's (needs oncelog[spark])."),
     "stream": SubCommand(
         "oncelog.cli.table.stream:stream", "Load topics into tables continuously (needs oncelog[spark])."
     ),
@@ -168,7 +150,7 @@ def run_command(arguments: Sequence[str]) -> int:
             command.invoke(context)
             sys.stdout.flush()
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
-        if isinstance(error, _ClickException) and getattr(error, "ctx", error) is None:
+        if isinstance(error, ClickException) and getattr(error, "ctx", error) is None:
             error.ctx = _context_of(command, arguments)  # type: ignore[attr-defined]
         return exit_code_of(error)
     return 0
@@ -183,61 +165,3 @@ def _context_of(command: Any, arguments: Sequence[str]) -> typer.Context:
             break
         context = typer.Context(command, parent=context, info_name=argument)
     return context
-
-
-def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ended with ``error``; an expected failure is printed, a bug is raised on."""
-    if isinstance(error, typer.Exit):
-        return int(error.exit_code)
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return EXIT_INTERRUPTED
-    if isinstance(error, BrokenPipeError):
-        _forget_stdout()
-        return 0
-    return _failed(error)
-
-
-def _failed(error: BaseException) -> int:
-    """Print an expected failure; a bug is raised on, with its traceback."""
-    if isinstance(error, _ClickException):
-        return _usage_failed(error)
-    from oncelog.client.errors import ClientError, ConfigError
-
-    if isinstance(error, ClientError):
-        complain(str(error))
-        return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-    if isinstance(error, ModuleNotFoundError):
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is not None:
-            return complain(f"{error.name} is not installed; install it with: pip install 'oncelog[{extra}]'")
-    if isinstance(error, OSError) and error.filename is not None:
-        return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
-    if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # without a name: the output, as a rule
-        _forget_stdout()
-        what = "reading or writing failed" if error.errno == errno.EIO else "cannot write the output"
-        return complain(f"{what}: {os.strerror(error.errno).lower()}")
-    raise error
-
-
-def _usage_failed(error: Any) -> int:
-    """Print a usage error in one line, or the help of a group that was called without a sub-command."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return EXIT_USAGE
-    context = getattr(error, "ctx", None)
-    path = "oncelog" if context is None else context.command_path
-    message = error.format_message().rstrip(".").replace("\n\t", " ").replace("\n", " ")
-    message = message.replace(": Value error, ", ": ")  # pydantic's
-    print_line(f"{path}: {message} (see {path} --help)", err=True)
-    return int(error.exit_code)
-
-
-def complain(text: str) -> int:
-    """Print one line about a failure, and return its exit code."""
-    print_line(f"oncelog: {' '.join(text.split())}", err=True)
-    return EXIT_FAILED
-
-
-def _forget_stdout() -> None:
-    """Redirect stdout after the reader closed it, so that the interpreter's flush at exit does not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from oncelog.cli.plain_options import read_plainly
-from oncelog.cli.terminal import escape_diagnostics
+from oncelog.cli.processes.plain_options import read_plainly
+from oncelog.cli.support.terminal import escape_diagnostics
 from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 
 
@@ -35,7 +35,7 @@ def run() -> None:
     try:
         sys.stdout.flush()  # at the interpreter's end it would be too late to say so
     except OSError as error:
-        from oncelog.cli.commands import exit_code_of
+        from oncelog.cli.support.failures import exit_code_of
 
         code = exit_code_of(error) or code
     sys.exit(code)
@@ -58,7 +58,7 @@ def invoke(arguments: Sequence[str]) -> int:
         try:
             return plain()
         except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # sorted out there, bugs are raised again
-            from oncelog.cli.commands import exit_code_of
+            from oncelog.cli.support.failures import exit_code_of
 
             return exit_code_of(error)
     from oncelog.cli.commands import run_command
@@ -69,12 +69,12 @@ def invoke(arguments: Sequence[str]) -> int:
 def _plain_command(arguments: Sequence[str]) -> Callable[[], int] | None:
     """The command of a plain command line, ready to be run; None where typer has to read it."""
     if arguments[:1] == ["serve"]:
-        from oncelog.cli.broker_process import OPTIONS, run_broker
+        from oncelog.cli.processes.broker_process import OPTIONS, run_broker
 
         values = read_plainly(OPTIONS, arguments[1:])
         return None if values is None else partial(run_broker, **values)
     if arguments[:1] == ["console"]:
-        from oncelog.cli.console_process import read_console, run_console
+        from oncelog.cli.processes.console_process import read_console, run_console
 
         values = read_console(arguments[1:])
         return None if values is None else partial(run_console, **values)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.output import print_json_line, progress
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.output import print_json_line, progress
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.sim.faults.fault import Fault
-    from oncelog.sim.simulation import Outcome
+    from oncelog.sim.seeds.simulation import Outcome
 
 EPILOG: Final = """\b
 Examples:
@@ -39,7 +39,7 @@ Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
 
 _SHOWN_LINES: Final = 25
 LENGTH_S: Final = 100
-"""Seconds of faults, as ``oncelog.sim.simulation`` has it, which is not imported for the help."""
+"""Seconds of faults, as ``oncelog.sim.seeds.simulation`` has it, which is not imported for the help."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Worlds:
     ) -> Outcome:
         """Run one of them, with these faults instead of its own if they are given."""
         from oncelog.sim.mutants import MUTANTS
-        from oncelog.sim.simulation import simulate
+        from oncelog.sim.seeds.simulation import simulate
 
         plan = self.faults if faults is None else faults
         applied = nullcontext() if self.plant is None else MUTANTS[self.plant].applied()
@@ -240,7 +240,7 @@ def _quiet_end() -> Iterator[None]:
 
 
 def _minimise(worlds: _Worlds, failed: Outcome) -> list[Fault]:
-    from oncelog.sim.delta_debugging import minimise
+    from oncelog.sim.seeds.delta_debugging import minimise
 
     def fails(plan: Sequence[Fault]) -> bool:
         return bool(worlds.simulate(failed.seed, plan).violations)
@@ -310,7 +310,7 @@ def _is_recording(path: Path) -> bool:
 def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
     """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
     from oncelog.node.observation.flight_recorder import RecordingUnreadable, read_recording
-    from oncelog.sim.flight_replay import replay
+    from oncelog.sim.seeds.flight_replay import replay
 
     try:
         with path.open("rb") as file:

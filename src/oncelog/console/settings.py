@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.client.errors import ConfigError
-from oncelog.console.admission.logins import Login, Nobody
 from oncelog.console.formats.schema_files import SchemaFile
+from oncelog.console.logins import Login, Nobody
 from oncelog.listening.host_names import HOST_NAME, is_addressed_to
 
 MOST_METRICS_URLS: Final = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from oncelog.base.acls import CLUSTER_NAME as CLUSTER_NAME
@@ -12,16 +13,21 @@ from oncelog.base.acls import ResourceType as ResourceType
 class Api(NamedTuple):
     """One row of the registry.
 
-    ``module`` is imported at the first request: ``oncelog.handlers.<module>`` has ``handle(request, context)`` and
-    ``ERRORS`` (error code → when), and ``oncelog.wire.messages.<module>`` the messages.
+    ``handler`` is imported at the first request: ``oncelog.handlers.<handler>`` has ``handle(request, context)`` and
+    ``ERRORS`` (error code → when).
     """
 
     key: int
     name: str
     min_version: int
     max_version: int
-    module: str
+    handler: str
     operation: Operation
     resource: ResourceType
     advertised_min_version: int | None = None
     """The lowest version that ApiVersions names where it is not the lowest implemented (Produce only)."""
+
+    @property
+    def module(self) -> str:
+        """The module of its messages in ``oncelog.wire.messages``."""
+        return re.sub("(?<=.)(?=[A-Z])", "_", self.name).lower()

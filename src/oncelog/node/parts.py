@@ -1,6 +1,6 @@
 """The parts of a broker's machine, made in order and handed to each other. ``Node`` drives them.
 
-Handlers see four of them by the ports of ``handlers.support.ports``: ``partitions``, ``groups``, ``transactions`` and
+Handlers see four of them by the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions`` and
 ``cluster``. What only some brokers need is made, and its module loaded, for the first who asks for it.
 """
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
-from oncelog.handlers.support.context import Authoriser
-from oncelog.handlers.support.ports import Ports
-from oncelog.handlers.support.waits import (
+from oncelog.handlers.broker.context import Authoriser
+from oncelog.handlers.broker.ports import Ports
+from oncelog.handlers.broker.waits import (
     AddToTransaction,
     AskCoordinator,
     CommitMetadata,

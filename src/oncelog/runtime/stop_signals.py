@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
@@ -20,9 +22,38 @@ def interrupt_at_stop_signals() -> None:
     """Let each of them raise KeyboardInterrupt, as Ctrl-C does. A shell and the system both send SIGHUP when a terminal
     closes: the second must not interrupt what the first has begun, so it is ignored."""
     for number in stop_signals():
-        signal.signal(number, _hang_up if number == _HANG_UP else signal.default_int_handler)
+        signal.signal(number, _interrupt)
 
 
-def _hang_up(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)
+@contextlib.contextmanager
+def stop_signals_deferred() -> Iterator[None]:
+    """Defer KeyboardInterrupt to the end of the block, for steps that belong together; blocks do not nest.
+
+    A second signal interrupts the block at once: it may be waiting for a reader that has stopped reading.
+    """
+    _deferral.is_active, _deferral.is_due = True, False
+    try:
+        yield
+    finally:
+        _deferral.is_active = False
+    if _deferral.is_due:
+        raise KeyboardInterrupt
+
+
+class _Deferral:
+    """The state that ``stop_signals_deferred`` and the handler share; a process has one."""
+
+    is_active = False
+    is_due = False
+
+
+_deferral: Final = _Deferral()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if number == _HANG_UP:
+        signal.signal(number, signal.SIG_IGN)
+    if _deferral.is_active and not _deferral.is_due:
+        _deferral.is_due = True
+        return
     signal.default_int_handler(number, frame)

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from oncelog.client.blocking.client import Client
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import ConnectionLost, NoBrokerReachable
-from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.chunks import Buffer
 
 T = TypeVar("T")

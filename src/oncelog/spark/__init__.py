@@ -1,9 +1,10 @@
 """Topics in Spark: the ``oncelog`` source and sink, and jobs that load topics into tables exactly once.
 
-Needs the ``spark`` extra. ``source`` and ``sink`` are the two sides of ``format("oncelog")``; ``table`` is a directory
-of Parquet files whose names are offsets; ``jobs`` load into it, once or continuously, ``targets`` into tables of other
-formats, and ``export`` sends a table back into a topic. ``reports`` are functions over DataFrames; ``audit`` reads the
-log directories of brokers.
+Needs the ``spark`` extra. Every room stands on ``session``: sessions, options, errors, objects sent to tasks.
+``source`` and ``sink`` are the two sides of ``format``, which Spark calls; ``table`` is a directory of Parquet files
+whose names are offsets; ``jobs`` load into it, once or continuously, ``targets`` into tables of other formats, and
+``export`` sends a table back into a topic. ``reports`` are functions over DataFrames; ``audit`` reads the log
+directories of brokers, ``old_logs`` loads those of Kafka 0.7.
 
 Names are imported when they are asked for: Spark imports every ``pyspark_*`` package in a process of its own whenever
 a Python data source is looked up, and the source alone needs neither numpy nor pyarrow there. No room is named as a
@@ -16,12 +17,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
+    from oncelog.spark.format.data_source import OncelogSource, register
+    from oncelog.spark.format.foreach_batch import transaction
     from oncelog.spark.jobs.load_report import LoadReport
     from oncelog.spark.jobs.shape import Shape
     from oncelog.spark.jobs.stream_query import StreamRequest
-    from oncelog.spark.sink.foreach_batch import transaction
-    from oncelog.spark.source.data_source import OncelogSource, register
+    from oncelog.spark.session.errors import DataLoss, OptionError, SparkSourceError
     from oncelog.spark.source.value_formats import decode_values
     from oncelog.spark.targets.entry import compact, load, stream
 
@@ -42,19 +43,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DataLoss": "errors",
+    "DataLoss": "session.errors",
     "LoadReport": "jobs.load_report",
-    "OncelogSource": "source.data_source",
-    "OptionError": "errors",
+    "OncelogSource": "format.data_source",
+    "OptionError": "session.errors",
     "Shape": "jobs.shape",
-    "SparkSourceError": "errors",
+    "SparkSourceError": "session.errors",
     "StreamRequest": "jobs.stream_query",
     "compact": "targets.entry",
     "decode_values": "source.value_formats",
     "load": "targets.entry",
-    "register": "source.data_source",
+    "register": "format.data_source",
     "stream": "targets.entry",
-    "transaction": "sink.foreach_batch",
+    "transaction": "format.foreach_batch",
 }
 
 

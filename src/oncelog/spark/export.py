@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import uuid_text
 from oncelog.records.batch import NO_TIMESTAMP
-from oncelog.spark.errors import OptionError
 from oncelog.spark.json_values.decoding import OTHER_FIELDS
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.atomic_swap import fsync
 from oncelog.spark.table.directory import Table, TableError, loaded_directory, topic_label
 
@@ -91,7 +91,7 @@ def export(
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
         from oncelog.spark.jobs.spark_writer import one_line_error
-        from oncelog.spark.local_session import local_session
+        from oncelog.spark.session.local_session import local_session
 
         session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))
         try:
@@ -117,8 +117,8 @@ def _identity(options: Mapping[str, str], topic: str) -> str:
 def _send(
     session: SparkSession, path: Path, state: _Progress, options: Mapping[str, str], *, keep_partitions: bool
 ) -> int:
-    from oncelog.spark.sessions import JobSession, check_shared
-    from oncelog.spark.source.data_source import register
+    from oncelog.spark.format.data_source import register
+    from oncelog.spark.session.sessions import JobSession, check_shared
 
     job = JobSession(session, _SETTINGS)
     register(job.spark)

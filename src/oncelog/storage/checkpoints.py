@@ -15,7 +15,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, uu
 from oncelog.base.units import INT32_MAX, INT64_MAX, MIB
 from oncelog.ports import Files
 from oncelog.storage.file_names import LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY
-from oncelog.storage.log.leader_epochs import EpochStart
+from oncelog.storage.leader_epochs import EpochStart
 
 _VERSION: Final = "0"
 _MAX_BYTES: Final = 64 * MIB

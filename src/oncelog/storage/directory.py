@@ -38,14 +38,14 @@ from oncelog.storage.file_names import (
     is_marked_directory,
     marked_directory,
 )
-from oncelog.storage.jobs import Job
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
-    from oncelog.storage.compaction.job import Compact
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log.state import SharedByLogs
+    from oncelog.storage.maintenance.jobs import Job
+    from oncelog.storage.maintenance.log_maintenance import LogMaintenance
     from oncelog.storage.recovery.recovery import Checkpointed
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
@@ -70,7 +70,7 @@ class LogDirectory:
         """The content of the checkpoints when the directory was opened."""
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         """The content of the checkpoints by now: they are written when that changes."""
-        self._compacting: Compact | None = None
+        self._maintenance: dict[TopicPartition, LogMaintenance] = {}
         self.transactions = OpenTransactions()
 
     @staticmethod
@@ -180,6 +180,7 @@ class LogDirectory:
 
     def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
         log = self.logs.pop(partition)
+        self._maintenance.pop(partition, None)
         new = marked_directory(partition, token.hex(), mark)
         self.files.rename(log.directory, new)
         log.moved_to(new)
@@ -192,28 +193,14 @@ class LogDirectory:
         doomed, self._doomed = self._doomed, []
         return [RemoveDirectories(self.files, _NOWHERE, doomed)] if doomed else []
 
-    def due_jobs(self, now_ms: int) -> list[Job]:
-        """The jobs that are due in all logs, and the directories that earlier deletions left.
+    def due_jobs(self, partition: TopicPartition, now_ms: int, *, retention: bool = True) -> list[Job]:
+        """Apply retention to a log and return its jobs that are due. OSError: a full disk."""
+        maintenance = self._maintenance.get(partition)
+        if maintenance is None:
+            from oncelog.storage.maintenance.log_maintenance import LogMaintenance
 
-        One compaction at a time, of the log with the largest dirty part: its offset map bounds the memory of all.
-        """
-        jobs = self.startup_jobs()
-        dirtiest: Compact | None = None
-        for log in self.logs.values():
-            jobs += log.maintenance.housekeeping(now_ms)
-            if self._compacting is None and log.config.compact:
-                compaction = log.maintenance.compaction(now_ms)
-                if compaction is not None and (dirtiest is None or compaction.ratio > dirtiest.ratio):
-                    dirtiest = compaction
-        if dirtiest is not None:
-            self._compacting = dirtiest
-            dirtiest.when_done(self._compaction_done)
-            self.logs[dirtiest.partition].maintenance.started(dirtiest)
-            jobs.append(dirtiest)
-        return jobs
-
-    def _compaction_done(self) -> None:
-        self._compacting = None
+            maintenance = self._maintenance[partition] = LogMaintenance(self.logs[partition])
+        return maintenance.due_jobs(now_ms, retention=retention)
 
     def checkpoints(self) -> None:
         """Write down recovery points, log starts, high watermarks and cleaned offsets. Syncs a handful of files."""

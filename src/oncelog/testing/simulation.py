@@ -21,7 +21,7 @@ from typing import Final, Self, TypeVar
 
 from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.plan import KINDS, carry_out, format_plan, heal
-from oncelog.sim.world import ClientHost, World
+from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.testing.configuration import Config, texts
 
 __all__ = ["ClientHost", "Simulation"]

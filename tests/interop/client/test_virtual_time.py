@@ -19,7 +19,7 @@ from oncelog.client.aio import (
     read_fetched,
 )
 from oncelog.client.errors import TransactionFailed
-from oncelog.sim.world import ClientHost, Program, World
+from oncelog.sim.virtual.world import ClientHost, Program, World
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 CONFIG = {

@@ -12,7 +12,7 @@ from oncelog.base.units import HOUR_MS
 from oncelog.records.compression import Codec
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.config import LogConfig
-from oncelog.storage.jobs import run_now
+from oncelog.storage.maintenance.jobs import run_now
 from tests.peers.jars import classpath
 from tests.unit.storage.support import NOW, TOPIC_ID, World, batch
 
@@ -67,7 +67,7 @@ def test_every_file_after_recovery_compaction_and_a_clean_shutdown(tmp_path: Pat
         compacted, TOPIC_ID, CONFIG._replace(cleanup_policy=("compact",)), now_ms=NOW - HOUR_MS
     )
     fill(world)
-    (job,) = [job for job in world.directory.due_jobs(NOW) if job.name == "compact"]
+    (job,) = [job for job in world.due_jobs() if job.name == "compact"]
     run_now(job)
     world.log = plain_log
     world.reopen()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from oncelog.base.ids import BrokerId, LeaderEpoch, Offset
 from oncelog.core.controller.image.model import BrokerImage, PartitionImage
 from oncelog.core.replicas.leader import LeaderReplicas
-from oncelog.storage.log.leader_epochs import EpochStart, LeaderEpochs
+from oncelog.storage.leader_epochs import EpochStart, LeaderEpochs
 
 Record = tuple[int, int, int]
 """Leader epoch, index of the broker that appended it, and a number that tells it from others there at its offset."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from oncelog.records.batch import iter_headers
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fetch_once, kept, log_bytes, truncation
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch
 

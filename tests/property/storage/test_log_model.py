@@ -18,7 +18,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.ports import OpenFile
 from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.read import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content

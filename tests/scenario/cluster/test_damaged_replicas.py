@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.base.ids import NO_BROKER, TopicName, TopicPartition
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from tests.scenario.cluster.cluster import Cluster, ClusterDriver
 from tests.scenario.cluster.replicated import PARTITION, create_replicated, replica, state, write
 from tests.unit.storage.replication import log_bytes

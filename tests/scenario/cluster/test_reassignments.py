@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicName
-from oncelog.handlers.support.topic_creation import topic_with_defaults
+from oncelog.handlers.topics.creation import topic_with_defaults
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -16,7 +16,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfigs
 from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import load_image
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.assembly import set_strays_aside
 from oncelog.node.cluster import tree_access
 from oncelog.node.kernel.events import (
@@ -55,7 +55,7 @@ from oncelog.node.kernel.events import (
 )
 from oncelog.node.logs.log_configs import log_config
 from oncelog.node.node import Node
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.file_range import FileRange
 from oncelog.wire.header import RequestHeader, decode_response_header, encode_request

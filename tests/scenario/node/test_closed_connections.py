@@ -8,8 +8,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.units import MIB
+from oncelog.handlers.broker.waits import UntilReadable
 from oncelog.handlers.registry import APIS
-from oncelog.handlers.support.waits import UntilReadable
 from oncelog.node.kernel.events import Continued
 from oncelog.node.requests import closed_connections
 from oncelog.node.requests.connections import MAX_UNANSWERED
@@ -445,7 +445,7 @@ class Carried:
 
 def frame_of(api) -> bytes:
     """A request of an API as it is made, in its latest version."""
-    module = __import__(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}", fromlist=["_"])
+    module = __import__(f"oncelog.wire.messages.{api.module}", fromlist=["_"])
     request = getattr(module, f"{api.name}Request")()
     header = RequestHeader(api.key, api.max_version, 1, "c")
     return b"".join(map(bytes, encode_request(header, request)))[4:]

@@ -10,7 +10,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition, uuid_text
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -88,11 +87,11 @@ def test_retention_of_one_log_goes_on_when_that_of_another_fails(driver, monkeyp
     peer = driver.connect()
     for partition in (0, 1):
         peer.ask(produce("t", batch(driver, b"old"), partition), PRODUCE_VERSION)
-    due_jobs = PartitionLog.due_jobs
+    due_jobs = driver.node.logs.due_jobs
     monkeypatch.setattr(
-        PartitionLog,
+        driver.node.logs,
         "due_jobs",
-        lambda log, now_ms, **rest: fails() if log.partition.partition == 0 else due_jobs(log, now_ms, **rest),
+        lambda log, *rest, **options: fails() if log.partition == 0 else due_jobs(log, *rest, **options),
     )
     driver.advance(20_000)
     assert log_of(driver, "t", 1).log_start_offset == 1

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from oncelog.base.transaction_verdicts import LATE_PADDING_MS
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.access.audit_repeats import IN_FULL, REPEATED, REQUESTERS
 from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.node.kernel.events import Audit
 from oncelog.runtime.data.audit_log import FILE_NAME, KEPT, AuditLog
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.testing import Broker
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import TIMEOUT_MS, Producer, abort, made

@@ -11,7 +11,7 @@ from oncelog.admin.transactions.partition_offsets import Start
 from oncelog.admin.transactions.producers import ProducerRow
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict
-from oncelog.handlers.support.audit import AuditRecord, Value
+from oncelog.handlers.broker.audit import AuditRecord, Value
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record

@@ -21,7 +21,7 @@ from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.exchange import Exchange, Topics
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.checkers.wire.watermarks import FELL, ClusterWatermarks
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.file_names import segment_file
 from oncelog.storage.log.partition_log import PartitionLog

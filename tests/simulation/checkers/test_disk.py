@@ -17,7 +17,7 @@ from oncelog.sim.checkers.disk import recovery
 from oncelog.sim.checkers.disk.logs import Kept
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import write_offsets, write_topic_id
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory

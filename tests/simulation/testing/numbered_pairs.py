@@ -17,7 +17,7 @@ from oncelog.client.errors import AuthenticationFailed, BrokerRefused, ClientErr
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.world import CLIENT_CONFIG
+from oncelog.sim.virtual.world import CLIENT_CONFIG
 from oncelog.testing.simulation import ClientHost
 
 LEFT, RIGHT = TopicName("left"), TopicName("right")

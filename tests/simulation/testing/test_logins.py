@@ -20,7 +20,7 @@ from oncelog.core.sasl.exchange import SCRAM_SHA_256
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import MIN_ITERATIONS, credential_of
 from oncelog.node.requests.logins import FAILED, REAUTHENTICATED, SUCCEEDED
-from oncelog.sim.world import CLIENT_CONFIG
+from oncelog.sim.virtual.world import CLIENT_CONFIG
 from oncelog.testing.simulation import ClientHost, Simulation
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.sim.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.scenario import Replication, Scenario, draw_scenario
-from oncelog.sim.simulation import Simulation
+from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
+from oncelog.sim.seeds.scenario import Replication, Scenario, draw_scenario
+from oncelog.sim.seeds.simulation import Simulation
 from oncelog.sim.workloads.hangs import HangingTransactions, draw_hangs
 
 SECONDS = 20

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.scenario import draw_scenario
-from oncelog.sim.simulation import Simulation
+from oncelog.sim.seeds.scenario import draw_scenario
+from oncelog.sim.seeds.simulation import Simulation
 from oncelog.sim.workloads.old_copiers import OldCopiers
 from oncelog.sim.workloads.producers import Producers
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from oncelog.sim.checkers.history import Outcome
-from oncelog.sim.scenario import draw_scenario
-from oncelog.sim.simulation import Simulation
+from oncelog.sim.seeds.scenario import draw_scenario
+from oncelog.sim.seeds.simulation import Simulation
 from oncelog.sim.workloads.refused_batches import LIMITS, RefusedBatches
 from oncelog.sim.workloads.selection import KINDS, draw_workloads, with_refused_batches
 

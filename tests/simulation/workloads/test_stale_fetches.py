@@ -5,9 +5,9 @@ from __future__ import annotations
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
-from oncelog.sim.workloads.admin_requests import create_topic
-from oncelog.sim.workloads.workload import Topic
-from oncelog.sim.world import ClientHost, World
+from oncelog.sim.virtual.world import ClientHost, World
+from oncelog.sim.workloads.kit.admin_requests import create_topic
+from oncelog.sim.workloads.kit.workload import Topic
 
 ONE, OTHER = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.cli.main import invoke
-from oncelog.cli.output import to_json
+from oncelog.cli.support.output import to_json
 from oncelog.spark.audit.directories.directory_layout import plan
 from oncelog.spark.audit.engines import spark_engine
 from oncelog.spark.audit.report import as_json

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from oncelog.cli.main import invoke
-from oncelog.spark.local_session import local_session
+from oncelog.spark.session.local_session import local_session
 from oncelog.spark.sink.fault_points import EXECUTOR, HOLD
 from tests.spark.jvms import java_options
 from tests.spark.sink.queries import Copy

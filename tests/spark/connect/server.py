@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from oncelog.spark import versions
+from oncelog.spark.session import versions
 from tests.spark.jvms import class_path, java_options, spark_home
 from tests.waiting import HANG_S, wait_until
 

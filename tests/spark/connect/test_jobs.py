@@ -16,10 +16,10 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark import Shape, StreamRequest, decode_values, load, register, stream
-from oncelog.spark.errors import ServerLacksOncelog, SparkSourceError
 from oncelog.spark.export import export
-from oncelog.spark.local_session import remote_session
-from oncelog.spark.sessions import JobSession, check_shared
+from oncelog.spark.session.errors import ServerLacksOncelog, SparkSourceError
+from oncelog.spark.session.local_session import remote_session
+from oncelog.spark.session.sessions import JobSession, check_shared
 from oncelog.testing import Broker
 from tests.spark.conftest import TIME, Topic
 from tests.spark.documented_loop import run_documented_loop

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark import load, sessions
-from oncelog.spark.errors import ServerLacksOncelog, SparkSourceError
-from oncelog.spark.local_session import REMOTE_VARIABLE
+from oncelog.spark import load
+from oncelog.spark.session import sessions
+from oncelog.spark.session.errors import ServerLacksOncelog, SparkSourceError
+from oncelog.spark.session.local_session import REMOTE_VARIABLE
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_table_streams import Lakes, check_continued, check_killed
 from tests.spark.jobs.test_targets import check, rows_in

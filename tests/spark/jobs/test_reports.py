@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.reports import (
     alerts,
     bars,
@@ -22,6 +21,7 @@ from oncelog.spark.reports import (
     relevance,
     too_often,
 )
+from oncelog.spark.session.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.jobs.load_report import Event
 from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.targets.entry import load
 from tests.spark.conftest import Topic
 from tests.spark.jobs.test_shaped_load import flight, send

@@ -25,7 +25,7 @@ LIVES = 25
 
 def copy(arguments: list[str]) -> int:
     """The process that is killed: one life of the query."""
-    from oncelog.spark.local_session import local_session
+    from oncelog.spark.session.local_session import local_session
 
     servers, source, sink, directory, mode = arguments
     with local_session(master="local[2]", log=Path(directory) / "spark.log") as spark:

@@ -10,7 +10,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, FetchSettings, read_fetched
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark import versions
+from oncelog.spark.session import versions
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark import OptionError, decode_values, versions
+from oncelog.spark import OptionError, decode_values
+from oncelog.spark.session import versions
 from tests.spark.conftest import TIME, Topic
 
 if TYPE_CHECKING:

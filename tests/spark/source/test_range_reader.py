@@ -12,10 +12,10 @@ from oncelog.client.blocking import Client
 from oncelog.client.errors import UnknownTopic
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark.errors import DataLoss
+from oncelog.spark.session.errors import DataLoss
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.read.range_reader import read_range
 from oncelog.testing import Broker
 from tests.spark.conftest import TIME, Topic

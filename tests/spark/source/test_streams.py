@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
-from oncelog.spark import versions
+from oncelog.spark.session import versions
 from tests.spark.conftest import Topic
 from tests.spark.documented_loop import run_documented_loop
 

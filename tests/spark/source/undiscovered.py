@@ -12,7 +12,7 @@ from pathlib import Path
 from oncelog.spark import load, register, stream
 from oncelog.spark.export import export
 from oncelog.spark.jobs.stream_query import StreamRequest
-from oncelog.spark.local_session import local_session
+from oncelog.spark.session.local_session import local_session
 
 
 def main(servers: str, topic: str, place: Path) -> None:

@@ -118,7 +118,7 @@ def _check_types(version: str, python: Path) -> int:
         lines += [f"[mypy-{name}]\nignore_missing_imports = True" for name in override["module"]]
     lines += [f"[mypy-{name}]\nignore_errors = True" for name in left_out]
     if left_out:
-        lines += ["[mypy-oncelog.spark.versions]\nignore_errors = True"]
+        lines += ["[mypy-oncelog.spark.session.versions]\nignore_errors = True"]
         lines += ["[mypy-oncelog.spark.sink.data_writer]\ndisallow_subclassing_any = False"]
     with tempfile.NamedTemporaryFile("w", suffix=".ini", encoding="utf-8") as config:
         config.write("\n".join(lines) + "\n")

@@ -191,7 +191,7 @@ def copy(arguments: Sequence[str]) -> int:
 @contextmanager
 def session_of_life(kind: str, directory: Path) -> Iterator[SparkSession]:
     """A session of this process's own JVM, or on a server that is its child."""
-    from oncelog.spark.local_session import local_session, remote_session
+    from oncelog.spark.session.local_session import local_session, remote_session
     from tests.spark import starting
     from tests.spark.connect import starting as connect_starting
     from tests.spark.connect.server import connect_server

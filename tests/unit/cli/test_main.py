@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.cli.commands import COMMANDS, complain, load_command
+from oncelog.cli.commands import COMMANDS, load_command
 from oncelog.cli.main import invoke
+from oncelog.cli.support.failures import complain
 from tests.waiting import HANG_S
 
 
@@ -37,8 +38,11 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli",
         "oncelog.cli.commands",
         "oncelog.cli.main",
-        "oncelog.cli.plain_options",
-        "oncelog.cli.terminal",
+        "oncelog.cli.processes",
+        "oncelog.cli.processes.plain_options",
+        "oncelog.cli.support",
+        "oncelog.cli.support.failures",
+        "oncelog.cli.support.terminal",
         "oncelog.runtime",
         "oncelog.runtime.stop_signals",
     }
@@ -55,7 +59,7 @@ def test_a_sub_command_imports_no_other() -> None:
 @pytest.mark.slow
 def test_a_broker_keeps_nothing_of_the_command_lines_machinery(tmp_path: Path) -> None:
     loaded = modules_after("serve", "--config", str(tmp_path / "missing"), "-o", "log.retention.hours=24")
-    assert "oncelog.cli.broker_process" in loaded
+    assert "oncelog.cli.processes.broker_process" in loaded
     assert not loaded & {"typer", "click", "pydantic", "rich", "numpy", "pyarrow", "pyspark", "kazoo"}
 
 
@@ -103,7 +107,7 @@ def test_ctrl_c_ends_with_130_and_nothing_printed(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oncelog.cli.options.ClusterOptions.open_client", interrupted)
+    monkeypatch.setattr("oncelog.cli.support.options.ClusterOptions.open_client", interrupted)
     assert invoke(["topic", "list"]) == 130
     assert capsys.readouterr() == ("", "")
 

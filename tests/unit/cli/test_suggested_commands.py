@@ -12,7 +12,7 @@ from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.admin.transactions.report import Held, commands
 from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.cli.acl.options import command_for
-from oncelog.cli.named_cluster import cluster_options
+from oncelog.cli.support.named_cluster import cluster_options
 from tests.shell import parsed
 from tests.unit.admin.transactions.samples import HANGING, LIVE, SUSPECTED
 from tests.unit.base.test_shell_words import HOSTILE, NAMES

@@ -15,7 +15,7 @@ NOT_FOR_THE_FIRST_PAGE = {
     *("cryptography", "google.protobuf", "fastavro", "httpx", "kazoo", "msgpack", "numpy", "pyarrow", "pydantic"),
     *("pyspark", "rich", "sqlite3", "typer", "zstandard"),
     *("oncelog.admin.acls", "oncelog.admin.explain", "oncelog.admin.groups", "oncelog.admin.transactions.abort_marker"),
-    *("oncelog.cli.commands", "oncelog.cli.options", "oncelog.client.blocking.producer", "oncelog.mirror"),
+    *("oncelog.cli.commands", "oncelog.cli.support.options", "oncelog.client.blocking.producer", "oncelog.mirror"),
     *("oncelog.console.audits", "oncelog.console.changes", "oncelog.console.downloads.serving"),
     *("oncelog.console.metrics.cluster_counts", "oncelog.console.records.search", "oncelog.console.streaming.sources"),
     *("oncelog.node", "oncelog.spark"),
@@ -23,7 +23,7 @@ NOT_FOR_THE_FIRST_PAGE = {
 FIRST_PAGE = """
 import asyncio, json, sys
 from oncelog.cli import main
-from oncelog.cli.console_process import server_of, read_console
+from oncelog.cli.processes.console_process import server_of, read_console
 from oncelog.console.settings import Settings
 
 assert read_console(sys.argv[1:]) is not None

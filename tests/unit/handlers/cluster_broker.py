@@ -15,11 +15,10 @@ from oncelog.core.controller.brokers.registration import Registration, register
 from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, changes_of, load_image
 from oncelog.core.controller.producer_ids import ProducerIds, next_block
 from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ClientLimits, ReplicationLimit
+from oncelog.handlers.broker.waits import CommitMetadata, NextSlice, UntilElected, UntilProducerId
 from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.support.client_limits import UNLIMITED, ClientLimits
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.replication_limits import NO_LIMIT, ReplicationLimit
-from oncelog.handlers.support.waits import CommitMetadata, NextSlice, UntilElected, UntilProducerId
 from oncelog.ports import Conflict, Coordination
 
 HOST, PORT = "broker.test", 9092
@@ -113,7 +112,7 @@ class ClusterBroker:
     def call(self, request: Any, version: int, authoriser: Any = None) -> Any:
         """Decide a request as the node would: the response decoded from its bytes in ``version``."""
         api = BY_KEY[request.API_KEY]
-        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
+        handler = importlib.import_module(f"oncelog.handlers.{api.handler}")
         context = self.context(api.key, version, authoriser)
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
         answer = handler.handle(decoded, context)

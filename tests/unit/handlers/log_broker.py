@@ -15,16 +15,15 @@ from oncelog.core.groups.shard import GroupShard
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.support.audit import AuditRecord
-from oncelog.handlers.support.client_limits import UNLIMITED
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.support.replication_limits import NO_LIMIT, ReplicationLimit
-from oncelog.handlers.support.waits import Steps, UntilReadable
+from oncelog.handlers.broker.audit import AuditRecord
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ReplicationLimit
+from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import Appended, PartitionLog

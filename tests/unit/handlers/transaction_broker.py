@@ -26,12 +26,10 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.store import record_of
 from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.api import Operation
-from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.handlers.support.leadership import LeaderLog
-from oncelog.handlers.support.ports import Marker
-from oncelog.handlers.support.transaction_findings import finding_of, ids_of
-from oncelog.handlers.support.waits import (
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.broker.leadership import LeaderLog
+from oncelog.handlers.broker.ports import Marker
+from oncelog.handlers.broker.waits import (
     AddToTransaction,
     AskCoordinator,
     FindTransactionalId,
@@ -42,6 +40,8 @@ from oncelog.handlers.support.waits import (
     UntilDurable,
     UntilProducerId,
 )
+from oncelog.handlers.registry import BY_KEY
+from oncelog.handlers.transactions.findings import finding_of, ids_of
 from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 
@@ -105,7 +105,7 @@ class TransactionBroker(LogBroker):
     def call(self, request: Any, version: int, *denied: tuple[Operation, str]) -> Any:
         """Decide a request as the node would: the response decoded from its bytes in ``version``."""
         api = BY_KEY[request.API_KEY]
-        handler = importlib.import_module(f"oncelog.handlers.{api.module}")
+        handler = importlib.import_module(f"oncelog.handlers.{api.handler}")
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
         answer = handler.handle(decoded, context_of(self, api.key, version, *denied))
         if isinstance(answer, Generator):

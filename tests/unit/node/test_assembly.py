@@ -16,7 +16,7 @@ from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.ports import Coordination
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import oncelog.spark
+import oncelog.spark.format.data_source
+import oncelog.spark.format.foreach_batch
 import oncelog.spark.jobs.load_job
 import oncelog.spark.jobs.stream_job
-import oncelog.spark.sink.foreach_batch
-import oncelog.spark.source.data_source
 import oncelog.spark.table.compact
 import pyspark_oncelog
 from oncelog.spark.export import export

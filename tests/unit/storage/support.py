@@ -10,11 +10,12 @@ from oncelog.records.batch import BatchHeader, iter_headers, read_header
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import Appended, PartitionLog
 from oncelog.storage.log.read import Read
+from oncelog.storage.maintenance.jobs import Job
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 TOPIC_ID = TopicId(bytes(range(16)))
@@ -99,8 +100,12 @@ class World:
     def names(self, suffix: str = "") -> list[str]:
         return [name for name in self.files.list(str(PARTITION)) if name.endswith(suffix)]
 
+    def due_jobs(self) -> list[Job]:
+        due = [self.directory.due_jobs(partition, self.now_ms) for partition in self.directory.logs]
+        return self.directory.startup_jobs() + [job for jobs in due for job in jobs]
+
     def run_jobs(self) -> list[str]:
-        jobs = self.directory.due_jobs(self.now_ms)
+        jobs = self.due_jobs()
         for job in jobs:
             for _ in job.run():
                 pass

@@ -11,10 +11,10 @@ from oncelog.base.ids import BrokerId, TopicName, TopicPartition
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
-from oncelog.storage.jobs import run_now
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.segments import Segments
+from oncelog.storage.maintenance.jobs import run_now
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
+from oncelog.storage.segment.segments import Segments
 from oncelog.storage.snapshots.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.unit.storage.support import headers, records
 
@@ -104,7 +104,7 @@ def test_compaction_writes_what_apache_kafka_wrote(data: Path) -> None:
     assert isinstance(log.segments, Segments)
     assert [segment.base_offset for segment in log.segments] == [0, 23, 24]
     log.config = CONFIG._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=100)
-    (job,) = [job for job in log.due_jobs(1_795_249_627_094) if job.name == "compact"]
+    (job,) = [job for job in directory.due_jobs(COMPACTED, 1_795_249_627_094) if job.name == "compact"]
     run_now(job)
     for extension in ("log", "index", "timeindex"):
         name = f"compacted-0/00000000000000000000.{extension}"

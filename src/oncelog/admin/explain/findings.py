@@ -1,7 +1,8 @@
-"""Findings: the causes that a group, a partition or a producer is stuck for, each with its evidence. Values only."""
+"""Findings: the causes that a group, a partition or a producer is stuck for, each with its evidence."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -101,3 +102,20 @@ def worst_first(findings: list[Finding]) -> list[Finding]:
     """Findings in the order of a report: by severity, otherwise as they were found."""
     order = list(Severity)
     return sorted(findings, key=lambda one: order.index(one.severity))
+
+
+def joined(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return "".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def shortened(names: Sequence[object], most: int = 5) -> str:
+    """The first names, and how many more there are."""
+    text = ", ".join(map(str, names[:most]))
+    return text if len(names) <= most else f"{text} and {len(names) - most} more"
+
+
+def kafka_options(options: str) -> str:
+    """The options that name the cluster for one of Apache Kafka's tools, which have no default."""
+    given = options.removesuffix(" -X …").replace("--bootstrap-servers", "--bootstrap-server")
+    return given if "--bootstrap-server" in given else f" --bootstrap-server localhost:9092{given}"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oncelog.admin.explain.findings import Cause, Finding, Severity
+from oncelog.admin.explain.findings import Cause, Finding, Severity, joined
 from oncelog.admin.explain.partition_facts import PartitionFacts
-from oncelog.admin.explain.words import counted, joined
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument
+from oncelog.base.text import counted
 
 _MOVES_ON_MS = 30_000
 """The default of replica.lag.time.max.ms: a follower that is behind for so long leaves the in-sync set."""

@@ -2,7 +2,7 @@
 
 The rule: nothing is concluded from a question that was not answered. Ids that one may not describe are not in a list,
 without a word; so where a producer id is known to nobody it is tried out whether we may see such ids at all. And each
-finding comes with the brokers whose word it is, and with who coordinated before they were asked (``coordinators``).
+finding comes with the brokers whose word it is, and with who coordinated before they were asked (``leadership``).
 """
 
 from __future__ import annotations

@@ -1,22 +1,37 @@
-"""Confirms, by the word of all brokers, that a broker that was believed leads the partition that it spoke about.
+"""Confirms, by the word of all brokers, that the broker which has answered leads the partition that it answered for.
 
-That is the broker that has named an open transaction, on its data partition, and the one that has spoken for a
-transactional id, on its partition of ``__transaction_state`` (``coordinators``).
+That is the broker that has named an open transaction, on its data partition, and the coordinator of a transactional id,
+which leads the id's partition of ``__transaction_state``.
 
 Any replica answers DescribeProducers by what it has, and does not say what it is. A follower that is behind, and a
 leader that was replaced while it was cut off from the controller, have transactions open that have ended long ago; and
-metadata that name such a leader come from a broker that is behind itself, often from that very one.
+metadata that name such a leader come from a broker that is behind itself, often from that very one. A coordinator that
+was replaced so goes on answering from memory, without what its successor has begun, ended, or added to a transaction:
+a live transaction looks as if it hung.
 
 Rules:
 
 1. The claim is taken from the metadata before coordinators are asked, and confirmed when the leader has been asked
    again. A leader whose epoch is still the last one then has every marker that was written before: what an earlier
    leader acknowledged is in its log, and there is no later one.
-2. Every broker is asked for its metadata, for who has written a marker as a later leader knows its own epoch, whoever
-   else does not. A later epoch refutes the claim; an earlier one is told by a broker that is behind, and says nothing.
-   Where there are no epochs all brokers have to name the same leader.
+2. Every broker is asked for its metadata: a broker that wrote a marker as a later leader knows its own epoch. A later
+   epoch refutes the claim; an earlier one is told by a broker that is behind, and says nothing. Where there are no
+   epochs all brokers have to name the same leader.
 3. A broker that does not answer may be that later leader if it has a replica, unless no answer names it any more.
 4. A topic of another id, or one that a broker does not know, is not the one that was claimed.
+5. Claims on ``__transaction_state`` are taken before the first coordinator is asked. A coordinator whose epoch is still
+   the last one has spoken for its ids: no later one could change them. It may have spoken from an earlier epoch of its
+   own only if nobody led in between: a replaced leader is elected again out of the in-sync set, and gives up what it
+   coordinated when it follows the leader into it.
+6. The broker that has spoken for an id has to be that of the claim. A list, FindCoordinator or metadata that came in
+   between may lead to another: then its word does not count, whatever the confirmation says.
+7. Where no coordinator knows a producer id, all brokers were asked for it, so a replaced one takes nothing away: its
+   successor lists what it leaves out. Yet the list has a gap where a partition moves between two answers (the old
+   leader is asked after it has resigned, the new one before it was elected), and where the view is that of a broker
+   which was cut off before its successor joined the cluster, so that the successor is not asked. Both raise an epoch:
+   such a verdict rests on the claims on all partitions.
+8. Without partitions in the view (one may not describe the topic, or there is none) nothing is claimed, and nothing
+   doubted for that alone. A broker that says so when the others do not, is asked to confirm a claim and does not.
 """
 
 from __future__ import annotations
@@ -26,6 +41,7 @@ from typing import Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.base.errors import ErrorCode
+from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import explain
@@ -178,3 +194,63 @@ def _named(where: TopicPartition) -> str:
 def _replicas(told: list[_Told]) -> set[int]:
     """The brokers that have a replica of a partition, by the word of any."""
     return {replica for word in told if word.entry is not None for replica in word.entry.replica_nodes}
+
+
+def unled_coordinators(client: Client) -> list[Unanswered]:
+    """Partitions of the transaction log that nobody leads: their ids are missing though every broker answers.
+
+    Looks the transaction log up; nothing is missing where there is none yet.
+    """
+    info = client.metadata([TRANSACTION_STATE]).get(TRANSACTION_STATE)
+    if info is None or info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return []
+    if info.error_code:
+        return [Unanswered(None, f"partitions of {TRANSACTION_STATE}", explain(info.error_code))]
+    unled = [one.partition for one in info.partitions.values() if one.leader not in client.view.brokers]
+    if not unled:
+        return []
+    indexes = ", ".join(map(str, unled[:5])) + (", …" if len(unled) > 5 else "")
+    return [
+        Unanswered(None, f"{TRANSACTION_STATE} partition {indexes}", "nobody leads it, so its ids are known to nobody")
+    ]
+
+
+def coordinator_of(client: Client, transactional_id: str) -> int | None:
+    """The broker that leads the id's partition of the transaction log, by the client's view; None if unseen."""
+    info = client.view.topics.get(TRANSACTION_STATE)
+    if info is None or not info.partitions:
+        return None
+    partition = info.partitions.get(coordinator_partition(transactional_id, len(info.partitions)))
+    return None if partition is None or partition.leader < 0 else partition.leader
+
+
+def claims_on_coordinators(client: Client) -> dict[TopicPartition, Claim]:
+    """The leaders of all partitions of the transaction log as the view has them; asks nobody. Empty if unseen."""
+    info = client.view.topics.get(TRANSACTION_STATE)
+    partitions = () if info is None else info.partitions
+    return claims_of(client, (TopicPartition(TRANSACTION_STATE, index) for index in partitions))
+
+
+def claims_behind(spoke: Mapping[str, int], claims: Mapping[TopicPartition, Claim]) -> dict[TopicPartition, Claim]:
+    """The claims that a finding rests on: those of the ids in ``spoke`` (id → the broker that has answered for it), or
+    all where nobody had an id to speak of. ``claims`` are those on the whole transaction log."""
+    if not spoke:
+        return dict(claims)
+    wanted = {_partition_of(name, claims) for name in spoke} if claims else ()
+    return {where: claims[where] for where in wanted if where in claims}
+
+
+def doubt_about_coordinators(
+    spoke: Mapping[str, int], claims: Mapping[TopicPartition, Claim], doubts: Mapping[TopicPartition, str]
+) -> str | None:
+    """The reason why those that have spoken may not have been the coordinators; ``doubts`` are those about claims."""
+    for name, broker in spoke.items() if claims else ():
+        claim = claims.get(_partition_of(name, claims))
+        if claim is not None and claim.leader != broker:
+            return f"broker {broker} has answered for {name!r} and was not its coordinator a moment before; look again"
+    return next((doubts[where] for where in claims_behind(spoke, claims) if where in doubts), None)
+
+
+def _partition_of(transactional_id: str, claims: Mapping[TopicPartition, Claim]) -> TopicPartition:
+    """The id's partition of a transaction log that has as many partitions as there are claims."""
+    return TopicPartition(TRANSACTION_STATE, coordinator_partition(transactional_id, len(claims)))

@@ -1,15 +1,21 @@
 """Producers as partition leaders remember them, with the transactions they have open (DescribeProducers, KIP-664).
 
-The rule: one request a few thousand partitions, to all leaders at once. A partition whose leader has moved is asked
-again there; what is refused is reported. oncelog's leaders add whose a transaction is and what they found out about it
-(tagged fields that others do not send): None means a broker that does not say, empty that it does not know.
+Rules:
+
+1. A request has a few thousand partitions, and all leaders are asked at once. A partition whose leader has moved is
+   asked again there; refusals are reported.
+2. oncelog's leaders add the transactional id and their verdict (tagged fields that others do not send): None means that
+   the broker does not say, empty that it does not know.
+3. Most partitions of a cluster have no transaction open. One without producers and without an error costs some steps of
+   a loop, and no object; the generated message's own reader reads everything else, and any unusual answer. For all
+   bytes the result is that of decoding them, or PeerError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import (
     Progress,
@@ -22,19 +28,30 @@ from oncelog.admin.transactions.broker_requests import (
     refusals,
     slices_of,
 )
-from oncelog.admin.transactions.producer_answers import Answered, busy_partitions
-from oncelog.base.errors import ErrorCode
+from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.wire.chunks import Buffer
+from oncelog.wire.message import RESPONSE_MAX_ELEMENTS
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
+    PartitionResponse,
     ProducerState,
     TopicRequest,
 )
+from oncelog.wire.reader import CompactReader
 
 PARTITIONS_A_REQUEST: Final = 2000
 NO_TRANSACTION: Final = -1
+_VERSION: Final = 0
+_LEAST_TOPIC_BYTES: Final = 3
+_LEAST_PARTITION_BYTES: Final = 9
+_IDLE: Final = b"\0\0\0\1\0"
+"""A partition behind its index: no error, no message of one, no producers, no tags."""
+_IDLE_BYTES: Final = 4 + len(_IDLE)
+_ONE_BYTE: Final = 0x80
+"""Lengths below it are a single byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +182,61 @@ def _row(topic: str, partition: int, leader: int, one: ProducerState) -> Produce
         one.transactional_id,
         one.verdict,
     )
+
+
+class Answered(NamedTuple):
+    """A partition that has producers, or was refused."""
+
+    topic: str
+    partition: int
+    error_code: int
+    producers: list[ProducerState]
+
+
+def busy_partitions(body: Buffer) -> Iterator[Answered]:
+    """The partitions of an answer that have producers, or an error. Raises PeerError."""
+    reader = CompactReader(body, RESPONSE_MAX_ELEMENTS)
+    reader.int32()  # The throttle time.
+    topics = reader.array_count(_LEAST_TOPIC_BYTES)
+    try:
+        yield from _busy_partitions(reader, topics)
+    except IndexError:
+        raise PeerError("the message ends within a topic") from None
+    reader.skip_tags()
+    reader.finish()
+
+
+def _busy_partitions(reader: CompactReader, topics: int) -> Iterator[Answered]:
+    """The busy partitions of ``topics`` topics; the reader is behind them in the end. Raises IndexError, too."""
+    whole, at = bytes(reader.view), reader.position
+    for _ in range(topics):
+        begin, name = at, ""
+        if 0 < (length := whole[at]) < _ONE_BYTE:
+            at += length
+        else:
+            reader.position = at
+            name = reader.string()
+            at = reader.position
+        if 0 < (count := whole[at]) < _ONE_BYTE:
+            count, at = count - 1, at + 1
+        else:
+            reader.position = at
+            count = reader.array_count(_LEAST_PARTITION_BYTES)
+            at = reader.position
+        for _ in range(count):
+            if whole[at + 4 : at + _IDLE_BYTES] == _IDLE:
+                at += _IDLE_BYTES
+                continue
+            reader.position = at
+            one = PartitionResponse.read(reader, _VERSION)
+            at = reader.position
+            if one.error_code or one.active_producers:
+                name = name or str(whole[begin + 1 : begin + length], "utf-8", "replace")
+                yield Answered(name, one.partition_index, one.error_code, one.active_producers)
+        if whole[at]:
+            reader.position = at
+            reader.skip_tags()
+            at = reader.position
+        else:
+            at += 1
+    reader.position = at

@@ -1,8 +1,8 @@
 """Asks once more about open transactions that coordinators contradict: their leaders, and then all brokers who leads.
 
 What is asked, and in this order: the leaders of the partitions, whether it is still open (it may have ended while the
-coordinators spoke); every broker, in one round of questions, who leads those partitions (``leadership``) and those of
-``__transaction_state`` that the coordinators' words rest on (``coordinators``).
+coordinators spoke); every broker, in one round of questions, who leads those partitions and those of
+``__transaction_state`` that the coordinators' words rest on (``leadership``).
 
 The rule: what is still open as before, at the same leader, with every claim confirmed, is beyond doubt; all else is a
 doubt with a reason, which never lets a transaction look worse.
@@ -16,8 +16,7 @@ from typing import NamedTuple
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.classification import CHANGING, needs_second_look
 from oncelog.admin.transactions.coordinator_answers import CoordinatorAnswers, Heard
-from oncelog.admin.transactions.coordinators import claims_behind, doubt_about_coordinators
-from oncelog.admin.transactions.leadership import Claim, doubts_about
+from oncelog.admin.transactions.leadership import Claim, claims_behind, doubt_about_coordinators, doubts_about
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client

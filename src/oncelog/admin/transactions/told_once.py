@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from oncelog.admin.transactions.broker_requests import Unanswered
-from oncelog.admin.transactions.coordinators import claims_on_coordinators, coordinator_of
+from oncelog.admin.transactions.leadership import claims_on_coordinators, coordinator_of
 from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
-from oncelog.admin.transactions.coordinators import claims_on_coordinators, coordinator_of, unled_coordinators
-from oncelog.admin.transactions.leadership import Claim
+from oncelog.admin.transactions.leadership import Claim, claims_on_coordinators, coordinator_of, unled_coordinators
 from oncelog.admin.transactions.told_once import ToldOnce
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition

@@ -16,10 +16,10 @@ from oncelog.cli.acl.options import (
     principal_of,
     print_acls,
 )
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions, new_app
-from oncelog.cli.output import print_json
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.acls import AclFilter

@@ -17,10 +17,10 @@ from oncelog.cli.acl.options import (
     print_acls,
     word,
 )
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.acls import Decision, Explanation

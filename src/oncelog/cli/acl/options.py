@@ -19,7 +19,7 @@ from oncelog.base.acls import (
     ResourceType,
 )
 from oncelog.base.notation.shell_words import argument, option
-from oncelog.cli.output import print_table
+from oncelog.cli.support.output import print_table
 
 Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")]
 Group = Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")]

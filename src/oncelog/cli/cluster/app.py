@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.cli.cluster import adopt, decommission, status, unregister, up
-from oncelog.cli.options import new_app
+from oncelog.cli.support.options import new_app
 
 app: Final = new_app(
     "Run a cluster on this machine; look at a cluster, oncelog's or Apache Kafka's, and take brokers out of it."

@@ -82,7 +82,7 @@ def plan_brokers(
 def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
     """The settings of a broker that ``oncelog security init`` made in a directory, and the names of its listeners; the
     directory is made that way if it is not there. Raises BadParameter."""
-    from oncelog.cli.properties_file import PropertiesError, read_properties_file
+    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.security.setup import Wanted, set_up
 
     path = directory / "server.properties"

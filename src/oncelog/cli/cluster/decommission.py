@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.moving import Timeout, wait_until_moved
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.reassignment_progress import Timeout, wait_until_moved
 
 if TYPE_CHECKING:
     from oncelog.admin.decommission import Decommission, Departure
@@ -45,7 +45,7 @@ def decommission(
     """
     from oncelog.admin.decommission import Decommission, plan_decommission
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     with cluster.open_client() as client:
         found = plan_decommission(client, broker)

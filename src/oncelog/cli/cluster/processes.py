@@ -1,7 +1,7 @@
 """Brokers as processes of this machine: started, watched, ended. None is started again by itself.
 
 Each is ``oncelog serve`` on a properties file of its own, in a session of its own (Ctrl-C in the terminal is for us
-alone), and tethered to this process (``cli.tethered``). What it prints goes to a file beside its data, except for the
+alone), and ends with this process (``cli.child_process``). Its output goes to a file beside its data, except for the
 line with its address.
 """
 
@@ -67,7 +67,7 @@ class BrokerProcesses:
 
     def start(self, plan: BrokerPlan) -> None:
         """Start a broker; that it is ready, or has ended, comes as an event."""
-        command = python_module("oncelog.cli.tethered", "serve", "--config", str(plan.properties))
+        command = python_module("oncelog.cli.child_process", "serve", "--config", str(plan.properties))
         with open(plan.log, "ab", opener=private_opener) as log:
             child = subprocess.Popen(
                 command,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from oncelog.cli.moving import MOST_ROWS, ids_text, show_reassignments, tell_rest
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.reassignment_progress import MOST_ROWS, ids_text, show_reassignments, tell_rest
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus

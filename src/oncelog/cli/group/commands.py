@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.cli.group import zookeeper as group_zookeeper
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions, new_app
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.partition_arguments import partitions_named
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def delete(
       oncelog group delete watchers --topic old-topic
     """
     from oncelog.admin.groups import delete_groups, delete_offsets
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         if topic:
@@ -247,7 +247,7 @@ def _target(
 ) -> ResetTo:
     """The one target that was given. Raises BadParameter for none or several."""
     from oncelog.admin.groups import ResetTo
-    from oncelog.cli.moments import MomentError, parse_time_ms
+    from oncelog.cli.support.moments import MomentError, parse_time_ms
 
     given = sum((to_earliest, to_latest, to_current, *(one is not None for one in (to_offset, to_datetime, shift_by))))
     if given != 1:

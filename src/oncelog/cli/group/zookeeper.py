@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.options import AsJson, CommandConfig, Properties, client_settings
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
-from oncelog.cli.zookeeper_options import StorageName
+from oncelog.cli.support.options import AsJson, CommandConfig, Properties, client_settings
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.support.zookeeper_options import StorageName
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetRow, ResetTo

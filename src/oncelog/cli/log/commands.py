@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.cli.log.importing import import_
-from oncelog.cli.options import AsJson, new_app
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.options import AsJson, new_app
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.cli.log.dump.wanted import Wanted
@@ -94,7 +94,7 @@ def verify(
       oncelog log verify --json /var/lib/kafka
     """
     from oncelog.cli.log.verification import problems
-    from oncelog.cli.output import print_json_line
+    from oncelog.cli.support.output import print_json_line
     from oncelog.client.errors import ClientError
 
     batches = segments = unreadable = hiding = 0
@@ -147,7 +147,7 @@ def _files(path: Path, only: set[str]) -> Iterator[Path]:
 
 def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
     """Print the rows of one file; True if it is damaged."""
-    from oncelog.cli.output import print_json_line
+    from oncelog.cli.support.output import print_json_line
 
     damaged = False
     if not as_json:

@@ -14,11 +14,11 @@ import typer
 
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json_line, progress
 from oncelog.cli.records.produce import Compression
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json_line, progress
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client

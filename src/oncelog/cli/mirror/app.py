@@ -19,8 +19,8 @@ from oncelog.cli.mirror.settings import (
     engine_settings,
     read_clusters,
 )
-from oncelog.cli.options import AsJson
-from oncelog.cli.terminal import print_lines
+from oncelog.cli.support.options import AsJson
+from oncelog.cli.support.terminal import print_lines
 
 app: Final = typer.Typer(rich_markup_mode=None, add_completion=False, invoke_without_command=True)
 app.command("offsets")(offsets.offsets)

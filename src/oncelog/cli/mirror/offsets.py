@@ -17,8 +17,8 @@ from oncelog.cli.mirror.settings import (
     TargetConfig,
     read_clusters,
 )
-from oncelog.cli.options import AsJson
-from oncelog.cli.output import print_json, print_table
+from oncelog.cli.support.options import AsJson
+from oncelog.cli.support.output import print_json, print_table
 
 if TYPE_CHECKING:
     from oncelog.mirror.progress import GroupOffsetRow

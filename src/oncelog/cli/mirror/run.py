@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from oncelog.base.text import counted
 from oncelog.cli.mirror.instance import InstanceName
-from oncelog.cli.output import print_json_line, print_table
-from oncelog.cli.terminal import clear_screen, log_to_stderr, print_line
+from oncelog.cli.support.output import print_json_line, print_table
+from oncelog.cli.support.terminal import clear_screen, log_to_stderr, print_line
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.errors import MirrorIncomplete
 from oncelog.mirror.service import run_engines
@@ -51,8 +51,8 @@ async def _run(
 ) -> None:
     engines = [Engine(one, until_caught_up=until_caught_up) for one in settings]
     if report.metrics is not None:
-        from oncelog.cli.metrics_server import MetricsServer
         from oncelog.cli.mirror.exporter import MirrorCollector
+        from oncelog.cli.support.metrics_server import MetricsServer
 
         address, port = report.metrics
         collector = MirrorCollector([engine.progress for engine in engines])

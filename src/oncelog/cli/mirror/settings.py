@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from oncelog.cli.options import client_settings, key_values
+from oncelog.cli.support.options import client_settings, key_values
 from oncelog.client.errors import ConfigError
 
 if TYPE_CHECKING:

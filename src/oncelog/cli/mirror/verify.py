@@ -18,9 +18,9 @@ from oncelog.cli.mirror.settings import (
     Topics,
     read_clusters,
 )
-from oncelog.cli.options import AsJson
-from oncelog.cli.output import print_json_line, print_table, progress
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.options import AsJson
+from oncelog.cli.support.output import print_json_line, print_table, progress
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.mirror.verification import RangeRow

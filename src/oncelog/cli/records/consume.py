@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import ClusterOptions
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
-from oncelog.cli.terminal import print_line
-from oncelog.cli.zookeeper_options import ZooKeeperOptions
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import ClusterOptions
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.support.zookeeper_options import ZooKeeperOptions
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
-    from oncelog.cli.moments import Start
     from oncelog.cli.records.format import Formatter
+    from oncelog.cli.support.moments import Start
     from oncelog.client.blocking.client import Client
     from oncelog.client.machine.positions import FetchSettings
 
@@ -140,7 +140,7 @@ def consume(
 
 def _where(start: str, to: str | None, group: str | None, partition: list[int] | None) -> tuple[Start, int | None]:
     """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
-    from oncelog.cli.moments import MomentError, parse_start, parse_time_ms
+    from oncelog.cli.support.moments import MomentError, parse_start, parse_time_ms
 
     try:
         where = parse_start(start or ("beginning" if group is None else "stored"))
@@ -172,7 +172,7 @@ def consume_assigned(
     stop_at_end: bool,
 ) -> None:
     """Read partitions without a group, until all are at their end, or for ever."""
-    from oncelog.cli.output import progress
+    from oncelog.cli.support.output import progress
     from oncelog.client.errors import BrokerRefused
 
     chosen = _chosen(client, topics, partitions)
@@ -233,11 +233,7 @@ def consume_group(
     with member:
         while not sink.is_full():
             for fetched in member.poll():
-                done = sink.write(fetched)
-                sink.flush()
-                reached[fetched.partition] = done
-                if commit:
-                    member.processed(fetched.partition, done)
+                reached[fetched.partition] = sink.deliver(fetched, member.processed if commit else None)
                 if sink.is_full():
                     break
             at = {p: reached.get(p, member.position(p) or 0) for p in member.assignment}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
-    from oncelog.cli.moments import Start
     from oncelog.cli.records.record_output import Sink
+    from oncelog.cli.support.moments import Start
     from oncelog.client.machine.positions import FetchSettings
     from oncelog.client.machine.zookeeper_group.subscription import Subscription
 
@@ -66,9 +66,7 @@ def consume_zookeeper(
     ) as consumer:
         while not sink.is_full():
             for fetched in consumer.poll():
-                done = sink.write(fetched)
-                sink.flush()
-                consumer.processed(fetched.partition, done)
+                sink.deliver(fetched, consumer.processed)
                 if sink.is_full():
                     break
             if is_assigned and stop_at_end and all((consumer.position(p) or 0) >= end for p, end in ends.items()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog.base.ids import TopicPartition
-    from oncelog.cli.moments import Start
+    from oncelog.cli.support.moments import Start
     from oncelog.client.blocking.client import Client
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import ClusterOptions
 from oncelog.cli.records.input_records import InputError, Parsing, parse
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import ClusterOptions
 
 if TYPE_CHECKING:
     from oncelog.cli.records.refused_records import RefusedRecords
@@ -160,7 +160,7 @@ def _send_all(
     refused: RefusedRecords,
     quiet: bool,
 ) -> None:
-    from oncelog.cli.output import progress
+    from oncelog.cli.support.output import progress
     from oncelog.client.errors import ClientError
 
     sent = 0
@@ -200,7 +200,7 @@ def _unescaped(text: str) -> bytes:
 
 
 def _time_ms(text: str) -> int:
-    from oncelog.cli.moments import MomentError, parse_time_ms
+    from oncelog.cli.support.moments import MomentError, parse_time_ms
 
     try:
         time_ms = parse_time_ms(text)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oncelog.runtime.stop_signals import stop_signals_deferred
+
 if TYPE_CHECKING:
+    from oncelog.base.ids import TopicPartition
     from oncelog.cli.records.format import Formatter
     from oncelog.client.machine.positions import Fetched
 
@@ -41,6 +45,18 @@ class Sink:
                 self._left -= 1
             write(formatter(record))
         return fetched.next_offset
+
+    def deliver(self, fetched: Fetched, processed: Callable[[TopicPartition, int], object] | None) -> int:
+        """Print the records of one answer and report them as ``processed``; returns the offset up to which they are.
+
+        A stop signal waits until both are done: otherwise records would be printed whose offsets are not committed.
+        """
+        with stop_signals_deferred():
+            done = self.write(fetched)
+            self.flush()
+            if processed is not None:
+                processed(fetched.partition, done)
+        return done
 
     def flush(self) -> None:
         """Hand all that was written to the reader of stdout."""

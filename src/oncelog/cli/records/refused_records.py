@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.base.text import counted
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.batch_delivery import DeliveryFailed
 from oncelog.client.machine.producer import ABOUT_RECORDS, Failed, Outcome, record_size

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.options import AsJson, new_app
-from oncelog.cli.output import print_json
 from oncelog.cli.security import users as security_users
 from oncelog.cli.security import zookeeper_nodes
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.options import AsJson, new_app
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 def _done(work: Callable[[], T]) -> T:
     """The result of ``work``; a refusal is printed and ends the command."""
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
     from oncelog.security.setup import SetupRefused
 
     try:

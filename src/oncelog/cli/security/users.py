@@ -14,10 +14,10 @@ from typing import Annotated, Final
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions, new_app
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import ask_password, print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import ask_password, print_line
 
 app = new_app("Add, list and delete users that log in by a password (SCRAM).")
 

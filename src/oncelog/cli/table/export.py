@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import Remote, spark_at
-from oncelog.cli.terminal import print_line
 
 
 @grouped

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table, progress
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table, progress
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import (
     Backfill,
     Compact,
@@ -29,7 +30,6 @@ from oncelog.cli.table.options import (
     TopicsOrLogs,
     spark_at,
 )
-from oncelog.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +107,7 @@ def _named(topics: list[str] | None) -> list[str]:
 
 
 def _milliseconds(text: str | None) -> int | None:
-    from oncelog.cli.moments import MomentError, parse_time_ms
+    from oncelog.cli.support.moments import MomentError, parse_time_ms
 
     try:
         return None if text is None else parse_time_ms(text)

@@ -200,7 +200,7 @@ def spark_at(remote: str | None) -> Iterator[SparkSession | None]:
     if remote is None:
         yield None
         return
-    from oncelog.spark.local_session import remote_session
+    from oncelog.spark.session.local_session import remote_session
 
     with remote_session(remote) as session:
         yield session

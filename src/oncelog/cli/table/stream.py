@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.load import print_report
 from oncelog.cli.table.options import (
     PlaceOptions,
@@ -24,7 +25,6 @@ from oncelog.cli.table.options import (
     To,
     spark_at,
 )
-from oncelog.cli.terminal import print_line
 from oncelog.runtime.stop_signals import stop_signals
 
 if TYPE_CHECKING:

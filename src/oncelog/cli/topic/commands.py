@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions, key_values, new_app
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions, key_values, new_app
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.moves import elect, reassign
 from oncelog.cli.topic.setting_names import names_suggested, require_settings
 
@@ -254,7 +254,7 @@ def delete(
     """
     from oncelog.admin.topics import delete_topics
     from oncelog.base.errors import ErrorCode
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         outcomes = delete_topics(client, topics)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.moving import Timeout, show_reassignments, wait_until_moved
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _carry_out(
 ) -> None:
     """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
     from oncelog.admin.reassignments import list_reassignments, reassign
-    from oncelog.cli.commands import EXIT_FAILED, complain
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     if throttle is not None and plan:
         throttle_plan(client, plan, throttle)
@@ -242,7 +242,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
     """Take back what is under way. Raises Exit with 1 when something could not be."""
     from oncelog.admin.reassignments import list_reassignments, reassign
     from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.cli.commands import EXIT_FAILED
+    from oncelog.cli.support.failures import EXIT_FAILED
     from oncelog.cli.topic.partition_arguments import partitions_named
 
     there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
@@ -258,7 +258,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
     """JSON of all, or a line for each that was done; a complaint for each that was not."""
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     if as_json:
         print_json(outcomes)
@@ -291,7 +291,7 @@ def elect(
     """
     from oncelog.admin.reassignments import Election, elect_leaders
     from oncelog.base.errors import ErrorCode
-    from oncelog.cli.commands import EXIT_FAILED
+    from oncelog.cli.support.failures import EXIT_FAILED
     from oncelog.cli.topic.partition_arguments import partitions_named
 
     if topics and everything:

@@ -26,7 +26,7 @@ Unthrottle = Annotated[bool, typer.Option("--unthrottle", help="Remove the throt
 
 def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate: int) -> None:
     """Throttle moves that are to begin. Raises BrokerRefused."""
-    from oncelog.admin.replication_throttles import throttle
+    from oncelog.admin.reassignments import throttle
 
     moves = {}
     for at, wanted in plan.items():
@@ -38,8 +38,7 @@ def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate:
 
 def throttle_under_way(client: Client, rate: int) -> int:
     """Throttle what is under way; the number of partitions. Raises BrokerRefused."""
-    from oncelog.admin.reassignments import list_reassignments
-    from oncelog.admin.replication_throttles import throttle
+    from oncelog.admin.reassignments import list_reassignments, throttle
     from oncelog.base.ids import TopicName, TopicPartition
 
     moves = {
@@ -57,8 +56,7 @@ def unthrottle_moved(client: Client, topics: Iterable[str]) -> None:
     """Take away the throttles of topics that have moved; those of brokers, if nothing moves any more. Raises
     BrokerRefused."""
     from oncelog.admin.cluster import registered_brokers
-    from oncelog.admin.reassignments import list_reassignments
-    from oncelog.admin.replication_throttles import unthrottle
+    from oncelog.admin.reassignments import list_reassignments, unthrottle
 
     moving = {one.topic for one in list_reassignments(client)}
     brokers = [] if moving else [one.broker_id for one in registered_brokers(client)]
@@ -69,7 +67,7 @@ def unthrottle_all(client: Client) -> str:
     """Take away all throttles; a sentence about it. Raises BrokerRefused."""
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.configs import ResourceType, values_of
-    from oncelog.admin.replication_throttles import FOLLOWERS, LEADERS, unthrottle
+    from oncelog.admin.reassignments import FOLLOWERS, LEADERS, unthrottle
     from oncelog.admin.topics import list_topics
 
     names = [topic.name for topic in list_topics(client)]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.base.notation.visible_text import visible_json
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
     AuditLog,
@@ -192,7 +192,7 @@ def _moved(result: Aborted) -> str:
 
 def _document(one: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None) -> dict[str, Any]:
     from oncelog.admin.transactions.abort_marker import race_of
-    from oncelog.cli.output import to_json
+    from oncelog.cli.support.output import to_json
 
     document: dict[str, Any] = to_json(one.as_row())
     document |= {"outcome": outcome, "error": error, "by_start_offset": one.takes_start_offset, "race": race_of(one)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.cli.options import new_app
+from oncelog.cli.support.options import new_app
 from oncelog.cli.txn import abort, describe, diagnose, watch
 
 app: Final = new_app("Find, explain and end hanging transactions, in oncelog and in Apache Kafka.")

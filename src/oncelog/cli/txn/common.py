@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.notation.visible_text import visible
-from oncelog.cli.terminal import confirm, print_line, redraw_line
+from oncelog.cli.support.terminal import confirm, print_line, redraw_line
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.broker_requests import Progress, Unanswered

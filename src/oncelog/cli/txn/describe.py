@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json, print_json_rows, print_long_table, print_table
-from oncelog.cli.terminal import print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
+from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def list_(
       oncelog txn list --state Ongoing --longer-than-ms 60000
       oncelog txn list --id-pattern 'payments-.*' --json
     """
-    from oncelog.admin.transactions.sorted_ids import by_id, sorted_ids
+    from oncelog.admin.transactions.id_pages import by_id, sorted_ids
     from oncelog.admin.transactions.transactional_ids import ListFilter
 
     if sort not in SORTS:
@@ -92,7 +92,7 @@ def describe(
       oncelog txn describe payments-7 payments-8 --json
     """
     from oncelog.admin.transactions.transactional_ids import describe_transactions
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
 
     failed = False
     documents = []

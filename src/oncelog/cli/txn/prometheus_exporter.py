@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from oncelog.base.transaction_verdicts import Verdict
-from oncelog.cli.metrics_server import MetricsServer
+from oncelog.cli.support.metrics_server import MetricsServer
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scan

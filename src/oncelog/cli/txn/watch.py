@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.option_groups import grouped
-from oncelog.cli.options import AsJson, ClusterOptions
-from oncelog.cli.output import print_json_line, print_table, to_json
-from oncelog.cli.terminal import clear_screen, print_line
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.output import print_json_line, print_table, to_json
+from oncelog.cli.support.terminal import clear_screen, print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
     EXIT_HANGING,
@@ -99,7 +99,7 @@ def watch(
 def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
     """A scan of the cluster, None where that could not be asked; and the seconds that took."""
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.cli.commands import complain
+    from oncelog.cli.support.failures import complain
     from oncelog.client.errors import ClientError, ConfigError
 
     started = time.monotonic()

@@ -130,11 +130,12 @@ class AsyncGroupConsumer:
 
     async def commit(self) -> None:
         """Commit what was processed. The member joins again if the coordinator demands it."""
-        offsets = self._assigned.take_uncommitted(loop_ms())
+        offsets = self._assigned.begin_commit(loop_ms())
         try:
             await commit_offsets(self._client, self._assigned.metadata.group, offsets, self._assigned.membership)
         except BrokerRefused as error:
             self._membership.refused(error)
+        self._assigned.end_commit(offsets)
 
     async def close(self, *, commit: bool = True) -> None:
         """Give up the partitions, committing if wanted; leave the group (a static member stays); close connections."""

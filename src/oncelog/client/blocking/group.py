@@ -111,11 +111,12 @@ class GroupConsumer:
 
     def commit(self) -> None:
         """Commit what was processed. The member joins again if the coordinator demands it."""
-        offsets = self._assigned.take_uncommitted(now_ms())
+        offsets = self._assigned.begin_commit(now_ms())
         try:
             commit_offsets(self._client, self._member.group, offsets, self._assigned.membership)
         except BrokerRefused as error:
             self._member.refused(error.code)
+        self._assigned.end_commit(offsets)
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if wanted, leave the group, and close the connections."""

@@ -172,7 +172,7 @@ class Link:
         buffers = [chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview))]
         try:
             self._stream.send(buffers, self._config.request_timeout_ms)
-        except ClientError:
+        except BaseException:  # an interrupt, too: a part of a request may have been sent
             self.close()
             raise
 
@@ -191,7 +191,7 @@ class Link:
         except PeerError as error:
             self.close()
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
-        except ConnectionLost:
+        except BaseException:  # an interrupt, too: bytes that were received may be lost
             self.close()
             raise
         return True

@@ -4,7 +4,8 @@ Rules:
 1. Partitions are assigned from ``assign`` to ``revoke``, whatever the coordinator decides meanwhile. The generation in
    ``metadata`` is that of ``assign``, never a newer one: offsets of records that were read before a rebalance must be
    refused after it, inside transactions too (KIP-447).
-2. Only what was reported as processed is committed, and only of partitions still assigned: at least once.
+2. Only what was reported as processed is committed, and only of partitions still assigned: at least once. It stays
+   uncommitted until the commit was answered: one that was interrupted or failed is made again.
 3. A partition without a committed offset begins where ``reset`` says; ``none`` refuses to choose.
 """
 
@@ -70,12 +71,15 @@ class AssignedPartitions:
         """True if there are offsets to commit and the interval is over."""
         return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
-    def take_uncommitted(self, now_ms: int) -> dict[TopicPartition, Committed]:
-        """The offsets to commit now; the next commit is due an interval later."""
-        offsets = {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
-        self._uncommitted.clear()
+    def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:
+        """The offsets to commit now; report them to ``end_commit``. The next commit is due an interval later."""
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
-        return offsets
+        return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
+
+    def end_commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Drop the offsets of a commit that was answered; those processed since then stay."""
+        answered = {partition: committed.offset for partition, committed in offsets.items()}
+        self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in self.owned and answered.get(p) != o}
 
     def start(
         self, wanted: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]

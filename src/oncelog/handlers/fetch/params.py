@@ -10,7 +10,7 @@ from oncelog.base.ids import BrokerId
 from oncelog.core.configs.server_keys import RACK_AWARE_SELECTOR
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
     from oncelog.wire.messages.fetch import FetchRequest
 
 READ_UNCOMMITTED: Final = 0

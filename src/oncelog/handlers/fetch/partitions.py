@@ -16,9 +16,9 @@ from oncelog.handlers.fetch.params import UNKNOWN
 from oncelog.wire.messages.fetch import PartitionData
 
 if TYPE_CHECKING:
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.ports import ClusterView
     from oncelog.handlers.fetch.params import Replica
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.ports import ClusterView
     from oncelog.wire.messages.fetch import FetchRequest
 
 NO_RECORDS: Final = b""
@@ -68,7 +68,7 @@ def requester_of(request: FetchRequest, context: Context, replica: Replica | Non
     is_follower = (
         replica.broker_id != cluster.broker_id
         and replica.broker_id in cluster.image.brokers
-        and context.would_allow(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        and context.would_allow_cluster(Operation.CLUSTER_ACTION)
     )
     return Requester(context.connection_id, replica.broker_id) if is_follower else None
 
@@ -112,7 +112,7 @@ class SortedPartitions:
         if allowed is None:
             allowed = self._is_broker
             if self.replica is None:
-                allowed = self._context.allows(Operation.READ, ResourceType.TOPIC, topic)
+                allowed = self._context.allows_topic(Operation.READ, topic)
             self._allowed[topic] = allowed
         return allowed
 

@@ -16,18 +16,18 @@ from oncelog.base.units import MIB
 from oncelog.core.replicas.follower import EpochEnd, diverges
 from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch_cache import FetchPartition
+from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.slices import slice_by_slice
+from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.fetch.params import UNKNOWN, FetchParams, Replica
 from oncelog.handlers.fetch.partitions import NO_RECORDS, failed
-from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.support.waits import Steps
-from oncelog.handlers.support.yielding import slice_by_slice
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 
 if TYPE_CHECKING:
+    from oncelog.handlers.broker.context import Context
     from oncelog.handlers.fetch.partitions import SortedPartitions
-    from oncelog.handlers.support.context import Context
     from oncelog.storage.log.read import Read
 
 MOST_BYTES_OF_IDS: Final = MIB

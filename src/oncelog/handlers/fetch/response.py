@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
 from oncelog.handlers.fetch.params import replica_of
-from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -20,8 +20,8 @@ from oncelog.wire.messages.fetch import (
 if TYPE_CHECKING:
     from oncelog.core.sessions.fetch import FetchContext, Finished
     from oncelog.core.sessions.fetch_cache import FetchPartition
+    from oncelog.handlers.broker.context import Context
     from oncelog.handlers.fetch.reads import FetchReads
-    from oncelog.handlers.support.context import Context
 
 TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER_SINCE: Final = 16

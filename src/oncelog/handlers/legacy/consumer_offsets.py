@@ -12,7 +12,7 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import ANY_VERSION, CommitOutcome, Create, Operation, Set
 from oncelog.base.units import INT64_MAX
-from oncelog.handlers.support.waits import CommitMetadata, ReadNodes, Steps
+from oncelog.handlers.broker.waits import CommitMetadata, ReadNodes, Steps
 
 ATTEMPTS: Final = 10
 """Each conflict means that somebody else has made or removed one of the nodes."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import KIB, MIB
+from oncelog.handlers.broker.waits import Offload, Steps
 from oncelog.handlers.fetch.handler import handle as fetch
-from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_matches, read_header
 from oncelog.records.compression import Codec
 from oncelog.records.message_set.conversion import down_converted
@@ -30,7 +30,7 @@ from oncelog.storage.file_range import FileRange
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
     from oncelog.wire.messages.fetch import FetchPartition
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

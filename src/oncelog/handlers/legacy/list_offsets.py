@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.list_offsets import CLIENT, EARLIEST, LATEST
-from oncelog.handlers.support.confirmed_ends import until_confirmed
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.waits import NextSlice, Steps
-from oncelog.handlers.support.yielding import SliceBudget
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.waits import NextSlice, Steps
+from oncelog.handlers.logs.confirmed_ends import until_confirmed
+from oncelog.handlers.logs.list_offsets import CLIENT, EARLIEST, LATEST
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -45,7 +45,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
     for topic in request.topics:
         answer = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answer)
-        allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        allowed = context.allows_topic(Operation.DESCRIBE, topic.name)
         for asked in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), asked.partition_index)
             if partition in answered:

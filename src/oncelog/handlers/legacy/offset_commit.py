@@ -16,12 +16,10 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.waits import Steps
+from oncelog.handlers.groups.offset_commit import handle as commit
 from oncelog.handlers.legacy.consumer_offsets import offset_path, write_offsets
-from oncelog.handlers.offset_commit import handle as commit
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.group_requests import may
-from oncelog.handlers.support.metadata_changes import may_topic
-from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -42,14 +40,14 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
     """Commit to the tree, or as with today's versions."""
     if context.version >= _IN_KAFKA_SINCE:
         return (yield from commit(request, context))
-    allowed = may(context, Operation.READ, request.group_id)
+    allowed = context.allows_group(Operation.READ, request.group_id)
     response = OffsetCommitResponse()
     written: dict[str, bytes] = {}
     accepted: list[OffsetCommitResponsePartition] = []
     for topic in request.topics:
         answer = OffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
-        readable = allowed and may_topic(context, Operation.READ, topic.name)
+        readable = allowed and context.allows_topic(Operation.READ, topic.name)
         for asked in topic.partitions:
             result = OffsetCommitResponsePartition(partition_index=asked.partition_index)
             answer.partitions.append(result)

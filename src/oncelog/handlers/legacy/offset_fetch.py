@@ -10,11 +10,9 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.legacy.consumer_offsets import offset_path, read_offsets
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.group_requests import may
-from oncelog.handlers.support.metadata_changes import may_topic
-from oncelog.handlers.support.waits import Steps
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -30,7 +28,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
     """Read the offsets from the tree."""
-    allowed = may(context, Operation.DESCRIBE, request.group_id)
+    allowed = context.allows_group(Operation.DESCRIBE, request.group_id)
     response = OffsetFetchResponse()
     wanted: dict[str, list[OffsetFetchResponsePartition]] = {}
     for topic in request.topics or ():
@@ -39,7 +37,7 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
         refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not allowed:
             refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        elif not may_topic(context, Operation.DESCRIBE, topic.name):
+        elif not context.allows_topic(Operation.DESCRIBE, topic.name):
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in topic.partition_indexes:
             result = OffsetFetchResponsePartition(

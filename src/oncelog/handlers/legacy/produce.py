@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import KIB
+from oncelog.handlers.broker.waits import Offload, Steps
 from oncelog.handlers.produce.handler import append_and_answer
 from oncelog.handlers.produce.partition_append import PartitionAppend, appends_of
-from oncelog.handlers.support.waits import Offload, Steps
 from oncelog.records.batch import MAGIC, magic_at
 from oncelog.records.errors import CorruptBatch, InvalidSet, TooMuchOutput, TruncatedBatch, UnsupportedMagic
 from oncelog.records.message_set.conversion import up_converted
@@ -26,7 +26,7 @@ from oncelog.records.message_set.entry import LOG_OVERHEAD, Entry, shallow
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CORRUPT_MESSAGE: "a checksum or the structure of a message is wrong",

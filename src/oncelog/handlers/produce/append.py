@@ -12,8 +12,8 @@ from oncelog.storage.errors import AppendRefused
 from oncelog.wire.messages.produce import BatchIndexAndErrorMessage
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.leadership import LeaderLog
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that Apache Kafka lets write to internal topics."""

@@ -13,15 +13,15 @@ from typing import Final
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import Offset, TopicPartition
 from oncelog.core.transactions.model import Identity
-from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
+from oncelog.handlers.broker.slices import ITEMS_WHILE_CREATING, SliceBudget
+from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.produce.append import append
 from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
 from oncelog.handlers.produce.record_validation import may_take_long, validate
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened, verifies
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.leader_hints import add_endpoint, leader_hint
-from oncelog.handlers.support.waits import NextSlice, Steps, UntilDurable
-from oncelog.handlers.support.yielding import ITEMS_WHILE_CREATING, SliceBudget
 from oncelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -100,7 +100,7 @@ def _tell_leaders(appends: Sequence[PartitionAppend], response: ProduceResponse,
 
 def _may_transact(request: ProduceRequest, context: Context) -> bool:
     name = request.transactional_id
-    return name is not None and context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    return name is not None and context.allows_transactional_id(Operation.WRITE, name)
 
 
 def _append_all(request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context) -> Steps[None]:

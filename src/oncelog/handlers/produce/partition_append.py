@@ -13,9 +13,9 @@ from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceRespo
 
 if TYPE_CHECKING:
     from oncelog.core.producers.verification import Guard
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.ports import Partitions
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import Partitions
     from oncelog.storage.log.record_validation import ValidatedRecords
     from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

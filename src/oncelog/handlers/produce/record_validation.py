@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import KIB
+from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
 from oncelog.handlers.produce.partition_append import PartitionAppend
-from oncelog.handlers.support.waits import NextSlice, Offload, Steps
-from oncelog.handlers.support.yielding import SliceBudget
 from oncelog.records.batch import CODEC_MASK
 from oncelog.storage.config import AT_ONCE_BYTES
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
 
 
 _TURN_BYTES: Final = 4 * AT_ONCE_BYTES

@@ -25,9 +25,9 @@ from oncelog.core.transactions.model import (
     VerifyReply,
 )
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.waits import AddToTransaction, Steps
 from oncelog.handlers.produce.partition_append import PartitionAppend
-from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import AddToTransaction, Steps
 
 if TYPE_CHECKING:
     from oncelog.core.producers.verification import Guard

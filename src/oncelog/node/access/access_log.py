@@ -22,7 +22,7 @@ from oncelog.node.kernel.events import AccessLogged
 
 if TYPE_CHECKING:
     from oncelog.core.acls.authorizer import Ruling
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.kernel.events import Outbox
 
@@ -45,7 +45,7 @@ class _Denials:
 
 class DecisionLog:
     """Writes what was denied and which access control lists have changed; implements
-    ``handlers.support.context.AccessLog``."""
+    ``handlers.broker.context.AccessLog``."""
 
     def __init__(self, ruling: AskRuling, outbox: Outbox, deadlines: Deadlines) -> None:
         self._ruling = ruling

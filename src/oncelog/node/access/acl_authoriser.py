@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AclAuthoriser:
-    """See :class:`oncelog.handlers.support.context.Authoriser`: by the lists that the cluster's image has at the moment
+    """See :class:`oncelog.handlers.broker.context.Authoriser`: by the lists that the cluster's image has at the moment
     of the question."""
 
     def __init__(self, cluster: Metadata) -> None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oncelog.base.text import shortened
-from oncelog.handlers.support.audit import NAME_LENGTH, AuditRecord, Value, bounded, summary
-from oncelog.handlers.support.markers_audit import ABORT_HANGING
+from oncelog.handlers.broker.audit import NAME_LENGTH, AuditRecord, Value, bounded, summary
+from oncelog.handlers.transactions.markers_audit import ABORT_HANGING
 from oncelog.node.kernel.events import Audit
 
 INTERVAL_S: Final = 600.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oncelog.node.kernel.events import Audit, Outbox
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.handlers.broker.audit import AuditRecord
 
 
 class AuditTrail:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
     from oncelog.handlers.api import Operation, ResourceType
-    from oncelog.handlers.support.context import Authoriser
+    from oncelog.handlers.broker.context import Authoriser
     from oncelog.node.access.access_log import DecisionLog
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AllowAll:
-    """See :class:`oncelog.handlers.support.context.Authoriser`: everybody may do everything, as in Apache Kafka without
+    """See :class:`oncelog.handlers.broker.context.Authoriser`: everybody may do everything, as in Apache Kafka without
     an authorizer."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:

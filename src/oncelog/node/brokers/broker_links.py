@@ -20,7 +20,7 @@ from oncelog.base.units import MIB
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import inter_broker_listener
-from oncelog.handlers.support.broker_clients import broker_client_id
+from oncelog.handlers.broker.broker_clients import broker_client_id
 from oncelog.node.brokers.wires import Sign, Wires
 
 if TYPE_CHECKING:

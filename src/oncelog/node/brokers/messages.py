@@ -13,7 +13,7 @@ from oncelog.base.ids import BrokerId, ProducerId, TopicPartition, Transactional
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest
-    from oncelog.handlers.support.ports import Marker
+    from oncelog.handlers.broker.ports import Marker
 
 UNREACHABLE: Final = object()
 """The answer where none came: the message may have been carried out or not."""

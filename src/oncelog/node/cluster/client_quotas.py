@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
     from oncelog.core.controller.image.client_entities import ClientEntity
     from oncelog.core.controller.image.cluster_image import ClusterImage
-    from oncelog.handlers.support.client_limits import Requester
+    from oncelog.handlers.broker.limits import Requester
 
 _PERCENT_OF_A_NANOSECOND: Final = 100 / 1e9
 
@@ -41,7 +41,7 @@ def user_of(principal: str) -> str:
 
 
 class ClientQuotas:
-    """Implements ``handlers.support.client_limits.ClientLimits``."""
+    """Implements ``handlers.broker.limits.ClientLimits``."""
 
     def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
         windows = Windows(config.get("quota.window.num"), config.get("quota.window.size.seconds") * SECOND_MS)

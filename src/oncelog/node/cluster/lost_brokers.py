@@ -29,7 +29,7 @@ from oncelog.core.controller.image.model import BrokerImage
 if TYPE_CHECKING:
     from oncelog.base.ids import BrokerId
     from oncelog.core.controller.image.cluster_image import ClusterImage
-    from oncelog.handlers.support.waits import UntilElected
+    from oncelog.handlers.broker.waits import UntilElected
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
     from oncelog.node.kernel.tasks import Runnable, Task

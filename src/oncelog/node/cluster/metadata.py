@@ -27,7 +27,7 @@ CHECK_AGAIN_MS: Final = 100
 
 
 class Metadata:
-    """Implements ``handlers.support.ports.ClusterView``."""
+    """Implements ``handlers.broker.ports.ClusterView``."""
 
     def __init__(
         self, broker_id: BrokerId, image: ClusterImage, position: int, config: BrokerConfig, entropy: Entropy
@@ -39,7 +39,7 @@ class Metadata:
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self.quotas = ClientQuotas(self.config, image)
         self.lost_brokers: frozenset[BrokerId] = frozenset()
-        """See ``handlers.support.ports.ClusterView``; kept by ``node.cluster.lost_brokers``."""
+        """See ``handlers.broker.ports.ClusterView``; kept by ``node.cluster.lost_brokers``."""
         self.departed_brokers: Brokers = MappingProxyType({})
         """The same."""
         self.requests_wait = False

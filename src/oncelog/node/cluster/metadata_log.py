@@ -41,7 +41,7 @@ from oncelog.node.kernel.events import (
 from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import CommitMetadata
+    from oncelog.handlers.broker.waits import CommitMetadata
 
 RETRY_MS: Final = 500
 """The time between two attempts to reach the tree, to settle a commit or to come back with a new session."""

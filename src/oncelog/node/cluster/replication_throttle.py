@@ -40,7 +40,7 @@ class Cluster(Protocol):
 
 
 class ReplicationThrottle:
-    """One side; implements ``handlers.support.replication_limits.ReplicationLimit``."""
+    """One side; implements ``handlers.broker.limits.ReplicationLimit``."""
 
     def __init__(self, cluster: Cluster, rate_key: str, replicas_key: str) -> None:
         config = cluster.config

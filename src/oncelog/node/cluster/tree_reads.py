@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import count
 
-from oncelog.handlers.support.waits import ReadNodes
+from oncelog.handlers.broker.waits import ReadNodes
 from oncelog.node.kernel.events import NodesRead, Outbox, ReadTree
 from oncelog.node.kernel.tasks import Runnable, Task
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog.core.groups.member_quota import MemberMemory
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
-    from oncelog.handlers.support.waits import Coordinate
+    from oncelog.handlers.broker.waits import Coordinate
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
 
@@ -29,7 +29,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
-    """Implements ``handlers.support.ports.Groups``; see ``runner``."""
+    """Implements ``handlers.broker.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
 

@@ -27,7 +27,7 @@ from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.shard import TransactionShard
-    from oncelog.handlers.support.waits import UntilMarked
+    from oncelog.handlers.broker.waits import UntilMarked
 
 Questions = dict[int, tuple[AwaitMarkers, Answered]]
 """Questions of other brokers by number, in order of arrival."""

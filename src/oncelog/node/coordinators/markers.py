@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, NO_BROKER, NO_OFFSET, LeaderEpoch, Offset, TopicPartition
-from oncelog.handlers.support.ports import Marker
+from oncelog.handlers.broker.ports import Marker
 from oncelog.node.brokers.messages import BrokerMessages, WriteMarker
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
@@ -26,7 +26,7 @@ from oncelog.storage.errors import AppendRefused
 if TYPE_CHECKING:
     from oncelog.core.transactions.model import MarkersToWrite
     from oncelog.core.transactions.shard import TransactionShard
-    from oncelog.handlers.support.leadership import LeaderLog
+    from oncelog.handlers.broker.leadership import LeaderLog
     from oncelog.node.brokers.requests.requests import BrokerRequests
     from oncelog.node.coordinators.runner import HostedShard
     from oncelog.storage.log.partition_log import PartitionLog

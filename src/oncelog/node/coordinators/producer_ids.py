@@ -19,7 +19,7 @@ from oncelog.node.kernel.events import Effect, Report
 from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import UntilProducerId
+    from oncelog.handlers.broker.waits import UntilProducerId
 
 
 class ProducerIds:

@@ -25,7 +25,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
-from oncelog.handlers.support.context import CoordinatorRefusal
+from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Outbox, Report

@@ -26,8 +26,8 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.core.transactions.settings import SETTING_KEYS, TransactionSettings
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.handlers.support.waits import Transact
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.broker.waits import Transact
 from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.brokers.messages import (
     UNREACHABLE,
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image.model import TopicImage
     from oncelog.core.transactions.model import AddRequest, MarkersToWrite, TransactionDecision
     from oncelog.core.transactions.shard import TransactionShard
-    from oncelog.handlers.support.audit import AuditRecord
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.ports import Marker
-    from oncelog.handlers.support.waits import AddToTransaction, TransactEach
+    from oncelog.handlers.broker.audit import AuditRecord
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import Marker
+    from oncelog.handlers.broker.waits import AddToTransaction, TransactEach
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
 
@@ -96,7 +96,7 @@ class PendingIds:
 
 
 class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecision"]):
-    """Implements ``handlers.support.ports.Transactions``; see the module and ``runner``."""
+    """Implements ``handlers.broker.ports.Transactions``; see the module and ``runner``."""
 
     topic = TRANSACTION_STATE
 
@@ -184,7 +184,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
     # The port of handlers
 
     def take_part(self, request: AddRequest) -> bool:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         hosted = self._find(request.transactional_id)
         if hosted is None or not hosted.shard.is_loaded:
             return False
@@ -194,7 +194,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return hosted.shard.take_part(request)
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         found: dict[TopicPartition, Offset] = {}
         for name in ids:
             hosted = self._find(name)
@@ -206,15 +206,15 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return found
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         return self._marker_writer.write(leader_log, marker)
 
     def verification_failed(self, partition_count: int) -> None:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         self.verification_failures += partition_count
 
     def audit(self, record: AuditRecord) -> None:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
         self._audit_trail.add(record)
 
     # Requests that wait

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, TRANSACTION_STATE, BrokerId, LeaderEpoch, ProducerId, TransactionalId
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.handlers.support.transaction_findings import ids_of
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.transactions.findings import ids_of
 from oncelog.node.brokers.messages import BrokerMessages, FindTransactionalIds, Forget, nothing_to_forget
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.ports import ClusterView
-    from oncelog.handlers.support.waits import FindTransactionalId
+    from oncelog.handlers.broker.ports import ClusterView
+    from oncelog.handlers.broker.waits import FindTransactionalId
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
     from oncelog.node.kernel.tasks import Runnable, Task
 

@@ -17,12 +17,12 @@ from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import TRANSACTION_STATE, BrokerId, LeaderEpoch, TopicPartition, TransactionalId
 from oncelog.core.transactions.findings import Finding, classify
 from oncelog.core.transactions.model import Identity, TransactionDescription
-from oncelog.handlers.support.transaction_findings import finding_of
+from oncelog.handlers.transactions.findings import finding_of
 from oncelog.node.brokers.messages import UNREACHABLE, BrokerMessages, DescribeTransaction, Forget, nothing_to_forget
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.ports import ClusterView
-    from oncelog.handlers.support.waits import AskCoordinator
+    from oncelog.handlers.broker.ports import ClusterView
+    from oncelog.handlers.broker.waits import AskCoordinator
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
     from oncelog.node.kernel.tasks import Runnable, Task
     from oncelog.node.replication.confirmation import LeadershipConfirmation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
-from oncelog.handlers.support.audit import AuditRecord, Value, timestamp
+from oncelog.handlers.broker.audit import AuditRecord, Value, timestamp
 
 if TYPE_CHECKING:
     from oncelog.core.transactions.findings import Finding

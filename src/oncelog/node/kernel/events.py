@@ -17,7 +17,7 @@ from oncelog.ports import Buffer, OpenFile
 from oncelog.storage.file_range import FileRange as FileRange
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.audit import AuditRecord
+    from oncelog.handlers.broker.audit import AuditRecord
     from oncelog.wire.chunks import Chunk
 
 

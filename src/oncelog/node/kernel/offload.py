@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.handlers.support.waits import Lane, Offload
+from oncelog.handlers.broker.waits import Lane, Offload
 from oncelog.node.kernel.events import Effect, JobFinished, RunJob
 from oncelog.node.kernel.tasks import Runnable, Task
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from oncelog.handlers.support.waits import Coordinate
+from oncelog.handlers.broker.waits import Coordinate
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.waits import NextSlice, Steps, Wait
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.waits import NextSlice, Steps, Wait
     from oncelog.node.kernel.deadlines import Alarm
     from oncelog.wire.chunks import Chunk
 

@@ -11,7 +11,7 @@ from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import UntilReadable
+    from oncelog.handlers.broker.waits import UntilReadable
 
 
 class DelayedFetches:

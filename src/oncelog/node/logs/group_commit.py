@@ -24,7 +24,7 @@ from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import UntilDurable
+    from oncelog.handlers.broker.waits import UntilDurable
     from oncelog.storage.log.partition_log import PartitionLog
 
 

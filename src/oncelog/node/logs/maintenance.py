@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelog.node.logs.delayed_fetches import DelayedFetches
     from oncelog.node.logs.group_commit import GroupCommit
     from oncelog.storage.directory import LogDirectory
-    from oncelog.storage.jobs import Job
+    from oncelog.storage.maintenance.jobs import Job
 
 LOGS_PER_SLICE: Final = 500
 SLICE_PAUSE_MS: Final = 10
@@ -95,7 +95,7 @@ class Maintenance:
             return
         start_offset = log.log_start_offset
         try:
-            for job in log.due_jobs(now_ms, retention=retention):
+            for job in self._logs.due_jobs(partition, now_ms, retention=retention):
                 self.add(job)
         except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
             self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))

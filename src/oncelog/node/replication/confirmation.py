@@ -31,8 +31,8 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.waits import UntilConfirmed
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.waits import UntilConfirmed
     from oncelog.node.brokers.broker_links import BrokerLinks
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.tree_reads import TreeReads

@@ -20,7 +20,7 @@ from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicName, Topic
 from oncelog.base.units import SECOND_MS
 from oncelog.core.controller.image.model import TopicImage
 from oncelog.core.sessions.fetch import FetchSessions
-from oncelog.handlers.support.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.delayed_fetches import DelayedFetches
@@ -32,7 +32,7 @@ from oncelog.node.replication.roles import ReplicaRoles
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
-    from oncelog.handlers.support.waits import UntilDurable
+    from oncelog.handlers.broker.waits import UntilDurable
     from oncelog.node.kernel.tasks import Task
     from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
@@ -42,7 +42,7 @@ CREATE_AGAIN_MS: Final = SECOND_MS
 
 
 class PartitionManager:
-    """Implements ``handlers.support.ports.Partitions``."""
+    """Implements ``handlers.broker.ports.Partitions``."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class PartitionManager:
     def leader_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> LeaderLog | ErrorCode:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         found = self._leaders.get(partition)
         if found is None:
             if partition in self._missing:
@@ -205,7 +205,7 @@ class PartitionManager:
     def follower_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> FollowerLog | ErrorCode:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         image, log = self._metadata.image.partition(partition), self.logs.logs.get(partition)
         if image is None or log is None or image.leader == self._metadata.broker_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -224,18 +224,18 @@ class PartitionManager:
         return partition in self.logs.logs
 
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         if partition in self._missing:
             self._create_log(partition)
         log = self.logs.logs.get(partition)
         return None if log is None else log.size_bytes
 
     def creates_logs(self) -> bool:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         return bool(self._missing)
 
     def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         self.records_in += record_count
         self.record_bytes_in += size_bytes
         self._group_commit.appended(leader_log.log)
@@ -243,32 +243,32 @@ class PartitionManager:
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         self.roles.replica_fetched(leader_log, replica, broker_epoch, offset, log_start_offset)
 
     @property
     def change_position(self) -> int:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         return self._delayed_fetches.position
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         return self._delayed_fetches.changed_since(position)
 
     def readable_changed(self, partition: TopicPartition) -> None:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         self._delayed_fetches.changed(partition)
 
     def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         self.logs.checkpoint_log_starts(rising)
 
     def disk_bytes(self) -> tuple[int, int]:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         return self.directory.measure()
 
     def is_directory_offline(self) -> bool:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         return self.directory.is_offline
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import NO_BROKER, BrokerId, Offset, TopicPartition
 from oncelog.core.controller.image.model import PartitionImage
 from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
-from oncelog.handlers.support.leadership import LeaderLog
+from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.delayed_fetches import DelayedFetches
@@ -120,7 +120,7 @@ class ReplicaRoles:
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         if leader_log.replicas.log_starts_at(replica, log_start_offset):
             self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)

@@ -17,8 +17,8 @@ from oncelog.base.errors import PeerError
 from oncelog.base.invariant import InvariantViolation
 from oncelog.base.units import KIB, MINUTE_MS, SECOND_MS
 from oncelog.handlers import registry
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.ports import Ports
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.ports import Ports
 from oncelog.node.access.authoriser import AccessControl
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Authenticated, Close, Fatal, Outbox, Pause, Report, Resume, Send
@@ -36,7 +36,7 @@ from oncelog.wire.header import RequestHeader, decode_request_header, encode_res
 from oncelog.wire.message import ELEMENT_BYTES
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.waits import Steps
+    from oncelog.handlers.broker.waits import Steps
     from oncelog.node.requests.logins import Logins
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
@@ -240,7 +240,7 @@ class Requests:
         self._advance(task, None, None)
 
     def _slicing(self) -> Callable[[str, Handle, Any, Context], Steps[Any]]:
-        from oncelog.handlers.support.chunking import in_slices  # most brokers never get a request so large
+        from oncelog.handlers.large_requests import in_slices  # most brokers never get a request so large
 
         return in_slices
 
@@ -311,7 +311,7 @@ class Requests:
         if header.api_key != API_VERSIONS_KEY:
             name, version = registry.BY_KEY[header.api_key].name, header.api_version
             raise PeerError(f"request for {name} version {version}, which this broker does not have")
-        from oncelog.handlers.api_versions import unsupported_version
+        from oncelog.handlers.cluster.api_versions import unsupported_version
 
         slot = connection.reserve()
         slot.chunks = encode_response(header.correlation_id, API_VERSIONS_KEY, 0, unsupported_version())
@@ -388,7 +388,7 @@ class Requests:
                 chunks = encode_response(task.correlation_id, api.key, context.version, response)
                 task.slot.chunks = chunks
                 if api.key == FETCH_KEY:
-                    size_of = _range_size if api.module == _FETCH_OF_RANGES else chunk_size
+                    size_of = _range_size if api.handler == _FETCH_OF_RANGES else chunk_size
                     self.traffic.record_bytes_out += sum(map(size_of, chunks))
             if throttle_ms:
                 self._mute(connection, throttle_ms)

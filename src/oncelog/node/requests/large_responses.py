@@ -14,7 +14,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.units import KIB
-from oncelog.handlers.support.waits import NextSlice, Steps
+from oncelog.handlers.broker.waits import NextSlice, Steps
 
 if TYPE_CHECKING:
     from oncelog.wire.message import Message

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from oncelog.base.errors import PeerError
 from oncelog.handlers import registry
 from oncelog.handlers.api import Api
-from oncelog.handlers.support.context import Context
-from oncelog.handlers.support.waits import Steps
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.waits import Steps
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.ports import ClusterView
+    from oncelog.handlers.broker.ports import ClusterView
     from oncelog.wire.message import Message
 
 Handle = Callable[[Any, Context], "Steps[Message | None]"]
@@ -42,9 +42,9 @@ class LoadedApi:
     def __init__(self, api: Api) -> None:
         self.api = api
         self.min_version, self.max_version = api.min_version, api.max_version
-        messages = import_module(f"oncelog.wire.messages.{api.module.rpartition('.')[2]}")
+        messages = import_module(f"oncelog.wire.messages.{api.module}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
-        self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.module}").handle)
+        self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.handler}").handle)
 
 
 class LoadedApis:

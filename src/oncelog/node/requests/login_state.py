@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oncelog.core.sasl.exchange import Exchange
     from oncelog.core.sasl.settings import ListenerSasl
-    from oncelog.handlers.support.waits import Steps
+    from oncelog.handlers.broker.waits import Steps
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.header import RequestHeader
 

@@ -18,7 +18,7 @@ from oncelog.node.cluster.client_quotas import ClientQuotas, user_of
 
 if TYPE_CHECKING:
     from oncelog.core.quotas.quotas import MutationQuota, RateQuota
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
     from oncelog.node.requests.connections import Connection
     from oncelog.wire.message import Message
 

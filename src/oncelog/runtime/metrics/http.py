@@ -1,7 +1,7 @@
 """``--http HOST:PORT``: ``/metrics`` in Prometheus text and ``/health``; nothing else, GET only.
 
 A few lines over asyncio instead of a web framework: the broker must start without one, and serves two documents here.
-Commands with metrics (``cli.metrics_server``) serve them by the same lines.
+Commands with metrics (``cli.support.metrics_server``) serve them by the same lines.
 
 Bounds: one request a connection; ``MOST_A_SECOND`` connections a second, others wait in the system's queue;
 ``MOST_CONNECTIONS`` at a time, the oldest of the address that has most makes room; a head of ``MAX_HEAD_BYTES`` within

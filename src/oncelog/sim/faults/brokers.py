@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
-from oncelog.sim.network.duplicates import END_TXN
-from oncelog.sim.world import World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.network.duplicates import END_TXN
+from oncelog.sim.virtual.world import World
 
 
 async def _down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> None:

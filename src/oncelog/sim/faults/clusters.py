@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, end_txn_answered, span
-from oncelog.sim.network.conditions import NetworkConditions
-from oncelog.sim.tree_session import TREE
-from oncelog.sim.world import World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.network.conditions import NetworkConditions
+from oncelog.sim.virtual.tree_session import TREE
+from oncelog.sim.virtual.world import World
 
 LONGEST_START_MS: Final = 10_000
 _STEP_MS: Final = 100

@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import INTERNAL_TOPICS, BrokerId, TopicPartition, partition_of_directory
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.records.batch import HEADER_SIZE, BatchHeader
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of, span
-from oncelog.sim.files import MemoryFiles
-from oncelog.sim.machine import Flip
-from oncelog.sim.world import World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.files import MemoryFiles
+from oncelog.sim.virtual.machine import Flip
+from oncelog.sim.virtual.world import World
 from oncelog.storage.checkpoints import read_offsets
 from oncelog.storage.file_names import LOG, RECOVERY_POINTS, parse_segment_file
 from oncelog.storage.segment.batch_scan import iter_checked

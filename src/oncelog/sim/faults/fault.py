@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
-from oncelog.sim.broker_host import BrokerHost
-from oncelog.sim.network.duplicates import END_TXN
-from oncelog.sim.world import ClientHost, World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.network.duplicates import END_TXN
+from oncelog.sim.virtual.world import ClientHost, World
 
 _BITS_FOR_AMOUNTS: Final = 24
 _LONGEST_WAIT_S: Final = 15.0

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.core.controller.image.model import PartitionImage
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, span
-from oncelog.sim.workloads.admin_requests import elect_preferred
-from oncelog.sim.world import ClientHost, World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.world import ClientHost, World
+from oncelog.sim.workloads.kit.admin_requests import elect_preferred
 
 LONGEST_WAIT_S: Final = 10
 """The longest wait for an election, or until a broker is in sync again."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, client_of, span
-from oncelog.sim.network.conditions import ANY_HOST, NetworkConditions
-from oncelog.sim.world import World
+from oncelog.sim.virtual.network.conditions import ANY_HOST, NetworkConditions
+from oncelog.sim.virtual.world import World
 
 
 async def _kill_client(world: World, fault: Fault) -> None:

@@ -22,7 +22,7 @@ from oncelog.sim.faults.replaced import REPLACED
 from oncelog.sim.faults.replica_disks import REPLICA_DISKS
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.faults.tree import TREE_PATHS
-from oncelog.sim.world import World
+from oncelog.sim.virtual.world import World
 
 KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}
 """The kinds that seeds draw, by themselves or by their workloads."""

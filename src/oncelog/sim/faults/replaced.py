@@ -12,10 +12,10 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.client.errors import ClientError
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of
-from oncelog.sim.tree_session import TREE
-from oncelog.sim.world import ClientHost, World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.tree_session import TREE
+from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 REPLACED_S: Final = 8

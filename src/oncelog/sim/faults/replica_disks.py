@@ -9,7 +9,7 @@ from typing import Final
 from oncelog.core.controller.replicas.leadership import is_settled
 from oncelog.sim.faults.brokers import POWER
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of, span
-from oncelog.sim.world import World
+from oncelog.sim.virtual.world import World
 
 LONGEST_WAIT_MS: Final = 10_000
 """The longest wait for all in-sync sets to be full."""

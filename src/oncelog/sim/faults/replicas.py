@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.core.controller.image import layout
 from oncelog.ports import CommittedChange
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, end_txn_answered, image_of, span
-from oncelog.sim.network.conditions import NetworkConditions
-from oncelog.sim.tree_session import HEARTBEATS, TREE
-from oncelog.sim.world import World
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.network.conditions import NetworkConditions
+from oncelog.sim.virtual.tree_session import HEARTBEATS, TREE
+from oncelog.sim.virtual.world import World
 
 LONGEST_WAIT_S: Final = 15.0
 """The longest wait for a member to join, or for another leader."""

@@ -8,8 +8,8 @@ from typing import Final
 from oncelog.sim.faults.brokers import slower
 from oncelog.sim.faults.fault import Fault, Kind, broker_of
 from oncelog.sim.faults.network import cut
-from oncelog.sim.tree_session import TREE
-from oncelog.sim.world import World
+from oncelog.sim.virtual.tree_session import TREE
+from oncelog.sim.virtual.world import World
 
 
 async def _tree_cut(world: World, fault: Fault) -> None:

@@ -9,9 +9,9 @@ from oncelog.admin.transactions import cluster_scan as tool
 from oncelog.admin.transactions import coordinator_answers
 from oncelog.base.errors import ErrorCode
 from oncelog.base.transaction_verdicts import ReasonCode
-from oncelog.handlers import write_txn_markers
 from oncelog.handlers.produce.verification import Verification
-from oncelog.handlers.support import transaction_findings
+from oncelog.handlers.transactions import findings as transaction_findings
+from oncelog.handlers.transactions import write_txn_markers
 from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.coordinators import markers
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators

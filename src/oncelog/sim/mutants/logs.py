@@ -13,15 +13,15 @@ from oncelog.handlers.produce.verification import Verification
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.sim.mutants.mutant import Mutant, every
-from oncelog.storage.compaction.batch_filter import BatchFilter
-from oncelog.storage.compaction.offset_map import OffsetMap
-from oncelog.storage.compaction.walked_transactions import WalkedTransactions
 from oncelog.storage.directory import LogDirectory, RemoveDirectories
 from oncelog.storage.file_names import LOG_START_OFFSETS
 from oncelog.storage.index.transaction_index import overlapping
 from oncelog.storage.log import read
-from oncelog.storage.log.maintenance import Maintenance
 from oncelog.storage.log.state import LogState
+from oncelog.storage.maintenance.batch_filter import BatchFilter
+from oncelog.storage.maintenance.log_maintenance import LogMaintenance
+from oncelog.storage.maintenance.offset_map import OffsetMap
+from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.recovery import recovery
 from oncelog.storage.recovery.recovery import Recovery
 from oncelog.storage.segment.batch_scan import iter_batches
@@ -224,7 +224,7 @@ def _aborted_kept(right: Any) -> Any:
 
 
 def _one_segment_more(right: Any) -> Any:
-    def deletable(self: Maintenance, now_ms: int) -> list[Segment]:
+    def deletable(self: LogMaintenance, now_ms: int) -> list[Segment]:
         gone: list[Segment] = right(self, now_ms)
         segments = list(self._log.segments)
         return segments[: len(gone) + 1] if gone and len(segments) > len(gone) + 1 else gone
@@ -367,7 +367,7 @@ LOGS: Final = (
     Mutant(
         "retention-takes-more",
         "retention takes one segment too many",
-        Maintenance,
+        LogMaintenance,
         "_deletable",
         _one_segment_more,
     ),

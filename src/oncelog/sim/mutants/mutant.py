@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any
 
-from oncelog.sim.workloads.workload import Workload
+from oncelog.sim.workloads.kit.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
-from oncelog.sim.end_state import groups_of, transactions_of
-from oncelog.sim.workloads.admin_requests import producers_of
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.admin_requests import producers_of
+from oncelog.sim.workloads.kit.end_state import groups_of, transactions_of
+from oncelog.sim.workloads.kit.routing import leader_of
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
-from oncelog.sim.workloads.routing import leader_of
 from oncelog.sim.workloads.two_phase_committers import Committers
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
 from oncelog.wire.messages.describe_producers import ProducerState
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 

@@ -11,10 +11,10 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.sim.workloads.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
 
 WAIT_MS = 250
 

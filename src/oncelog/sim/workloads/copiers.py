@@ -22,13 +22,13 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.sim.checkers.history import Copied, GroupPartition, Seen, Write
-from oncelog.sim.workloads.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.sender import SETTINGS
+from oncelog.sim.workloads.kit.transaction import one_transaction
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.sender import SETTINGS
-from oncelog.sim.workloads.transaction import one_transaction
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
 
 FETCH = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
 

@@ -20,13 +20,13 @@ from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Transaction, Write
-from oncelog.sim.network.connection import Connection
-from oncelog.sim.workloads.expected_errors import FENCED, WRONG_ID, expect
+from oncelog.sim.virtual.network.connection import Connection
+from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
+from oncelog.sim.workloads.kit.expected_errors import FENCED, WRONG_ID, expect
+from oncelog.sim.workloads.kit.routing import has_several, leader_of, transaction_coordinator_of
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.repeated_batches import RepeatingProducer
-from oncelog.sim.workloads.routing import has_several, leader_of, transaction_coordinator_of
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import CLIENT_CONFIG, ClientHost
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog.wire.messages.heartbeat import HeartbeatRequest

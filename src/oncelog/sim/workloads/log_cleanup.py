@@ -15,13 +15,13 @@ from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.sim.checkers.history import StartSeen, Trim, Write
-from oncelog.sim.workloads.admin_requests import delete_records
-from oncelog.sim.workloads.group_members import note_seek
-from oncelog.sim.workloads.reader import POLL_MS, ReadingProgram
-from oncelog.sim.workloads.recorder import TOMBSTONE_HEADER, Writes
-from oncelog.sim.workloads.sender import SendingProgram
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.admin_requests import delete_records
+from oncelog.sim.workloads.kit.group_members import note_seek
+from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
+from oncelog.sim.workloads.kit.recorder import TOMBSTONE_HEADER, Writes
+from oncelog.sim.workloads.kit.sender import SendingProgram
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 
 COMPACTED: Final = {
     "cleanup.policy": "compact",

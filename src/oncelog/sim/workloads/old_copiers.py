@@ -23,10 +23,10 @@ from oncelog.client.machine.offsets import committed_in, offset_fetch_request
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.checkers.history import GroupPartition, OffsetCommitted, OffsetRead, Seen, Transaction
 from oncelog.sim.faults.fault import Fault
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.scripted_producer import ScriptedProducer
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
-from oncelog.sim.workloads.scripted_producer import ScriptedProducer
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
 
 OLD_VERSIONS: Final = (1, 3, 5, 6)
 """Versions of OffsetFetch by name, of one group, without ``require_stable``."""

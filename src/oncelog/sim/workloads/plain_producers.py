@@ -17,11 +17,11 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
 from oncelog.sim.checkers.history import Outcome, Stream, Write
-from oncelog.sim.workloads.reader import POLL_MS, ReadingProgram
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.sender import SendingProgram
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.sender import SendingProgram
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 
 BATCH_BYTES = 900_000
 

@@ -11,10 +11,10 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.sim.checkers.history import Write
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.sender import SendingProgram
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.sender import SendingProgram
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 
 LONGEST_PAUSE_MS: Final = 30_000
 """The longest pause within a transaction."""

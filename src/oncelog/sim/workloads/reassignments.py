@@ -15,11 +15,11 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import UnknownTopic
-from oncelog.sim.workloads.admin_requests import elect_preferred, move_replicas
-from oncelog.sim.workloads.expected_errors import expect
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.admin_requests import elect_preferred, move_replicas
+from oncelog.sim.workloads.kit.expected_errors import expect
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
 
 NOTHING_TO_DO: Final = frozenset(
     {

@@ -23,13 +23,13 @@ from oncelog.client.errors import OutOfTurn, ProducerFenced, ProducerUnusable
 from oncelog.client.machine.producer import Failed, ProducerSettings
 from oncelog.client.machine.producer import Outcome as BatchOutcome
 from oncelog.sim.checkers.history import Outcome, Write
-from oncelog.sim.workloads.admin_requests import alter_topic
-from oncelog.sim.workloads.expected_errors import FENCED, expect
-from oncelog.sim.workloads.reader import ReadingProgram
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.sender import SendingProgram
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.admin_requests import alter_topic
+from oncelog.sim.workloads.kit.expected_errors import FENCED, expect
+from oncelog.sim.workloads.kit.reader import ReadingProgram
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.sender import SendingProgram
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 
 HOUR_MS: Final = 3_600_000
 LEAST_MESSAGE_BYTES: Final = 1_000

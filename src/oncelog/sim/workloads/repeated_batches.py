@@ -16,9 +16,9 @@ from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Stream, Write
-from oncelog.sim.workloads.expected_errors import expect
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
+from oncelog.sim.workloads.kit.expected_errors import expect
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 PRODUCE_VERSION: Final = 13

@@ -10,6 +10,7 @@ from oncelog.sim.workloads.administrators import Administrators
 from oncelog.sim.workloads.consumers import Consumers
 from oncelog.sim.workloads.copiers import Copiers
 from oncelog.sim.workloads.hostile_clients import HostileClients
+from oncelog.sim.workloads.kit.workload import Workload
 from oncelog.sim.workloads.log_cleanup import LogCleanup
 from oncelog.sim.workloads.old_copiers import OldCopiers
 from oncelog.sim.workloads.plain_producers import PlainProducers
@@ -18,7 +19,6 @@ from oncelog.sim.workloads.reassignments import Reassignments
 from oncelog.sim.workloads.refused_batches import RefusedBatches
 from oncelog.sim.workloads.topic_churn import TopicChurn
 from oncelog.sim.workloads.two_phase_committers import Committers
-from oncelog.sim.workloads.workload import Workload
 
 
 class Kind(NamedTuple):

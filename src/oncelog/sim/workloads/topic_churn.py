@@ -21,13 +21,13 @@ from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.sim.checkers.history import Deletion, Write
-from oncelog.sim.workloads.admin_requests import add_partitions, alter_topic, create_topic, delete_topic
-from oncelog.sim.workloads.group_members import note_seek
-from oncelog.sim.workloads.reader import POLL_MS, ReadingProgram
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.sender import SendingProgram
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.admin_requests import add_partitions, alter_topic, create_topic, delete_topic
+from oncelog.sim.workloads.kit.group_members import note_seek
+from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.sender import SendingProgram
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 
 MOST_PARTITIONS: Final = 6
 ALTERATIONS: Final = (

@@ -18,11 +18,11 @@ from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import ProducerUnusable, TransactionFailed
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.sim.checkers.history import Completion, Transaction, Write, outcome_of
-from oncelog.sim.workloads.group_members import CountingClient, counting_client
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.sender import SETTINGS
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.group_members import CountingClient, counting_client
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.sender import SETTINGS
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 

@@ -2,7 +2,7 @@
 
 The steps, one module an idea:
 
-1. ``directories``: which segments there are, and what is beside them; one task a segment.
+1. ``directories``: which segments there are, and what is beside them; one task a segment (``audit_plan``).
 2. ``segments.batch_headers``: a segment's batch headers as numpy columns; no byte is trusted.
 3. ``segments.segment_facts``: what a segment says, as rows: runs of batches, markers, index entries, snapshots,
    decisions (``producer_runs``, ``index_checks``, ``internal_topics``). Small, whatever the segment's size.

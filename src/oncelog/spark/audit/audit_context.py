@@ -9,7 +9,7 @@ from typing import Final
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import LATE_PADDING_MS
 from oncelog.base.units import INT64_MAX
-from oncelog.spark.audit.directories.directory_layout import Plan
+from oncelog.spark.audit.audit_plan import Plan
 from oncelog.spark.audit.model import SegmentStat
 
 DAY_MS: Final = 24 * 3600 * 1000

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
+from oncelog.spark.audit.audit_plan import Plan, SegmentTask
 from oncelog.spark.audit.committed_offsets import batch_lookup, committed_offsets
-from oncelog.spark.audit.directories.directory_layout import Plan, SegmentTask
 from oncelog.spark.audit.fates import fates
 from oncelog.spark.audit.model import (
     FACT_ORDER,

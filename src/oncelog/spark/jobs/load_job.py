@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_plan import (
     DEFAULT_ROWS_PER_STEP,
@@ -33,6 +32,7 @@ from oncelog.spark.jobs.load_report import report_of
 from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table.directory import (
     QuarantineSender,
@@ -98,7 +98,7 @@ def load(
 
         def start_writer() -> Writer:
             from oncelog.spark.jobs.spark_writer import writer_for
-            from oncelog.spark.local_session import local_session
+            from oncelog.spark.session.local_session import local_session
 
             log = request.to / "_oncelog" / "spark.log"
             return writer_for(spark or stack.enter_context(local_session(log=log)), request, table)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
-from oncelog.spark.errors import DataLoss
-from oncelog.spark.source.plan.offset_ranges import OffsetRange, divide
+from oncelog.spark.session.errors import DataLoss
+from oncelog.spark.source.offset_ranges import OffsetRange, divide
 from oncelog.spark.table.directory import RowsFile
 
 DEFAULT_ROWS_PER_STEP: Final = 2_000_000

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.json_values.decoding import BAD, OTHER_FIELDS, TIME, JsonDecoding
 from oncelog.spark.json_values.times import FIRST_MICROS, LAST_MICROS, Path
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.value_formats import FORMATS, decode_values
 from oncelog.spark.table.directory import TableError
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark.errors import SparkSourceError
+from oncelog.spark.format.data_source import register
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.shape import Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
 from oncelog.spark.json_values.decoding import BAD, OPTION, JsonDecoding
-from oncelog.spark.sessions import JobSession, check_shared, known_error
-from oncelog.spark.source.data_source import register
+from oncelog.spark.session.errors import SparkSourceError
+from oncelog.spark.session.sessions import JobSession, check_shared, known_error
 from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.parquet_files import files_in, footer_stats, levels, write_common_columns
 
@@ -163,7 +163,7 @@ class ShapedSparkWriter:
     def _arrow_schema(self, frame: DataFrame) -> pa.Schema:
         from pyspark.sql.types import StructType
 
-        from oncelog.spark import versions
+        from oncelog.spark.session import versions
 
         outside = levels(self.partition_by) if self.partition_by else ()
         inside = StructType([one for one in frame.schema if one.name not in outside])

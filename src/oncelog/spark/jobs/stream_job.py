@@ -27,9 +27,9 @@ from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.jobs.spark_writer import MOST_TASKS, ShapedSparkWriter, SparkWriter, writer_for
 from oncelog.spark.jobs.stream_query import StreamBatches, StreamRequest, checked_topic_ids, run_query
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
-from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.source.stream_position import Position
 from oncelog.spark.table.directory import RowsFile, Table, TableBusy, TableError, refuse_no_directory, topic_label
 from oncelog.spark.table.parquet_files import Kept, footer_stats, merge, partition_of
 
@@ -61,7 +61,7 @@ def stream(
     send_quarantined = quarantine_sender(parsed, request.to)
     started = time.monotonic()
     with Table.open(request.to, send_quarantined) as table, ExitStack() as stack:
-        from oncelog.spark.local_session import local_session
+        from oncelog.spark.session.local_session import local_session
 
         table.forget_unused_description()
         check_same_table(table, source.topic_ids(), parsed, request)

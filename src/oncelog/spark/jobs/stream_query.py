@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import TopicPartition, uuid_text
-from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.jobs.load_plan import PartitionState
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
 from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches, wrong_interval
 from oncelog.spark.jobs.spark_writer import SparkWriter, one_line_error
-from oncelog.spark.sessions import is_connect
-from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.session.errors import DataLoss, OptionError
+from oncelog.spark.session.sessions import is_connect
+from oncelog.spark.source.stream_position import Position
 from oncelog.spark.table.directory import TableError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.json_values.documents import Number
 from oncelog.spark.json_values.times import days_of, local_micros_of, micros_of
+from oncelog.spark.session.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

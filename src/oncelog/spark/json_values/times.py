@@ -10,8 +10,8 @@ from datetime import date
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any, Final
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.json_values.documents import Number
+from oncelog.spark.session.errors import OptionError
 
 _DATE: Final = r"(\d{4})-(\d\d)-(\d\d)"
 _CLOCK: Final = r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,30}))?)?"

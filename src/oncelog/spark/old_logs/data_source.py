@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oncelog.spark import versions
+from oncelog.spark.format.data_source import connector_columns
 from oncelog.spark.json_values.decoding import OPTION, JsonDecoding
 from oncelog.spark.old_logs.files import OldLogRange
-from oncelog.spark.shipped import Shipped
-from oncelog.spark.source.data_source import connector_columns
+from oncelog.spark.session import versions
+from oncelog.spark.session.shipped import Shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

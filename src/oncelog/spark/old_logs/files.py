@@ -21,8 +21,8 @@ from oncelog.base.units import MIB
 from oncelog.legacy.directories import files_of, logs_in
 from oncelog.legacy.entries import LENGTH_BYTES, MIN_MESSAGE_BYTES
 from oncelog.records.message_set.entry import LOG_OVERHEAD, MIN_SIZES
-from oncelog.spark.errors import SparkSourceError
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.session.errors import SparkSourceError
+from oncelog.spark.source.offset_ranges import OffsetRange
 
 Format = Literal["0.7", "message set"]
 WINDOW_BYTES: Final = 4 * MIB

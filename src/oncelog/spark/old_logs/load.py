@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.errors import DataLoss
 from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.load_report import Event, LoadReport, PartitionReport
 from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.old_logs.files import OldFile, OldLogRange, old_files
+from oncelog.spark.session.errors import DataLoss
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table.directory import RowsFile, Table, TableError, refuse_no_directory, topic_label
 
@@ -128,9 +128,9 @@ def _check_same_table(table: Table, topics: set[str], shape: Shape) -> None:
 
 def _writer(spark: SparkSession | None, table: Table, shape: Shape, stack: ExitStack) -> Writer:
     from oncelog.spark.jobs.spark_writer import ShapedSparkWriter, SparkWriter, known_columns
-    from oncelog.spark.local_session import local_session
     from oncelog.spark.old_logs.data_source import frame_of
-    from oncelog.spark.sessions import check_shared
+    from oncelog.spark.session.local_session import local_session
+    from oncelog.spark.session.sessions import check_shared
 
     class OldLogWriter(SparkWriter):
         """Reads files instead of a cluster; all else is as for topics."""

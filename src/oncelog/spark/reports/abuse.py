@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.reports.windows import By, counted, windowed
+from oncelog.spark.session.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

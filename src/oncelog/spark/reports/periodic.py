@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.reports.windows import By, counted, names, watermarked
+from oncelog.spark.session.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

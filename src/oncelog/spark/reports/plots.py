@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.reports.svg import BLUE, GRID, INK, MUTED, PALE_BLUE, Drawing, heat_color, nice_ticks, short
+from oncelog.spark.session.errors import OptionError
 
 MOST_POINTS: Final = 10_000
 _WIDTH: Final = 760.0

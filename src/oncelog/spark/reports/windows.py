@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

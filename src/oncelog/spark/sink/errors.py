@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from oncelog.spark.errors import SparkSourceError
+from oncelog.spark.session.errors import SparkSourceError
 
 
 class SinkError(SparkSourceError):

@@ -11,8 +11,8 @@ from oncelog.base.units import INT32_MAX, KIB, MINUTE_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
-from oncelog.spark.client_settings import client_config, given_options
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.client_settings import client_config, given_options
+from oncelog.spark.session.errors import OptionError
 
 _REFUSED_CLIENT_KEYS: Final = {
     "key.serializer": "keys are string or binary columns",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.source.stream_position import Position
 from oncelog.spark.source.stream_reader import OncelogStreamReader
 
 

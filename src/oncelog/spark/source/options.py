@@ -16,11 +16,11 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_bytes,
 from oncelog.base.units import INT64_MAX, MIB, MINUTE_MS, SECOND_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.spark.client_settings import client_config, given_options
-from oncelog.spark.errors import OptionError
-from oncelog.spark.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
-from oncelog.spark.source.plan.stream_position import NOTE_MARK
+from oncelog.spark.session.client_settings import client_config, given_options
+from oncelog.spark.session.errors import OptionError
+from oncelog.spark.session.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
+from oncelog.spark.source.offset_ranges import OffsetRange
+from oncelog.spark.source.stream_position import NOTE_MARK
 
 Named = Literal["earliest", "latest"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark import versions
+from oncelog.spark.session import versions
 from oncelog.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 
 
 class RefusedReader(DataSourceStreamReader):

@@ -18,9 +18,9 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from oncelog.spark.source.plan.stream_position import Position, behind
+from oncelog.spark.session.versions import spark_version
+from oncelog.spark.source.stream_position import Position, behind
 from oncelog.spark.source.stream_reader import OncelogStreamReader
-from oncelog.spark.versions import spark_version
 
 
 class SelfLimitedReader(OncelogStreamReader):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from oncelog.spark.shipped import Shipped
+from oncelog.spark.session.shipped import Shipped
 from oncelog.spark.source.batch_reader import rows_of
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.read_limits import ReadLimits
 from oncelog.spark.source.plan.stream_planner import StreamPlanner
-from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.source.stream_position import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa

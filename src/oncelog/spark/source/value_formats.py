@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark.errors import OptionError
-from oncelog.spark.sessions import is_connect
+from oncelog.spark.session.errors import OptionError
+from oncelog.spark.session.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -35,7 +35,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import option
-from oncelog.spark.errors import SparkSourceError
+from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
 from oncelog.spark.table.formats import other_format
 from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out

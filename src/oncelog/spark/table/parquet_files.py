@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.records.columns.decode import column_schema
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import Table, TableError
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.directory import OBJECT_STORE
 
 Format = Literal["delta", "iceberg"]

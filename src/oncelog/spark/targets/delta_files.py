@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.table.parquet_files import NO_VALUE
 from oncelog.spark.targets.table_target import FileStore, NewFile

@@ -21,8 +21,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import DayTransform, HourTransform
 
 from oncelog.base.ids import TopicPartition
-from oncelog.spark.errors import OptionError
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.session.errors import OptionError
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.file_stores import DirectoryStore, IcebergStore

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.jobs.load_job import check_same_table
 from oncelog.spark.jobs.load_report import LoadRequest
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import Role, TableBusy, TableError
 from oncelog.spark.table.formats import other_format

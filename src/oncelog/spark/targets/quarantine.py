@@ -18,9 +18,9 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.spark.jobs.quarantine_topic import PREFIX, bad_row_producer, send_bad_rows
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import open_client
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.targets.table_target import Change, FileStore, Move, NewFile, Span, Spans, TableMoved, Target
 
 

@@ -144,7 +144,7 @@ def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> StructType | No
 def _arrow_schema(frame: DataFrame, outside: Sequence[str]) -> pa.Schema:
     from pyspark.sql.types import StructType
 
-    from oncelog.spark import versions
+    from oncelog.spark.session import versions
 
     return versions.arrow_schema(StructType([one for one in frame.schema if one.name not in (*outside, BAD)]))
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple, Protocol
 import pyarrow as pa
 
 from oncelog.base.ids import TopicPartition
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import TableBusy
 
 StepKind = Literal["append", "fill", "replace"]

@@ -114,8 +114,8 @@ def spark_writer(
 ) -> SparkStepWriter:
     """The writer of a request, on ``spark`` or on a session that ends with ``stack``."""
     from oncelog.spark.jobs.spark_writer import SparkWriter
-    from oncelog.spark.local_session import local_session
-    from oncelog.spark.sessions import check_shared
+    from oncelog.spark.session.local_session import local_session
+    from oncelog.spark.session.sessions import check_shared
     from oncelog.spark.targets.step_writer import SparkStepWriter
 
     log = Path(address.place) / ".oncelog-spark.log" if address.is_directory else Path(os.devnull)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.jobs.load_plan import PartitionState, Piece, in_shares, plan_partition
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import RowsFile
 from oncelog.spark.targets.table_target import Span, Spans, StepKind
 

@@ -22,9 +22,9 @@ from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.load_report import LoadReport
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.jobs.stream_query import StreamBatches, StreamRequest, checked_topic_ids, run_query
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
-from oncelog.spark.source.plan.stream_position import Position
+from oncelog.spark.source.stream_position import Position
 from oncelog.spark.table.directory import RowsFile, TableBusy
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.opening import TargetDescription, held, open_quarantine, open_target

@@ -15,10 +15,8 @@ from oncelog.ports import OpenFile
 from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.config import LogConfig
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.jobs import Job
 from oncelog.storage.log import append, append_replicated, read, record_validation, rolling, truncate
 from oncelog.storage.log.append import Appended as Appended
-from oncelog.storage.log.maintenance import Maintenance
 from oncelog.storage.log.read import Search
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.state import LogState, RecoveredLog, SharedByLogs
@@ -37,7 +35,6 @@ class PartitionLog(LogState):
         recovered: RecoveredLog,
     ) -> None:
         super().__init__(shared, partition, topic_id, config, recovered)
-        self.maintenance = Maintenance(self)
 
     # As the leader
 
@@ -124,7 +121,7 @@ class PartitionLog(LogState):
     def delete_records_before(self, offset: int) -> Offset:
         """Raise the log start offset to ``offset`` (−1: the high watermark) and return it.
 
-        Raises OffsetOutOfRange beyond the high watermark or below 0. The files go later, by :meth:`due_jobs`.
+        Raises OffsetOutOfRange beyond the high watermark or below 0. The files go with the next retention.
         """
         if offset == -1:
             offset = self.high_watermark
@@ -136,10 +133,6 @@ class PartitionLog(LogState):
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin a new one at the log's end. OSError: nothing has changed."""
         return rolling.roll(self, now_ms)
-
-    def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Retention and compaction that are due; see ``jobs`` for what to do with them."""
-        return self.maintenance.due_jobs(now_ms, retention=retention)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget the producers that were idle for ``producer.id.expiration.ms`` and have nothing open."""

@@ -16,10 +16,10 @@ from oncelog.records.record import Record, read_records, records_data
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.index.transaction_index import AbortedTransaction, overlapping
-from oncelog.storage.log.segments import Segments
 from oncelog.storage.log.state import LogState
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.segment.segment import Segment
+from oncelog.storage.segment.segments import Segments
 
 
 @dataclass(slots=True)

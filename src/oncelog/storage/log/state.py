@@ -22,12 +22,12 @@ from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import Sync, write_leader_epochs
 from oncelog.storage.config import AT_ONCE_BYTES, LogConfig, StorageConfig
 from oncelog.storage.file_names import PARTITION_METADATA
-from oncelog.storage.log.leader_epochs import LeaderEpochs
-from oncelog.storage.log.segments import Segments
+from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.log.unsynced_files import UnsyncedFiles
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
+from oncelog.storage.segment.segments import Segments
 from oncelog.storage.snapshots.snapshot_files import Snapshots
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 

@@ -27,13 +27,13 @@ from oncelog.storage.file_names import LEADER_EPOCHS, LOG, SNAPSHOT, TRANSACTION
 from oncelog.storage.index.offset_index import OffsetIndex
 from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.log.leader_epochs import LeaderEpochs
-from oncelog.storage.log.segments import Segments
+from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.log.state import RecoveredLog
 from oncelog.storage.recovery.interrupted import finish_interrupted, is_interrupted
 from oncelog.storage.segment.batch_scan import iter_checked
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
+from oncelog.storage.segment.segments import Segments
 from oncelog.storage.snapshots.rebuild import rebuild_producers, replace_snapshot
 from oncelog.storage.snapshots.snapshot_files import Snapshots
 from oncelog.storage.transactions.producer_updates import replayed

@@ -21,7 +21,7 @@ from oncelog.storage.transactions.transactional_ids import KnownTransaction
 
 if TYPE_CHECKING:
     from oncelog.core.producers.state import ProducerState
-    from oncelog.storage.log.segments import Segments
+    from oncelog.storage.segment.segments import Segments
 
 KEPT_STALE: Final = 64
 """Entries of ended transactions that a file may hold before it is written anew."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
-from oncelog.handlers.support.waits import Steps, UntilReadable
+from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.testing.faults.fault import Fault, Hit, RequestFault
 from oncelog.testing.faults.leaderless import ASKING_LEADERS, LeaderlessCluster, LeaderlessPartitions
@@ -22,7 +22,7 @@ from oncelog.testing.faults.refusals import put_errors, refuse
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
     from oncelog.node.node import Node
     from oncelog.node.requests.loaded_apis import Handle
     from oncelog.runtime.server import Server

@@ -14,8 +14,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.handlers.support.leadership import LeaderLog
-    from oncelog.handlers.support.ports import ClusterView, Partitions
+    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import ClusterView, Partitions
 
 ASKING_LEADERS: Final = frozenset(
     {
@@ -45,7 +45,7 @@ class LeaderlessPartitions:
     def leader_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> LeaderLog | ErrorCode:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         if partition in self._hidden:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self._port.leader_log(partition, current_leader_epoch)
@@ -63,7 +63,7 @@ class LeaderlessCluster:
 
     @property
     def image(self) -> Any:
-        """See ``handlers.support.ports.ClusterView``. A copy: what is derived from it (descriptions of topics) is not
+        """See ``handlers.broker.ports.ClusterView``. A copy: what is derived from it (descriptions of topics) is not
         shared."""
         image = self._port.image
         topics = dict(image.topics)

@@ -11,7 +11,7 @@ from oncelog.handlers.registry import APIS
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Api
-    from oncelog.handlers.support.context import Context
+    from oncelog.handlers.broker.context import Context
 
 API_NAMES: Final = {api.name for api in APIS}
 

@@ -12,8 +12,8 @@ from oncelog.base.errors import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Operation, ResourceType
-    from oncelog.handlers.support.context import Context
-    from oncelog.handlers.support.waits import Steps
+    from oncelog.handlers.broker.context import Context
+    from oncelog.handlers.broker.waits import Steps
     from oncelog.node.requests.loaded_apis import Handle
 
 

@@ -62,6 +62,6 @@ def test_filters_are_the_brokers(client: Client) -> None:
 
 
 def test_a_coordinator_that_cannot_tell_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.admin.transactions.id_answers.too_old", lambda *_: "it is too old")
+    monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", lambda *_: "it is too old")
     page = page_of_ids(client)
     assert (page.rows, page.total, [one.reason for one in page.unanswered]) == ([], 0, ["it is too old"])

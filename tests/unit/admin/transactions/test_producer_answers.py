@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.admin.transactions.producer_answers import Answered, busy_partitions
+from oncelog.admin.transactions.producers import Answered, busy_partitions
 from oncelog.base.errors import PeerError
 from oncelog.wire.messages.describe_producers import (
     DescribeProducersResponse,

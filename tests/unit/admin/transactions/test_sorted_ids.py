@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.admin.transactions import sorted_ids as module
-from oncelog.admin.transactions.id_answers import IdAnswers
-from oncelog.admin.transactions.sorted_ids import sorted_ids
+from oncelog.admin.transactions import id_pages as module
+from oncelog.admin.transactions.id_pages import IdAnswers, sorted_ids
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
@@ -49,7 +48,7 @@ def test_filters_and_coordinators_are_the_lists(client: Client, monkeypatch: pyt
         sorted_ids(client, ListFilter(("Nothing",)))
     away = sorted_ids(client, coordinators=[77])
     assert ([*away], away.answered, [one.broker for one in away.unanswered]) == ([], 0, [77])
-    monkeypatch.setattr("oncelog.admin.transactions.id_answers.too_old", lambda *_: "it is too old")
+    monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", lambda *_: "it is too old")
     assert [one.reason for one in sorted_ids(client).unanswered] == ["it is too old"]
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from oncelog.admin.transactions import sorted_ids as sorted_ids_module
-from oncelog.admin.transactions.id_pages import page_of_ids
-from oncelog.admin.transactions.sorted_ids import sorted_ids
+from oncelog.admin.transactions import id_pages as sorted_ids_module
+from oncelog.admin.transactions.id_pages import page_of_ids, sorted_ids
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
 from oncelog.wire.message import RESPONSE_MAX_ELEMENTS
@@ -63,7 +62,7 @@ class Moving(FakeCluster):
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Moving:
     made = Moving()
     monkeypatch.setattr(
-        "oncelog.admin.transactions.id_answers.IdAnswers.of", lambda _answers, broker: made.reader(broker)
+        "oncelog.admin.transactions.id_pages.IdAnswers.of", lambda _answers, broker: made.reader(broker)
     )
     return made
 

@@ -27,8 +27,20 @@ def test_only_what_is_held_and_was_processed_is_committed_and_in_time() -> None:
     assigned.processed(B, 4)
     assert not assigned.is_commit_due(AUTO_COMMIT_MS - 1)
     assert assigned.is_commit_due(AUTO_COMMIT_MS)
-    assert assigned.take_uncommitted(AUTO_COMMIT_MS) == {A: Committed(3)}
+    assert assigned.begin_commit(AUTO_COMMIT_MS) == {A: Committed(3)}
+    assigned.end_commit({A: Committed(3)})
     assert not assigned.has_uncommitted
+
+
+def test_offsets_stay_until_their_commit_was_answered() -> None:
+    assigned = held()
+    assigned.processed(A, 3)
+    offsets = assigned.begin_commit(AUTO_COMMIT_MS)
+    assert assigned.has_uncommitted  # an interrupt now loses nothing
+    assert not assigned.is_commit_due(2 * AUTO_COMMIT_MS - 1)
+    assigned.processed(A, 4)
+    assigned.end_commit(offsets)
+    assert assigned.begin_commit(2 * AUTO_COMMIT_MS) == {A: Committed(4)}
 
 
 def test_who_has_given_up_stays_who_it_was_until_it_holds_again() -> None:

@@ -11,7 +11,11 @@ from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, T
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, ClusterImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
-from oncelog.handlers import (
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.limits import UNLIMITED
+from oncelog.handlers.broker.waits import Coordinate, UntilConfirmed
+from oncelog.handlers.groups import (
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -24,10 +28,6 @@ from oncelog.handlers import (
     offset_fetch,
     sync_group,
 )
-from oncelog.handlers.api import Operation, ResourceType
-from oncelog.handlers.support.client_limits import UNLIMITED
-from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import Coordinate, UntilConfirmed
 from oncelog.wire.messages import delete_groups as dg
 from oncelog.wire.messages import describe_groups as d
 from oncelog.wire.messages import find_coordinator as fc
@@ -80,11 +80,11 @@ class Authoriser:
         self.denied: set[tuple[Operation, str]] = set()
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """See ``handlers.support.context.Authoriser``."""
+        """See ``handlers.broker.context.Authoriser``."""
         return (operation, name) not in self.denied
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
-        """See ``handlers.support.context.Authoriser``."""
+        """See ``handlers.broker.context.Authoriser``."""
         return True
 
 
@@ -112,11 +112,11 @@ class Bench:
         return self.driver.ids.to_bytes(size, "big")
 
     def partition_of(self, _group_id: str) -> TopicPartition:
-        """See ``handlers.support.ports.Groups``."""
+        """See ``handlers.broker.ports.Groups``."""
         return TopicPartition(CONSUMER_OFFSETS, 0)
 
     def shards(self) -> Iterable[GroupShard]:
-        """See ``handlers.support.ports.Groups``."""
+        """See ``handlers.broker.ports.Groups``."""
         return [self.driver.shard]
 
     def ask(self, request: Any, version: int) -> Any:

@@ -15,10 +15,10 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.core.groups.model import CommitReply, GroupDecision
 from oncelog.core.producers.state import ProducerState
 from oncelog.core.transactions.model import AddReply, VerifyReply
-from oncelog.handlers import txn_offset_commit
 from oncelog.handlers.api import Operation
-from oncelog.handlers.support.context import Context, CoordinatorRefusal
-from oncelog.handlers.support.waits import AddToTransaction, Coordinate
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.waits import AddToTransaction, Coordinate
+from oncelog.handlers.transactions import txn_offset_commit
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -48,18 +48,18 @@ class Broker:
         self.group_log = Log()
 
     def verification_failed(self, partition_count: int) -> None:
-        """See ``handlers.support.ports.Transactions``."""
+        """See ``handlers.broker.ports.Transactions``."""
 
     def refusal(self, group_id: str) -> E:
-        """See ``handlers.support.ports.Groups``."""
+        """See ``handlers.broker.ports.Groups``."""
         return self.refused
 
     def leader_log(self, partition: TopicPartition) -> Any:
-        """See ``handlers.support.ports.Partitions``."""
+        """See ``handlers.broker.ports.Partitions``."""
         return SimpleNamespace(log=self.group_log)
 
     def shard_of(self, transactional_id: str) -> None:
-        """See ``handlers.support.ports.Transactions``: another broker coordinates it."""
+        """See ``handlers.broker.ports.Transactions``: another broker coordinates it."""
 
 
 class Bench:

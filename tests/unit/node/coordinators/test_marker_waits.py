@@ -27,7 +27,7 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.store import record_of
 from oncelog.core.transactions.transitions import Transaction
-from oncelog.handlers.support.waits import UntilMarked
+from oncelog.handlers.broker.waits import UntilMarked
 from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.kernel.deadlines import Deadlines

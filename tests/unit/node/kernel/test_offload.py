@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
-from oncelog.handlers.support.waits import Lane, Offload
+from oncelog.handlers.broker.waits import Lane, Offload
 from oncelog.node.kernel.events import Effect, JobFinished, RunJob
 from oncelog.node.kernel.offload import OffloadedWork
 from oncelog.node.kernel.tasks import Runnable, Task

@@ -11,10 +11,10 @@ import pytest
 
 from oncelog.cli.main import invoke
 from oncelog.cli.table.stream import _stopped_by_signals
-from oncelog.spark.errors import OptionError
 from oncelog.spark.export import merge_spans, subtract_spans
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.jobs.stream_query import StreamRequest, batch_end
+from oncelog.spark.session.errors import OptionError
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark.errors import DataLoss, OptionError
 from oncelog.spark.jobs import publication
 from oncelog.spark.jobs.load_job import Event, LoadReport, run_load
 from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.shape import Shape
+from oncelog.spark.session.errors import DataLoss, OptionError
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table import directory as table_module
 from oncelog.spark.table.directory import RowsFile, Table, TableError

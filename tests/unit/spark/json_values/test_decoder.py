@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from oncelog.spark.errors import OptionError
 from oncelog.spark.json_values.decoder import JsonDecoder
 from oncelog.spark.json_values.decoding import JsonDecoding
+from oncelog.spark.session.errors import OptionError
 
 T: Final = 1_700_000_000_000
 _KINDS: Final = {

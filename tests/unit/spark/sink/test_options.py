@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from oncelog.records.compression import Codec
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.sink.data_writer import batch_writer, stream_writer
 from oncelog.spark.sink.options import Mode, parse_sink_options
 from oncelog.spark.sink.schema import check_schema

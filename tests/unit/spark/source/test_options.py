@@ -7,8 +7,8 @@ from pyspark.sql.datasource import InputPartition
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
-from oncelog.spark.errors import OptionError
-from oncelog.spark.source.data_source import OncelogSource
+from oncelog.spark.format.data_source import OncelogSource
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import AtOffsets, AtTimestamps, parse_options
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -14,9 +14,9 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark.errors import DataLoss
+from oncelog.spark.session.errors import DataLoss
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.self_limited_reader import SelfLimitedReader
 from oncelog.testing import Broker
 

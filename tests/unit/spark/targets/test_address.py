@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.directory import TableError, refuse_no_directory
 from oncelog.spark.targets.address import parse_address
 

@@ -16,8 +16,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
 from oncelog.spark.jobs.load_report import Event
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.targets.opening import held
 from oncelog.spark.targets.quarantine import QuarantineTopic

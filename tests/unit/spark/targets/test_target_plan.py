@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.errors import DataLoss
 from oncelog.spark.jobs.load_plan import PartitionState
+from oncelog.spark.session.errors import DataLoss
 from oncelog.spark.targets.table_target import Span
 from oncelog.spark.targets.target_plan import SpanPlan, files_of, plan_spans, steps_of_spans
 

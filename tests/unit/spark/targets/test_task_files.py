@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oncelog.spark.jobs.load_plan import Piece
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import RowsFile, TableError
 from oncelog.spark.targets.file_stores import DirectoryStore
 from oncelog.spark.targets.step_writer import check_files

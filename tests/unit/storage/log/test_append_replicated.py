@@ -14,7 +14,7 @@ from oncelog.records.builder import append_record, assemble, build_batch, seal
 from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record
 from oncelog.runtime.data.disk_files import DiskFiles
-from oncelog.sim.file_node import MemoryFile
+from oncelog.sim.virtual.file_node import MemoryFile
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset

@@ -12,8 +12,8 @@ from oncelog.records.batch import iter_headers
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.sim.files import PowerLost
-from oncelog.storage.jobs import run_now
+from oncelog.sim.virtual.files import PowerLost
+from oncelog.storage.maintenance.jobs import run_now
 from tests.unit.storage.log.test_append_replicated import led, same
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fed, fetch_once, kept, log_bytes
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch
@@ -223,7 +223,7 @@ def test_jobs_under_way_are_not_taken_over() -> None:
         world.append(batch([b"%d" % number + bytes(90)], keys=[b"k%d" % (number % 3)]))
     world.log.roll(NOW)
     world.sync()
-    (job,) = world.directory.due_jobs(NOW)
+    (job,) = world.due_jobs()
     assert job.name == "compact"
     for _ in job.run():
         pass
@@ -246,7 +246,7 @@ def test_readers_of_what_leaves_the_log_read_on() -> None:
     assert last.file.read(last.position, last.size_bytes) == data
     world.now_ms += SMALL.file_delete_delay_ms
     assert world.names(".log.deleted")
-    for job in world.directory.due_jobs(world.now_ms):
+    for job in world.due_jobs():
         run_now(job)
     assert not world.names(".deleted")
     check_derived(world)

@@ -9,11 +9,11 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import DAY_MS
 from oncelog.core.producers.entry import ProducerEntry
-from oncelog.sim.files import PowerLost
+from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
 from oncelog.storage.config import StorageConfig
 from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory
-from oncelog.storage.log.leader_epochs import EpochStart
+from oncelog.storage.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import found_by
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records

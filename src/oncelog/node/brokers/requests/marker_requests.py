@@ -24,7 +24,7 @@ from oncelog.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from oncelog.base.errors import ErrorCode
-    from oncelog.handlers.support.ports import Marker
+    from oncelog.handlers.broker.ports import Marker
 
 MOST_IN_REQUEST: Final = 1000
 """Markers, one a partition: a quarter of a megabyte at most."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName, TopicPartition
 from oncelog.core.transactions.model import AddReply, VerifyReply
-from oncelog.handlers.support.context import CoordinatorRefusal
-from oncelog.handlers.support.transaction_requests import by_topic
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.transactions.requests import by_topic
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions, Answered, Forget
 from oncelog.node.brokers.requests.queues import Queued, Queues, error_code_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from oncelog.base.ids import TopicPartition
 from oncelog.records.batch import HEADER_SIZE, CorruptBatch, read_header
-from oncelog.sim.file_node import FileNode
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.file_node import FileNode
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.file_names import LOG, parse_segment_file
 
 

@@ -17,7 +17,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.checkers.cluster.durable_ends import DurableEnds
 from oncelog.sim.checkers.cluster.tree_journal import Report, TreeJournal
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 
 MISSING: Final = "R6 not on the disk of every member"
 

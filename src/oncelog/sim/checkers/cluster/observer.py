@@ -12,7 +12,6 @@ from typing import Final
 from oncelog.base.ids import BrokerId, TopicId, TopicPartition
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
-from oncelog.sim.broker_host import BrokerHost
 from oncelog.sim.checkers.cluster.in_sync import InSyncReplicas
 from oncelog.sim.checkers.cluster.log_starts import LogStarts
 from oncelog.sim.checkers.cluster.producers import PRODUCERS_DIFFER, producers_agree
@@ -21,7 +20,8 @@ from oncelog.sim.checkers.cluster.rest import unlike
 from oncelog.sim.checkers.cluster.tree_journal import TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
-from oncelog.sim.tree_session import TreeHost
+from oncelog.sim.virtual.broker_host import BrokerHost
+from oncelog.sim.virtual.tree_session import TreeHost
 from oncelog.storage.log.partition_log import PartitionLog
 
 LiveLogs = Mapping[BrokerId, Mapping[TopicPartition, PartitionLog]]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.support.audit import AuditRecord
+from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.records.internal.transaction_records import TransactionValue
 from oncelog.sim.checkers.disk.logs import Finding
 

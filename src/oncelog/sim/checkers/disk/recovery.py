@@ -15,7 +15,7 @@ from oncelog.ports import Files
 from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.sim.checkers.disk.logs import Finding
 from oncelog.sim.checkers.disk.scan import Batch, ScannedLog
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import PartitionLog

@@ -7,7 +7,7 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import state
 from oncelog.core.producers.refusal import ProducerRefusal
-from oncelog.handlers import offset_fetch
+from oncelog.handlers.groups import offset_fetch
 from oncelog.node.brokers.requests.awaited_markers import AwaitedMarkers
 from oncelog.node.brokers.requests.marker_requests import MarkerRequests
 from oncelog.node.coordinators.runner import Coordinators

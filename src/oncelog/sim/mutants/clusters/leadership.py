@@ -12,7 +12,7 @@ from oncelog.core.controller.brokers import registration
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.core.replicas.leader import LeaderReplicas
-from oncelog.handlers import list_offsets
+from oncelog.handlers.logs import list_offsets
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.controller.duties import ControllerDuties
 from oncelog.node.replication import in_sync_sets

@@ -13,8 +13,8 @@ from oncelog.node.replication import partitions as manager
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.sim.mutants.mutant import Mutant
+from oncelog.storage.leader_epochs import UNDEFINED, LeaderEpochs
 from oncelog.storage.log import append_replicated, truncate
-from oncelog.storage.log.leader_epochs import UNDEFINED, LeaderEpochs
 from oncelog.storage.log.state import LogState
 
 # The high watermark

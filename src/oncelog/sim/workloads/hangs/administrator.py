@@ -19,10 +19,10 @@ from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.sim.blocking import with_client
 from oncelog.sim.checkers.hanging_verdicts import false_hanging_verdicts
 from oncelog.sim.checkers.history import Completion
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.sim.workloads.two_phase_committers import Committers, Decided
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import ClientHost
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

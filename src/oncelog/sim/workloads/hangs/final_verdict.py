@@ -18,10 +18,10 @@ from oncelog.client.errors import ClientError
 from oncelog.sim.blocking import with_client
 from oncelog.sim.checkers.disk.administrative import ends_of
 from oncelog.sim.checkers.hanging_verdicts import ended_too_early, verdicts_at_rest
-from oncelog.sim.end_state import transactions_of
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.workloads.kit.end_state import transactions_of
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 
 BROKERS_TIME_MS: Final = 45_000
 """First look, time-out, grace and some passes: by then a broker that ends orphans has ended what it knows to be one."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import TopicPartition
 from oncelog.sim.checkers.hanging_verdicts import InjectedHang
-from oncelog.sim.workloads.workload import Program, WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.workload import Program, WorkloadContext
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.checkers.hanging_verdicts import InjectedHang
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.scripted_producer import DAY_MS, ScriptedProducer
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.workloads.kit.scripted_producer import DAY_MS, ScriptedProducer
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 
 Injection = Callable[["HangInjector", ClientHost, AsyncClient], Awaitable[None]]
 """Injects one hang of its kind, or fails with a ClientError."""

@@ -17,15 +17,15 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.sim.checkers.history import GroupPartition, Write
-from oncelog.sim.workloads.group_members import note_seek
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.recorder import Writes
-from oncelog.sim.workloads.scripted_producer import DAY_MS
-from oncelog.sim.workloads.sender import SETTINGS
-from oncelog.sim.workloads.transaction import one_transaction
+from oncelog.sim.workloads.kit.group_members import note_seek
+from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.scripted_producer import DAY_MS
+from oncelog.sim.workloads.kit.sender import SETTINGS
+from oncelog.sim.workloads.kit.transaction import one_transaction
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.sim.workloads.two_phase_committers import Committer, Committers
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import ClientHost
 
 TIMEOUT_MS: Final = 40_000
 EARLIEST: Final = -2

@@ -16,11 +16,11 @@ from oncelog.records.builder import build_batch
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
 from oncelog.sim.checkers.hanging_verdicts import InjectedHang
-from oncelog.sim.files import MemoryFiles
+from oncelog.sim.virtual.files import MemoryFiles
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.scripted_producer import ScriptedProducer
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.workloads.kit.scripted_producer import ScriptedProducer
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.storage.segment.batch_scan import iter_checked
 
 TIMEOUT_MS: Final = 20_000

@@ -12,8 +12,8 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.errors import BrokerRefused
 from oncelog.sim.checkers.history import Commit, GroupPartition
-from oncelog.sim.workloads.workload import WorkloadContext
-from oncelog.sim.world import ClientHost
+from oncelog.sim.virtual.world import ClientHost
+from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

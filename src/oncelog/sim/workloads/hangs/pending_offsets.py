@@ -12,8 +12,8 @@ from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.checkers.history import GroupPartition, Transaction
+from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.injector import HangInjector
-from oncelog.sim.world import ClientHost
 
 IN_TIME: Final = 5
 LATE: Final = 9

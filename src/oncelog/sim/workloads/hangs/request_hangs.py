@@ -12,11 +12,11 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
+from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.hangs.injector import HangInjector, Injection
 from oncelog.sim.workloads.hangs.pending_offsets import late_offsets
 from oncelog.sim.workloads.hostile_clients import LATE, newest_connection
-from oncelog.sim.workloads.scripted_producer import DAY_MS, ScriptedProducer
-from oncelog.sim.world import CLIENT_CONFIG, ClientHost
+from oncelog.sim.workloads.kit.scripted_producer import DAY_MS, ScriptedProducer
 from oncelog.wire.messages.produce import PartitionProduceResponse
 
 RAW_PRODUCER_IDS: Final = 4_000_000_000

@@ -14,7 +14,6 @@ from typing import Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.faults.fault import Fault
-from oncelog.sim.workloads.group_members import note_group
 from oncelog.sim.workloads.hangs.administrator import Administrator
 from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
 from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
@@ -23,9 +22,10 @@ from oncelog.sim.workloads.hangs.live_lookalikes import Keeper, Reader, SlowTran
 from oncelog.sim.workloads.hangs.log_damage import LogDamager
 from oncelog.sim.workloads.hangs.offset_committer import OffsetCommitter
 from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
+from oncelog.sim.workloads.kit.group_members import note_group
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
-from oncelog.sim.workloads.workload import Topic, WorkloadContext
 
 SHARE: Final = 0.15
 """The share of seeds that have such a world."""

@@ -9,12 +9,13 @@ moving, or that were found stray are passed over.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition, partition_of_directory, uuid_bytes
+from oncelog.spark.audit.audit_plan import PartitionPlace, Plan, SegmentTask
 from oncelog.spark.audit.directories.broker_directory import coordinators_declared, was_stopped
 from oncelog.spark.audit.directories.log_end import log_end
 from oncelog.storage.file_names import (
@@ -33,66 +34,6 @@ from oncelog.storage.file_names import (
 
 _MAX_DEPTH: Final = 3
 _MAX_CHECKPOINT_BYTES: Final = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentTask:
-    """A segment to read, with its neighbours and the files beside it."""
-
-    topic: str
-    partition: int
-    replica: int
-    base_offset: int
-    path: str
-    size_bytes: int
-    next_base_offset: int
-    """Base offset of the next segment; −1 for the last."""
-    beside: tuple[str, ...] = ()
-    """Extensions of the index files that are there."""
-    snapshots: tuple[int, ...] = ()
-    """Offsets of the producer snapshots that lie in this segment, its base offset included."""
-    cleaned: bool = False
-    """A checkpoint or its name says that the topic is compacted."""
-
-    def beside_path(self, extension: str) -> str:
-        """Path of a file of the same name with another extension."""
-        return self.path.removesuffix(LOG) + extension
-
-    def snapshot_path(self, offset: int) -> str:
-        """Path of a producer snapshot."""
-        return f"{os.path.dirname(self.path)}/{offset:020d}{SNAPSHOT}"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlace:
-    """A partition's primary replica."""
-
-    replica: int
-    directory: str
-    log_start: int
-    """The first offset there can be."""
-    cleaned: bool
-    topic_id: bytes = NO_TOPIC_ID
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All segments to read, by partition and replica."""
-
-    log_directories: tuple[str, ...]
-    tasks: tuple[SegmentTask, ...]
-    partitions: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
-    unreadable: tuple[tuple[str, str], ...] = ()
-    """Directories that could not be listed, and why."""
-    stopped: bool = False
-    """Every broker closed its directory itself."""
-    transaction_partitions: int | None = None
-    """Partitions of ``__transaction_state``, where a directory says."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of all segments."""
-        return sum(task.size_bytes for task in self.tasks)
 
 
 class NothingToAudit(Exception):

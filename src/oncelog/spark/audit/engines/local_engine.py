@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from oncelog.spark.audit.directories.directory_layout import SegmentTask
+from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Finding, Part, rows_of, schema_of
 from oncelog.spark.audit.pipeline import Tally, Tell, gravest_first, nobody, typed_batches
 from oncelog.spark.audit.segments.segment_facts import Typed

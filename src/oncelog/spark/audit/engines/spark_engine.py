@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from oncelog.spark.audit.directories.directory_layout import SegmentTask
+from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import KINDS, Fact, Finding, Part, SegmentStat, rows_of, schema_of
 from oncelog.spark.audit.pipeline import Tally, gravest_first, typed_batches
 from oncelog.spark.audit.segments.segment_facts import Typed
-from oncelog.spark.shipped import Shipped
+from oncelog.spark.session.shipped import Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from oncelog.spark.audit.directories.directory_layout import SegmentTask
+from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Rank
 from oncelog.spark.audit.segments.piece import Integers, Piece
 from oncelog.storage.errors import CorruptFile

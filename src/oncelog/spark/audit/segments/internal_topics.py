@@ -15,7 +15,7 @@ from oncelog.records.internal import group_records, transaction_records
 from oncelog.records.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from oncelog.records.internal.transaction_records import TransactionValue
 from oncelog.records.record import Record, read_records
-from oncelog.spark.audit.directories.directory_layout import PartitionPlace, SegmentTask
+from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import CoordinatorState, Fact, Finding, Outcome, Rank
 from oncelog.spark.audit.segments.piece import Piece
 

@@ -21,7 +21,7 @@ from oncelog.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, read_header
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
-from oncelog.spark.audit.directories.directory_layout import SegmentTask
+from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Fact, Outcome, Rank, schema_of
 from oncelog.spark.audit.segments.piece import Flags, Integers, Piece
 

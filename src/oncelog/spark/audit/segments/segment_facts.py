@@ -20,7 +20,7 @@ import pyarrow as pa
 from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
 from oncelog.records.batch import LOG_APPEND_TIME
-from oncelog.spark.audit.directories.directory_layout import PartitionPlace, SegmentTask
+from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
 from oncelog.spark.audit.segments.batch_headers import Damage, read_pieces
 from oncelog.spark.audit.segments.index_checks import IndexChecker

@@ -15,9 +15,9 @@ from oncelog.client.blocking import Client
 from oncelog.client.errors import UnknownTopic
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.machine.requests import offset_query
-from oncelog.spark.errors import DataLoss, OptionError, SparkSourceError
+from oncelog.spark.session.errors import DataLoss, OptionError, SparkSourceError
+from oncelog.spark.source.offset_ranges import Offsets
 from oncelog.spark.source.options import EARLIEST, LATEST, AtOffsets, AtTimestamps, Bound, SourceOptions
-from oncelog.spark.source.plan.offset_ranges import Offsets
 
 
 def open_client(options: SourceOptions) -> Client:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oncelog.base.ids import TopicPartition
-from oncelog.spark.source.plan.offset_ranges import Offsets
+from oncelog.spark.source.offset_ranges import Offsets
 
 
 @dataclass(slots=True)

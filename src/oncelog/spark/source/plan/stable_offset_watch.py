@@ -22,7 +22,7 @@ from oncelog.base.notation.shell_words import option
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
-from oncelog.spark.source.plan.stream_position import partition_name
+from oncelog.spark.source.stream_position import partition_name
 
 _LOG: Final = logging.getLogger("oncelog.spark")
 _ASK_EVERY_MS: Final = 10 * SECOND_MS

@@ -14,12 +14,12 @@ from collections import deque
 from typing import Any, Final
 
 from oncelog.client.blocking import Client
-from oncelog.spark.errors import DataLoss
+from oncelog.spark.session.errors import DataLoss
+from oncelog.spark.source.offset_ranges import OffsetRange, Offsets, divide, ranges_between
 from oncelog.spark.source.options import AtOffsets, SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
-from oncelog.spark.source.plan.offset_ranges import OffsetRange, Offsets, divide, ranges_between
 from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
-from oncelog.spark.source.plan.stream_position import (
+from oncelog.spark.source.stream_position import (
     Added,
     Change,
     Gone,

@@ -30,11 +30,11 @@ from oncelog.client.blocking.topic_identity import TopicWatch
 from oncelog.client.errors import BrokerRefused
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.decode import Selection, column_schema, decode
-from oncelog.spark.errors import DataLoss, SparkSourceError
 from oncelog.spark.json_values.decoding import JsonDecoding
+from oncelog.spark.session.errors import DataLoss, SparkSourceError
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.read.frugal_memory import frugal_memory
 from oncelog.spark.source.read.read_ahead import read_ahead
 

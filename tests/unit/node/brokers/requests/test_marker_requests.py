@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition
-from oncelog.handlers.support.ports import Marker
+from oncelog.handlers.broker.ports import Marker
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, WriteMarker
 from oncelog.node.brokers.requests.marker_requests import MOST_IN_REQUEST, MarkerRequests

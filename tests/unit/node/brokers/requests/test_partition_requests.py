@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
-from oncelog.handlers.support.context import CoordinatorRefusal
+from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions
 from oncelog.node.brokers.requests.partition_requests import MOST_BYTES, PartitionRequests

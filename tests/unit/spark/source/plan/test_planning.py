@@ -13,14 +13,14 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark.errors import DataLoss, SparkSourceError
 from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_plan import plan_partition, steps_of
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.spark_writer import ranges_option
+from oncelog.spark.session.errors import DataLoss, SparkSourceError
 from oncelog.spark.source.batch_reader import OncelogReader
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import SourceOptions, parse_options
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
 from oncelog.spark.source.plan.stream_planner import HELD, StreamPlanner
 from oncelog.spark.source.read.range_reader import read_range
 from oncelog.spark.table.directory import RowsFile

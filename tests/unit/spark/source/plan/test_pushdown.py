@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from oncelog.spark.source.plan.offset_ranges import OffsetRange
+from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.plan.pushdown import PushedFilters
 
 OFFSET, PARTITION, TIME = ("offset",), ("partition",), ("timestamp",)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MINUTE_MS
-from oncelog.spark.errors import OptionError
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.source.plan.read_limits import ReadLimits, limit_rows
 

@@ -1,0 +1,282 @@
+"""``oncelog audit``: the fate of every transaction in a cluster's log directories, and contradictions in them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import key_values
+from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.terminal import print_line
+
+if TYPE_CHECKING:
+    from oncelog.spark.audit.audit_context import Limits
+    from oncelog.spark.audit.model import Finding
+    from oncelog.spark.audit.pipeline import AuditResult, Engine
+
+EXIT_FOUND = 2
+_LISTED = 50
+_WORTH_SPARK = 128 << 20
+"""Bytes of log from which on starting Spark pays."""
+_PACKAGES = ("numpy", "pyarrow")
+"""Packages that read segments, on Spark and in this process."""
+
+
+Directories = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
+]
+To = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="Also write all transactions and all findings there, as Parquet."),
+]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with a timeline, self-contained.")
+]
+Crc = Annotated[bool, typer.Option("--crc/--no-crc", help="Check the checksum of every batch.")]
+FailOnFindings = Annotated[bool, typer.Option("--fail-on-findings", help="Exit with 2 if anything was found.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
+]
+MaxTimeout = Annotated[
+    int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
+]
+IdExpiration = Annotated[
+    int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
+]
+CopiedWithin = Annotated[
+    float | None,
+    typer.Option(
+        "--copied-within",
+        min=0,
+        metavar="SECONDS",
+        help="How far apart the logs were copied: of what is newer nothing is said to be missing. "
+        "0 for one snapshot of all. Default: 300, or 0 if the brokers were shut down.",
+    ),
+]
+TransactionPartitions = Annotated[
+    int | None,
+    typer.Option(
+        "--transaction-partitions",
+        min=1,
+        metavar="COUNT",
+        help="Partitions of __transaction_state, where no directory says (default 50).",
+    ),
+]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")]
+SparkConfig = Annotated[
+    list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+]
+OnSpark = Annotated[
+    bool | None,
+    typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
+]
+TellProgress = Annotated[
+    bool, typer.Option("--progress", help="Print progress on stderr: a JSON object a line, for programs.")
+]
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """The cluster's settings that decide what is late: a group of options (``option_groups``)."""
+
+    as_of: AsOf = None
+    max_timeout_ms: MaxTimeout = 900_000
+    id_expiration_ms: IdExpiration = 604_800_000
+    copied_within: CopiedWithin = None
+    transaction_partitions: TransactionPartitions = None
+
+    def limits(self) -> Limits:
+        """The limits of the audit. Raises BadParameter."""
+        from oncelog.spark.audit.audit_context import Limits
+
+        return Limits(
+            self.max_timeout_ms,
+            transactional_id_expiration_ms=self.id_expiration_ms,
+            now_ms=_moment(self.as_of),
+            skew_ms=None if self.copied_within is None else int(self.copied_within * 1000),
+            transaction_partitions=self.transaction_partitions,
+        )
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The place where the work is done: a group of options (``option_groups``)."""
+
+    master: Master = None
+    spark_config: SparkConfig = None
+    spark: OnSpark = None
+
+    def engine(self, size_bytes: int, progress: bool) -> AbstractContextManager[Engine]:
+        """The engine for so many bytes of log: Spark where it is asked for, or pays. Raises BadParameter."""
+        settings = key_values(self.spark_config, "--spark-config")
+        on_spark = self.spark
+        if on_spark is None:
+            on_spark = self.master is not None or bool(settings) or size_bytes >= _WORTH_SPARK
+        return _on_spark(self.master, settings, size_bytes, progress) if on_spark else _here(progress)
+
+
+@grouped
+def audit(
+    directories: Directories,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    to: To = None,
+    html: Html = None,
+    crc: Crc = True,
+    fail_on_findings: FailOnFindings = False,
+    limit_options: LimitOptions = LimitOptions(),
+    engine_options: EngineOptions = EngineOptions(),
+    progress: TellProgress = False,
+) -> None:
+    """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
+
+    Reads segments, indexes, producer snapshots, __transaction_state and __consumer_offsets, a Spark task a segment, and
+    writes nothing to them. Several brokers' directories of one cluster make one audit. Finds transactions that are
+    torn or hanging, writes after markers, markers nobody decided, repeated and missing sequences, offsets committed
+    for aborted records, lying index entries, wrong checksums and garbage. Copies need not be of one instant: what is
+    newer than --copied-within is not said to be missing anywhere.
+
+    \b
+    Examples:
+      oncelog audit /var/lib/kafka/data
+      oncelog audit broker-1/ broker-2/ broker-3/ --html report.html --to report/
+      oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
+      oncelog audit /mnt/logs --master spark://head:7077 --no-crc
+    """
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
+
+    _check_packages(engine_options.spark)
+    from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
+    from oncelog.spark.audit.pipeline import audit as run
+
+    limits = limit_options.limits()
+    if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
+        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
+    try:
+        planned = plan(directories)
+    except NothingToAudit as error:
+        complain(str(error))
+        raise typer.Exit(EXIT_FAILED) from None
+    with engine_options.engine(planned.size_bytes, progress) as engine:
+        result = run(planned, engine, check_crc=crc, limits=limits, to=to)
+    if html is not None:
+        from oncelog.spark.audit.html.page import page
+
+        html.write_text(page(result), encoding="utf-8")
+    if as_json:
+        from oncelog.spark.audit.report import as_json as report
+
+        print_json(report(result))
+    else:
+        _print(result, html, to)
+    if fail_on_findings and result.found:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _check_packages(on_spark: bool | None) -> None:
+    """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
+    ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
+    from oncelog.cli.support.failures import EXIT_FAILED, complain
+
+    for name in _PACKAGES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if on_spark or error.name != name:
+                raise
+            complain(
+                f"{name} is not installed: an audit with --no-spark needs pip install {' '.join(_PACKAGES)}, one on "
+                "Spark pip install 'oncelog[spark]'"
+            )
+            raise typer.Exit(EXIT_FAILED) from None
+
+
+def _moment(text: str | None) -> int | None:
+    from oncelog.cli.support.moments import MomentError, parse_time_ms
+
+    try:
+        return None if text is None else parse_time_ms(text)
+    except MomentError as error:
+        raise typer.BadParameter(str(error), param_hint="--as-of") from None
+
+
+@contextlib.contextmanager
+def _here(progress: bool) -> Iterator[Engine]:
+    from oncelog.spark.audit.engines.local_engine import LocalEngine
+
+    yield LocalEngine(_tell) if progress else LocalEngine()
+
+
+@contextlib.contextmanager
+def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, progress: bool) -> Iterator[Engine]:
+    from oncelog.spark.audit.engines.spark_engine import SparkEngine
+    from oncelog.spark.audit.engines.spark_progress import watched
+    from oncelog.spark.session.local_session import local_session
+
+    if progress:
+        _tell("starting Spark", 0, 0)
+    elif sys.stderr.isatty():
+        print_line("starting Spark", err=True, flush=True)
+    with local_session(master=master or "local[*]", config=settings, log=Path("/dev/null")) as session:
+        session.sparkContext.setLogLevel("ERROR")
+        engine = SparkEngine(session, size_bytes)
+        try:
+            with watched(session.sparkContext, _tell) if progress else contextlib.nullcontext():
+                yield engine
+        finally:
+            engine.close()
+
+
+def _tell(step: str, done: int, total: int) -> None:
+    """A line of --progress."""
+    print_line(json.dumps({"step": step, "done": done, "total": total}), err=True, flush=True)
+
+
+def _print(result: AuditResult, html: Path | None, to: Path | None) -> None:
+    from oncelog.spark.audit.report import caveats, fates, headline, meaning
+
+    print_line(headline(result))
+    for caveat in caveats(result):
+        print_line(caveat)
+    found = ", ".join(f"{number:,} {fate}" for fate, number in fates(result).items())
+    print_line(f"transactions by partition: {found or 'none'}")
+    print_line()
+    if not result.found:
+        print_line("nothing found that cannot be right")
+    for kind, number in result.kinds.items():
+        print_line(f"{number:>6,}  {kind:<18} {meaning(kind)}")
+    if result.findings:
+        print_line()
+        print_table(
+            ("kind", "partition", "offset", "transactional id", "producer", "epoch", "what"),
+            map(_row, result.findings[:_LISTED]),
+        )
+    if result.found > _LISTED:
+        print_line(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
+    for written in (one for one in (html, to) if one is not None):
+        print_line(f"written: {written}")
+
+
+def _row(one: Finding) -> tuple[object, ...]:
+    def known(value: int) -> int | None:
+        return None if value < 0 else value
+
+    place = f"{one.topic}-{one.partition}" if one.topic else one.path
+    name = _quoted(one.transactional_id) if one.transactional_id else None
+    return one.kind, place, known(one.offset), name, known(one.producer_id), known(one.epoch), _quoted(one.text)
+
+
+def _quoted(text: str) -> str:
+    """Text of a log, escaped: it may hold anything, control characters for a terminal too."""
+    return text if text.isprintable() else json.dumps(text)

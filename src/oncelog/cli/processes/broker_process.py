@@ -1,0 +1,77 @@
+"""A broker in the foreground, as ``oncelog serve`` runs it: its options as a table, its settings, its log.
+
+Imports no typer: ``serve`` declares the same options for the help and for whatever is not plain.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from oncelog.cli.processes.plain_options import PlainOption
+from oncelog.cli.support.terminal import log_to_stderr, print_line
+
+EXIT_REFUSED: Final = 1
+OPTIONS: Final[Mapping[str, PlainOption]] = {
+    "--data-dir": PlainOption("data_dir", Path),
+    "--listen": PlainOption("listen", str),
+    "--config": PlainOption("config", Path),
+    "-o": PlainOption("option", str, repeats=True),
+    "--http": PlainOption("http", str),
+    "--verbose": PlainOption("verbose", bool),
+    "-v": PlainOption("verbose", bool),
+}
+"""The options of ``oncelog serve``: a test holds them equal to those that ``serve`` declares."""
+
+
+def run_broker(
+    *,
+    data_dir: Path | None = None,
+    listen: str | None = None,
+    config: Path | None = None,
+    option: Sequence[str] = (),
+    http: str | None = None,
+    verbose: bool = False,
+) -> int:
+    """Run a broker until it is signalled; the exit code. A start that is refused is printed to stderr."""
+    gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
+    from oncelog.node.assembly import StartRefused
+    from oncelog.node.listeners.broker_settings import ConfigError, parse_address, read_settings
+    from oncelog.runtime.process import run_until_signalled
+    from oncelog.runtime.security.config_providers import resolve_references
+
+    gc.enable()
+
+    log_to_stderr(logging.DEBUG if verbose else logging.INFO, "%(asctime)s %(levelname)-7s %(message)s")
+    try:
+        settings = read_settings(
+            resolve_references(_values(config, option)),
+            data_directory=None if data_dir is None else str(data_dir.absolute()),
+            listen=None if listen is None else parse_address(listen),
+        )
+        return run_until_signalled(settings, http=http, announce=lambda line: print_line(line, flush=True))
+    except (ConfigError, StartRefused) as error:
+        print_line(f"oncelog: {error}", err=True)
+        return EXIT_REFUSED
+
+
+def _values(properties: Path | None, options: Sequence[str]) -> dict[str, str]:
+    """Keys and values of a properties file and of ``-o``, which wins."""
+    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
+    from oncelog.node.assembly import StartRefused
+
+    values: dict[str, str] = {}
+    if properties is not None:
+        try:
+            values.update(read_properties_file(properties))
+        except PropertiesError as error:
+            raise StartRefused(str(error)) from None
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator or not key:
+            raise StartRefused(f"-o {option}: write -o key=value")
+        values[key.strip()] = value.strip()
+    return values

@@ -1,0 +1,111 @@
+"""Options that several sub-commands share: which cluster, how to print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oncelog.cli.support.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking.client import Client
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "-b",
+        envvar="ONCELOG_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,…",
+        help="Brokers to start from.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client setting by its Java name; may be repeated."),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        envvar="ONCELOG_COMMAND_CONFIG",
+        metavar="FILE",
+        help="A properties file with client settings; -X wins over it.",
+    ),
+]
+
+
+def directory(text: str) -> Path:
+    """A directory as an option names it. Raises BadParameter for no text, which a shell makes of a variable that is not
+    set: it would be the working directory."""
+    if not text:
+        raise typer.BadParameter("the name of a directory is empty")
+    return Path(text)
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The cluster that a command is about, and the settings of its client: a group of options (``option_groups``)."""
+
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+    properties: Properties = None
+    command_config: CommandConfig = None
+
+    def open_client(self) -> Client:
+        """A client for a command, with shorter time-outs than in a program. Raises BadParameter for a wrong
+        property."""
+        from oncelog.client.blocking.client import Client
+
+        settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
+        settings |= {"socket.connection.setup.timeout.ms": "5000", "unknown.topic.grace.ms": "400"}
+        servers, given = self.connection_settings()
+        return Client(servers, config=settings | given)
+
+    def connection_settings(self) -> tuple[str, dict[str, str]]:
+        """The brokers to start from, and the other client settings. ``bootstrap.servers`` of ``--command-config`` or
+        ``-X`` counts where ``--bootstrap-server`` is not given. Raises BadParameter for what cannot be read."""
+        settings = self.client_settings()
+        servers = settings.pop("bootstrap.servers", self.bootstrap)
+        return (servers if self.bootstrap == DEFAULT_BOOTSTRAP else self.bootstrap), settings
+
+    def client_settings(self) -> dict[str, str]:
+        """All client settings that are given. Raises BadParameter for what cannot be read."""
+        return client_settings(self.properties, self.command_config)
+
+    def as_arguments(self) -> str:
+        """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
+        return cluster_options(self.bootstrap, self.properties, self.command_config)
+
+
+def new_app(summary: str) -> typer.Typer:
+    """A group of sub-commands with the settings that all of ours have."""
+    return typer.Typer(help=summary, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
+    """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
+    settings: dict[str, str] = {}
+    if command_config is not None:
+        from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
+
+        try:
+            settings.update(read_properties_file(command_config))
+        except PropertiesError as error:
+            raise typer.BadParameter(str(error), param_hint="--command-config") from None
+    return settings | key_values(properties, "--property")
+
+
+def key_values(given: list[str] | None, option: str) -> dict[str, str]:
+    """``key=value`` arguments as a dict. Raises BadParameter naming the one without ``=``."""
+    values: dict[str, str] = {}
+    for one in given or ():
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{one!r} is not KEY=VALUE", param_hint=option)
+        values[key] = value
+    return values

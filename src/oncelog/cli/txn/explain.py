@@ -1,0 +1,194 @@
+"""``oncelog explain``: why a group, a topic, a partition, a producer or a transactional id is stuck."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.output import print_json
+from oncelog.cli.support.terminal import print_line
+from oncelog.cli.txn.common import report_unanswered, sentences
+
+if TYPE_CHECKING:
+    from oncelog.admin.explain.findings import Finding, Report
+
+EXIT_STUCK: Final = 2
+"""The exit code with --fail-on-stuck."""
+
+app = new_app("Explain why a group, topic, partition, producer or transactional id is stuck.")
+
+FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {EXIT_STUCK} if something is stuck.")]
+
+
+@app.command()
+@grouped
+def group(
+    name: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    window: Annotated[
+        float, typer.Option("--window", metavar="MINUTES", min=0.1, help="How far back its commits are read.")
+    ] = 15,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            "--principal", metavar="USER", help="The principal as which its members log in: check that it may read."
+        ),
+    ] = None,
+    fail_on_stuck: FailOnStuck = False,
+    cluster: ClusterOptions = ClusterOptions(),
+    as_json: AsJson = False,
+) -> None:
+    """Tell why a consumer group does not advance.
+
+    Its coordinator, members and rebalances; offsets behind retention, beyond the end, or held by a transaction; a
+    member that does not commit, a partition that stands still, and the record that comes next there; quotas and
+    permissions; partitions without a leader. What only looks like a fault is named as none.
+
+    \b
+    Examples:
+      oncelog explain group billing
+      oncelog explain group billing --principal app --window 60
+      oncelog explain group billing --json --fail-on-stuck
+    """
+    from oncelog.admin.explain.subjects import explain_group
+    from oncelog.base.units import MINUTE_MS
+
+    who = principal if principal is None or ":" in principal else f"User:{principal}"
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
+        found = explain_group(client, name, window_ms=int(window * MINUTE_MS), principal=who, options=options)
+    _show(found, as_json, fail_on_stuck)
+
+
+@app.command()
+@grouped
+def topic(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    fail_on_stuck: FailOnStuck = False,
+    cluster: ClusterOptions = ClusterOptions(),
+    as_json: AsJson = False,
+) -> None:
+    """Tell why a topic cannot be written, or read to its end.
+
+    \b
+    Examples:
+      oncelog explain topic orders
+      oncelog explain topic orders --bootstrap-servers kafka-1:9092 --json
+    """
+    from oncelog.admin.explain.subjects import explain_topic
+
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
+        found = explain_topic(client, name, options=options)
+    _show(found, as_json, fail_on_stuck)
+
+
+@app.command()
+@grouped
+def partition(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    number: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition's number.")],
+    fail_on_stuck: FailOnStuck = False,
+    cluster: ClusterOptions = ClusterOptions(),
+    as_json: AsJson = False,
+) -> None:
+    """Tell why a partition cannot be written, or read to its end.
+
+    \b
+    Examples:
+      oncelog explain partition orders 3
+    """
+    from oncelog.admin.explain.subjects import explain_topic
+
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
+        found = explain_topic(client, name, number, options=options)
+    _show(found, as_json, fail_on_stuck)
+
+
+@app.command()
+@grouped
+def producer(
+    producer_id: Annotated[int, typer.Argument(metavar="PRODUCER-ID", min=0, help="The producer id.")],
+    fail_on_stuck: FailOnStuck = False,
+    cluster: ClusterOptions = ClusterOptions(),
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a producer id is, what it has open, and who waits for it.
+
+    \b
+    Examples:
+      oncelog explain producer 4711
+    """
+    from oncelog.admin.explain.subjects import explain_producer
+
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
+        found = explain_producer(client, producer_id, options=options)
+    _show(found, as_json, fail_on_stuck)
+
+
+@app.command()
+@grouped
+def txn(
+    name: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID", help="The transactional id.")],
+    fail_on_stuck: FailOnStuck = False,
+    cluster: ClusterOptions = ClusterOptions(),
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a transactional id is doing, what it holds, and who waits for it.
+
+    \b
+    Examples:
+      oncelog explain txn payments-7
+    """
+    from oncelog.admin.explain.subjects import explain_txn
+
+    options = cluster.as_arguments()
+    with cluster.open_client() as client:
+        found = explain_txn(client, name, options=options)
+    _show(found, as_json, fail_on_stuck)
+
+
+def _show(found: Report, as_json: bool, fail_on_stuck: bool) -> None:
+    report_unanswered(found.unanswered)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    if fail_on_stuck and found.is_stuck:
+        raise typer.Exit(EXIT_STUCK)
+
+
+def _print(found: Report) -> None:
+    if found.summary:
+        print_line(found.summary)
+    for one in found.findings:
+        print_line()
+        print_line(f"{one.about}: {one.cause.value} ({one.severity.value})")
+        _print_finding(one)
+    if found.unknown:
+        print_line()
+        print_line("not known:")
+        sentences(found.unknown)
+
+
+def _print_finding(one: Finding) -> None:
+    sentences(one.sentences)
+    if one.since_ms is not None:
+        ago_ms = max(0, int(time.time() * 1000) - one.since_ms)
+        sentences([f"Since {moment_text(one.since_ms)}, {duration_text(ago_ms)} ago."])
+    elif one.no_since:
+        sentences([f"Since when is not known: {one.no_since}."])
+    if one.affected:
+        sentences([f"Affected: {', '.join(one.affected)}."])
+    if one.clears:
+        sentences([one.clears])
+    if one.advice:
+        sentences([one.advice])
+    for command in one.commands:
+        print_line(f"      {command}")

@@ -1,0 +1,1 @@
+"""Access: lists, SCRAM credentials, delegation tokens, and the two SASL APIs where no login is due."""

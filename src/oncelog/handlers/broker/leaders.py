@@ -1,0 +1,68 @@
+"""Leaders as clients are told of them: the hint beside an error that another broker leads (KIP-951), the brokers that a
+client can reach, and the wait for the successor of a leader that has just failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.handlers.broker.waits import Steps, UntilElected
+
+if TYPE_CHECKING:
+    from oncelog.core.controller.image.cluster_image import Brokers
+    from oncelog.core.controller.image.model import PartitionImage
+    from oncelog.handlers.broker.context import Context
+
+
+class LeaderHint(NamedTuple):
+    """A partition's leader (−1: none) and leader epoch."""
+
+    leader_id: BrokerId
+    leader_epoch: int
+
+
+def leader_hint(partition: TopicPartition, error_code: int, context: Context) -> LeaderHint | None:
+    """The hint to give with an error; None where the error or the partition gives none."""
+    if error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        return None
+    image = context.cluster.image.partition(partition)
+    if image is None or image.leader in context.cluster.lost_brokers:
+        return None
+    return LeaderHint(image.leader, image.leader_epoch)
+
+
+def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context: Context) -> None:
+    """Add a broker's address, once in a response; ``kind`` is the response's own class for it."""
+    broker = context.cluster.image.brokers.get(broker_id)
+    if broker is None or any(node.node_id == broker_id for node in endpoints):
+        return
+    address = context.address_of(broker)
+    if address is not None:
+        endpoints.append(kind(node_id=broker_id, host=address[0], port=address[1], rack=broker.rack))
+
+
+def reachable_brokers(context: Context) -> Brokers:
+    """The brokers that have the client's listener; the image's own mapping where all have it, so that what is derived
+    from the mapping stays valid."""
+    image = context.cluster.image
+    key = ("reachable by", context.listener_name)
+    brokers: Brokers | None = image.derived.get(key)
+    if brokers is None:
+        reachable = {
+            number: broker for number, broker in image.brokers.items() if context.address_of(broker) is not None
+        }
+        brokers = image.derived[key] = image.brokers if len(reachable) == len(image.brokers) else reachable
+    return brokers
+
+
+def until_elected(partitions: Callable[[], Iterable[PartitionImage]], context: Context) -> Steps[None]:
+    """Wait while a lost broker leads one of ``partitions()``, which reads the image of the moment."""
+
+    def are_led() -> bool:
+        lost = context.cluster.lost_brokers
+        return not lost or not any(partition.leader in lost for partition in partitions())
+
+    if not are_led():
+        yield UntilElected(are_led)

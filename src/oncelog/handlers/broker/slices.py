@@ -1,0 +1,61 @@
+"""Slices of handlers that work on one item after the other.
+
+The rule: after a thousand items; after fifty while logs of new partitions are created, for each item may create one,
+which is a directory and a few files. Not an API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from oncelog.handlers.broker.waits import NextSlice, Steps
+
+if TYPE_CHECKING:
+    from oncelog.handlers.broker.ports import Partitions
+
+T = TypeVar("T")
+ITEMS: Final = 1000
+"""Items of a slice: the dearest cost 20 µs each."""
+ITEMS_WHILE_CREATING: Final = 50
+
+
+def items_per_slice(partitions: Partitions) -> int:
+    """The number of items of a slice now."""
+    return ITEMS_WHILE_CREATING if partitions.creates_logs() else ITEMS
+
+
+def is_many(count: int) -> bool:
+    """True if so many items are worked on in slices."""
+    return count > ITEMS
+
+
+def slice_by_slice(items: Sequence[T], work: Callable[[Sequence[T]], None], partitions: Partitions) -> Steps[None]:
+    """Do ``work`` on all items; if they are many on a slice at a time, others having had their turn before each."""
+    if not is_many(len(items)):
+        work(items)
+        return
+    start = 0
+    while start < len(items):
+        yield NextSlice()
+        size = items_per_slice(partitions)
+        work(items[start : start + size])
+        start += size
+
+
+class SliceBudget:
+    """Counts items: ``if budget.spent(1): yield NextSlice()``."""
+
+    __slots__ = ("_count", "_partitions")
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+        self._count = 0
+
+    def spent(self, items: int = 1) -> bool:
+        """Count what was worked on; True if others are to have their turn now."""
+        self._count += items
+        if self._count < ITEMS_WHILE_CREATING or self._count < items_per_slice(self._partitions):
+            return False
+        self._count = 0
+        return True

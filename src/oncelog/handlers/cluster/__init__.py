@@ -1,0 +1,1 @@
+"""The cluster as a whole: its versions, brokers and features."""

@@ -1,0 +1,91 @@
+"""ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584): what this broker speaks.
+
+All of it comes from the registry. A version the broker does not know is answered, in version 0, with
+UNSUPPORTED_VERSION and the versions of this API (``unsupported_version``): the client asks again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.registry import APIS, BY_KEY
+from oncelog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this version of ApiVersions",
+    ErrorCode.INVALID_REQUEST: "the client's software name or version is empty or has odd characters (version 3)",
+}
+
+_SOFTWARE_SINCE: Final = 3
+_LEVEL_ZERO_SINCE: Final = 4
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """Versions by API, features supported and finalized."""
+    if not names_its_software(request, context.version):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    image = context.cluster.image
+    return ApiVersionsResponse(
+        api_keys=_with_legacy() if context.cluster.config.get("oncelog.legacy.protocol") else _API_VERSIONS,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
+            for name, levels in sorted(SUPPORTED_FEATURES.items())
+            if levels.low > 0 or context.version >= _LEVEL_ZERO_SINCE  # older clients refuse a level of 0
+        ],
+        finalized_features_epoch=image.features_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
+
+
+def names_its_software(request: ApiVersionsRequest, version: int) -> bool:
+    """True if the names of the client's software are acceptable, or the version has none."""
+    return version < _SOFTWARE_SINCE or bool(
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, to be encoded in version 0, to a version of ApiVersions that this broker does not know."""
+    api = BY_KEY[ApiVersionsRequest.API_KEY]
+    known = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+
+
+def _with_legacy() -> list[ApiVersion]:
+    """The ranges with the older versions that are served beside the others."""
+    from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+
+    return [
+        ApiVersion(
+            api_key=each.api_key,
+            min_version=LEGACY_BY_KEY[each.api_key].min_version if each.api_key in LEGACY_BY_KEY else each.min_version,
+            max_version=each.max_version,
+        )
+        for each in _API_VERSIONS
+    ]
+
+
+_API_VERSIONS: Final = [
+    ApiVersion(
+        api_key=api.key,
+        min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
+        max_version=api.max_version,
+    )
+    for api in APIS
+]
+"""Shared by all answers; not to be changed."""

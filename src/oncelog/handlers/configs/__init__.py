@@ -1,0 +1,1 @@
+"""Configs of topics, brokers and groups, and the quotas of clients."""

@@ -1,0 +1,111 @@
+"""Shared by AlterConfigs and IncrementalAlterConfigs. Not an API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.controller.entities.config_changes import (
+    Alteration,
+    ChangeType,
+    alter_configs,
+    alteration_bytes,
+    repeated_resources,
+)
+from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.core.controller.resources import ConfigResourceType, Resource
+from oncelog.core.controller.topics.parts import batches
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import (
+    CLUSTER_DENIED,
+    committed_in_batches,
+    outcome_error,
+)
+from oncelog.handlers.broker.waits import Steps
+
+T = TypeVar("T")
+JAAS: Final = "sasl.jaas.config"
+ENABLED: Final = "sasl.enabled.mechanisms"
+RESOURCES_A_COMMIT: Final = 1000
+"""The most resources in one commit; of large ones there are fewer."""
+ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
+    ErrorCode.INVALID_CONFIG: "a config is unknown or has a wrong value, or the change is not one for its type",
+    ErrorCode.INVALID_REQUEST: "a resource or key twice, a null value, an unknown resource type, another broker's id, "
+    "or a broker config that cannot change while it runs or has a wrong value",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "an unknown kind of change, except of a broker's configs (incremental)",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic's configs",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to alter the group's configs",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster's configs",
+}
+
+
+def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
+    """Change what can be changed, many in one commit; one outcome for each alteration, in their order."""
+    denied = {each.resource: _denial(context, each.resource) or _unusable_login(each) for each in alterations}
+    allowed = [each for each in alterations if denied[each.resource] is None]
+    cluster = context.cluster
+    repeated = repeated_resources(allowed)
+
+    def decide(batch: Sequence[Alteration]) -> Decided[None]:
+        return alter_configs(cluster.image, cluster.config, cluster.broker_id, batch, repeated)
+
+    found = batches(allowed, partial(alteration_bytes, cluster.image), RESOURCES_A_COMMIT)
+    outcomes = yield from committed_in_batches(found, decide, dry_run=dry_run)
+    decided = iter(outcomes)
+    return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]
+
+
+def responses(
+    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., T]
+) -> list[T]:
+    """The answers to each alteration; ``response`` is the message of the API."""
+    told = []
+    for alteration, outcome in zip(alterations, outcomes, strict=True):
+        error_code, message = outcome_error(outcome)
+        resource = alteration.resource
+        told.append(
+            response(
+                error_code=error_code,
+                error_message=message,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+        )
+    return told
+
+
+def _unusable_login(alteration: Alteration) -> Refusal | None:
+    """The refusal of a JAAS line, or of a mechanism, by which nobody could log in: now, or from the next start on."""
+    if alteration.resource.type != ConfigResourceType.BROKER:
+        return None
+    for change in alteration.changes:
+        if change.value is None or change.type not in (ChangeType.SET, ChangeType.APPEND):
+            continue
+        if change.key.endswith((f".{JAAS}", ENABLED)):
+            from oncelog.core.sasl.settings import check_line, check_mechanisms  # most brokers need nothing of it
+
+            try:
+                (check_mechanisms if change.key.endswith(ENABLED) else check_line)(change.key, change.value)
+            except ConfigError as error:
+                return Refusal(ErrorCode.INVALID_REQUEST, str(error))
+    return None
+
+
+def _denial(context: Context, resource: Resource) -> Refusal | None:
+    if resource.type == ConfigResourceType.TOPIC:
+        allowed = context.allows_topic(Operation.ALTER_CONFIGS, resource.name)
+        refusal = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    elif resource.type == ConfigResourceType.GROUP:
+        allowed = context.allows_group(Operation.ALTER_CONFIGS, resource.name)
+        refusal = Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    else:
+        allowed = context.allows_cluster(Operation.ALTER_CONFIGS)
+        refusal = CLUSTER_DENIED
+    return None if allowed else refusal

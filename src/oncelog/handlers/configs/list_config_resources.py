@@ -1,0 +1,63 @@
+"""ListConfigResources, versions 0 to 1 (KIP-714, KIP-1142): which resources have configs to describe.
+
+Version 0 lists client metrics subscriptions only; version 1 the types asked for, all when none is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import ConfigImage
+from oncelog.core.controller.resources import ConfigResourceType
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNSUPPORTED_VERSION: "an unknown resource type",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to see the cluster's configs",
+}
+
+_TYPES_SINCE: Final = 1
+
+
+def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+    """Names by type."""
+    if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if context.version < _TYPES_SINCE:
+        types = [ConfigResourceType.CLIENT_METRICS]
+    elif all(wanted in tuple(ConfigResourceType) for wanted in request.resource_types):
+        wanted = set(request.resource_types)
+        types = [each for each in reversed(ConfigResourceType) if not wanted or each in wanted]
+    else:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=each)
+            for each in types
+            for name in _names(context.cluster.image, each)
+        ]
+    )
+
+
+def _names(image: ClusterImage, resource_type: ConfigResourceType) -> Iterable[str]:
+    if resource_type is ConfigResourceType.TOPIC:
+        return sorted(image.topics)
+    if resource_type is ConfigResourceType.GROUP:
+        return _configured(image.group_configs)
+    if resource_type is ConfigResourceType.CLIENT_METRICS:
+        return _configured(image.client_metrics_configs)
+    return [str(broker_id) for broker_id in sorted(image.brokers)]
+
+
+def _configured(entities: Mapping[str, ConfigImage]) -> list[str]:
+    """Resources that have a config: what was taken away again leaves an empty node."""
+    return sorted(name for name, entity in entities.items() if entity.configs)

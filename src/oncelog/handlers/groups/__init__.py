@@ -1,0 +1,1 @@
+"""Consumer groups: membership, offsets, coordinators, administration."""

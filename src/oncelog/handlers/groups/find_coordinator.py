@@ -1,0 +1,133 @@
+"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): which broker coordinates a group, or a
+transactional id.
+
+The internal topic is created at the first question; Apache Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, here the
+question waits for it. Several keys in one request from version 4 on. Share coordinators do not exist: INVALID_REQUEST,
+as Apache Kafka without the feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+from oncelog.core.controller.image.model import PartitionImage
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leaders import until_elected
+from oncelog.handlers.broker.waits import Steps
+from oncelog.handlers.topics.creation import ensure_internal_topic
+from oncelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the internal topic could not be created, or its partition has no live leader",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to describe the group",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to describe the transactional id",
+    ErrorCode.INVALID_REQUEST: "a key type that does not exist, or a share group's",
+}
+
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+SHARE_KEY: Final = 2
+_TOPICS: Final = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE}
+"""The internal topic whose partitions coordinate the keys of a type."""
+_KEYS_SINCE: Final = 4
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
+_MESSAGES: Final = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.INVALID_REQUEST: _MALFORMED,
+}
+"""Apache Kafka's words, said up to version 3 ("NONE" included)."""
+
+
+class _Found(NamedTuple):
+    """The place of a coordinator, or the error if nobody can say."""
+
+    error_code: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
+    """Answer for each key."""
+    keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
+    refusals = {key: _refusal(request.key_type, key, context) for key in keys}
+    topic = _TOPICS.get(request.key_type, CONSUMER_OFFSETS)
+    if ErrorCode.NONE in refusals.values():
+        yield from ensure_internal_topic(context.cluster, topic)
+        yield from until_elected(lambda: _coordinating(keys, topic, context), context)
+    found = [
+        (key, _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _Found(refusals[key]))
+        for key in keys
+    ]
+    if context.version >= _KEYS_SINCE:
+        known_type = GROUP_KEY <= request.key_type <= SHARE_KEY
+        message = "" if known_type else _MALFORMED
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(
+                    key=key,
+                    node_id=each.node_id,
+                    host=each.host,
+                    port=each.port,
+                    error_code=each.error_code,
+                    error_message=message,
+                )
+                for key, each in found
+            ]
+        )
+    _, single = found[0]
+    return FindCoordinatorResponse(
+        error_code=single.error_code,
+        error_message=_MESSAGES[single.error_code],
+        node_id=single.node_id,
+        host=single.host,
+        port=single.port,
+    )
+
+
+def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
+    """NONE when the key's coordinator can be looked for."""
+    if key_type == GROUP_KEY:
+        allowed = context.allows_group(Operation.DESCRIBE, key)
+        return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if key_type == TRANSACTION_KEY:
+        allowed = context.allows_transactional_id(Operation.DESCRIBE, key)
+        return ErrorCode.NONE if allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.INVALID_REQUEST
+
+
+def _coordinating(keys: Sequence[str], name: TopicName, context: Context) -> Iterator[PartitionImage]:
+    """The partitions whose leaders coordinate the keys."""
+    topic = context.cluster.image.topics.get(name)
+    count = 0 if topic is None else len(topic.partitions)
+    if topic is not None and count:
+        yield from (topic.partitions[coordinator_partition(key, count)] for key in keys)
+
+
+def _locate(key: str, name: TopicName, context: Context) -> _Found:
+    """The leader of the partition of an internal topic that coordinates the key."""
+    image = context.cluster.image
+    topic = image.topics.get(name)
+    if topic is None or not topic.partitions:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leader = topic.partitions[coordinator_partition(key, len(topic.partitions))].leader
+    if leader == context.cluster.broker_id:
+        host, port = context.listener
+        return _Found(ErrorCode.NONE, leader, host, port)
+    broker = image.brokers.get(leader)
+    is_gone = broker is None or broker.fenced or leader in context.cluster.lost_brokers
+    address = None if broker is None or is_gone else context.address_of(broker)
+    if address is None:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Found(ErrorCode.NONE, leader, *address)

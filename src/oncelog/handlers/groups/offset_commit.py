@@ -1,0 +1,135 @@
+"""OffsetCommit, versions 2 to 10 (KIP-211, KIP-320, KIP-345, KIP-848): where a group has got to.
+
+Acknowledged when durable; all partitions of a request are one batch. Topics are named by name up to version 9 and by
+id from 10 on; the id is stored either way. Versions 2 to 4 may bring a retention of their own. Any offset number is
+accepted, also one that does not exist, and any group id, also the empty one: a group without members is made by its
+first commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import (
+    NO_TOPIC_ID,
+    GroupId,
+    LeaderEpoch,
+    MemberId,
+    Offset,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommit
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.slices import ITEMS
+from oncelog.handlers.broker.waits import NextSlice, Steps
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 10)",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the text beside the offset is longer than offset.metadata.max.bytes",
+    ErrorCode.UNKNOWN_MEMBER_ID: "no such member, or the group has members and the committer is none",
+    ErrorCode.FENCED_INSTANCE_ID: "another process has the group instance id",
+    ErrorCode.ILLEGAL_GENERATION: "not the current generation; up to version 8 also: no such group",
+    ErrorCode.GROUP_ID_NOT_FOUND: "a generation of a group that does not exist (version 9)",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the generation has no assignment yet",
+}
+
+_TOPIC_IDS_SINCE: Final = 10
+_GROUP_NOT_FOUND_SINCE: Final = 9
+
+
+class _Answer:
+    """The response as it grows: refusals first, then what the coordinator said, one entry a topic."""
+
+    def __init__(self) -> None:
+        self._topics: dict[tuple[str, TopicId], OffsetCommitResponseTopic] = {}
+
+    def add(self, topic: OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
+        """Say one partition's outcome, under the name and id by which it was asked for."""
+        key = topic.name, TopicId(topic.topic_id)
+        entry = self._topics.get(key)
+        if entry is None:
+            entry = self._topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        entry.partitions.append(OffsetCommitResponsePartition(partition_index=partition, error_code=error))
+
+    def response(self) -> OffsetCommitResponse:
+        """The whole."""
+        return OffsetCommitResponse(topics=list(self._topics.values()))
+
+
+def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
+    """Refuse what cannot be committed here; let the coordinator decide about the rest."""
+    answer = _Answer()
+    if not context.allows_group(Operation.READ, request.group_id):
+        for topic in request.topics:
+            for partition in topic.partitions:
+                answer.add(topic, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return answer.response()
+    accepted = [(topic, part) for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
+    if len(accepted) > ITEMS:
+        yield NextSlice()  # they are decided as one, which takes as long again
+    if accepted:
+        commit = CommitRequest(
+            GroupId(request.group_id),
+            MemberId(request.member_id),
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+            [part for _, part in accepted],
+            request.retention_time_ms,
+            ErrorCode.GROUP_ID_NOT_FOUND if context.version >= _GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION,
+        )
+        reply = yield from ask(
+            request.group_id, lambda shard, token, now_ms: shard.commit_offsets(commit, token, now_ms)
+        )
+        decided = CommitReply(reply) if isinstance(reply, ErrorCode) else reply
+        errors = decided.partitions or [decided.error_code] * len(accepted)
+        for (topic, part), error in zip(accepted, errors, strict=True):
+            answer.add(topic, part.partition, error)
+    return answer.response()
+
+
+def _accepted_of_topic(topic: OffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
+    """The partitions of a topic that exist and may be committed; the others are answered."""
+    image = context.cluster.image
+    name: str | None = topic.name
+    if context.version >= _TOPIC_IDS_SINCE:
+        found = image.topic_of_id(TopicId(topic.topic_id))
+        name = None if found is None else found.name
+    refusal = ErrorCode.NONE
+    if name is None:
+        refusal = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not context.allows_topic(Operation.READ, name):
+        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    stored = None if name is None else image.topics.get(TopicName(name))
+    accepted = []
+    for part in topic.partitions:
+        partition = TopicPartition(TopicName(name or ""), part.partition_index)
+        if refusal is not ErrorCode.NONE or not context.cluster.image.has_partition(partition):
+            answer.add(topic, part.partition_index, refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        accepted.append(
+            PartitionCommit(
+                partition.topic,
+                partition.partition,
+                Offset(part.committed_offset),
+                LeaderEpoch(part.committed_leader_epoch),
+                part.committed_metadata,
+                NO_TOPIC_ID if stored is None else stored.topic_id,
+            )
+        )
+    return accepted

@@ -1,0 +1,60 @@
+"""OffsetDelete, version 0 (KIP-496): forget single offsets of a group that does not consume the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.waits import Steps
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
+from oncelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.INVALID_GROUP_ID: "the group id is empty",
+    ErrorCode.GROUP_ID_NOT_FOUND: "no such group",
+    ErrorCode.NON_EMPTY_GROUP: 'the group has members, and is not of the type "consumer"',
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member consumes the topic",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
+}
+
+
+def handle(request: OffsetDeleteRequest, context: Context) -> Steps[OffsetDeleteResponse]:
+    """Refuse what does not exist; let the coordinator decide about the rest, even if nothing is left of it."""
+    if not context.allows_group(Operation.DELETE, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    refused: dict[TopicPartition, ErrorCode] = {}
+    accepted: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        allowed = context.allows_topic(Operation.READ, topic.name)
+        for part in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), part.partition_index)
+            if not allowed:
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not context.cluster.image.has_partition(partition):
+                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                accepted[partition] = None
+    group_id = GroupId(request.group_id)
+    reply = yield from ask(
+        group_id, lambda shard, token, now_ms: shard.delete_offsets(group_id, list(accepted), token, now_ms)
+    )
+    if isinstance(reply, ErrorCode):
+        return OffsetDeleteResponse(error_code=reply)
+    topics: dict[TopicName, OffsetDeleteResponseTopic] = {}
+    for partition, error in [*refused.items(), *zip(accepted, reply, strict=True)]:
+        entry = topics.setdefault(partition.topic, OffsetDeleteResponseTopic(name=partition.topic))
+        entry.partitions.append(OffsetDeleteResponsePartition(partition_index=partition.partition, error_code=error))
+    return OffsetDeleteResponse(topics=list(topics.values()))

@@ -1,0 +1,1 @@
+"""Replicas' logs: offsets, epochs, directories, and removal of records."""

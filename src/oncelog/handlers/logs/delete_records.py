@@ -1,0 +1,203 @@
+"""DeleteRecords, versions 0 to 2 (KIP-107): raise a partition's log start offset, so that what is before it is gone.
+
+The segments before it are deleted later, by retention; readers see the new start at once, but not before it is durable:
+what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
+means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
+
+Followers raise their log start after their leader. The answer waits for all that live to have done so, and for those
+in sync that may have died just now: only then no leader to come has the records (the low watermark). After
+``timeout_ms`` it is REQUEST_TIMED_OUT; they will follow yet.
+
+Records that are appended and on their way to the disk are waited for where the offset says that they are to be deleted,
+for ``timeout_ms`` at most: who was told of them, with acks=1, may delete them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leadership import LeaderLog
+from oncelog.handlers.broker.waits import Steps, UntilReadable
+from oncelog.handlers.logs.appended_records import LEAST_WAIT_MS, until_readable
+from oncelog.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is beyond the log end offset, or negative and not -1",
+    ErrorCode.REQUEST_TIMED_OUT: "records before the offset are appended and were not on disk in time, or (they are "
+    "deleted here, and will be there) a follower that lives, or is in sync, has not deleted them in time",
+    ErrorCode.POLICY_VIOLATION: "the topic's cleanup.policy does not contain delete",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is internal",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to delete from the topic",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be changed",
+}
+
+TO_HIGH_WATERMARK: Final = -1
+NO_LOW_WATERMARK: Final = -1
+
+
+class _Deletion(NamedTuple):
+    """An answer that waits until the logs of all replicas that are live or in sync begin at ``start`` or later."""
+
+    answer: DeleteRecordsPartitionResult
+    partition: TopicPartition
+    start: Offset
+
+    def low_watermark(self, context: Context) -> Offset | ErrorCode:
+        """The first offset that some replica that counts has, or why this broker does not know."""
+        leader = context.partitions.leader_log(self.partition)
+        if isinstance(leader, ErrorCode):
+            return leader
+        live = {broker_id for broker_id, broker in context.cluster.image.brokers.items() if not broker.fenced}
+        # Whoever is in sync may be back, and lead, before the controller has taken it out of the set.
+        counted = live.union(leader.replicas.successors())
+        return leader.replicas.low_watermark(leader.log.log_start_offset, counted)
+
+    def has_ended(self, context: Context) -> bool:
+        """True if there is nothing to wait for."""
+        low_watermark = self.low_watermark(context)
+        return isinstance(low_watermark, ErrorCode) or low_watermark >= self.start
+
+    def tell(self, context: Context) -> None:
+        """Write the outcome into the answer."""
+        low_watermark = self.low_watermark(context)
+        if isinstance(low_watermark, ErrorCode):
+            self.answer.error_code, self.answer.low_watermark = low_watermark, NO_LOW_WATERMARK
+        else:
+            self.answer.low_watermark = low_watermark
+            if low_watermark < self.start:
+                self.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class _Rise(NamedTuple):
+    """A log start that is to be raised, and the answer that says so."""
+
+    answer: DeleteRecordsPartitionResult
+    log: PartitionLog
+    start: Offset
+
+
+def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
+    """A partition named twice counts once, as it was named last. All that is to be deleted is made durable, and then
+    done: written down once, because that is one file for all partitions."""
+    asked_ms = context.now_ms
+    timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
+    response, rises, late = _decide(request, context)
+    if late:
+        yield from until_readable(late, asked_ms + max(timeout_ms, LEAST_WAIT_MS), context)
+        response, rises, _ = _decide(request, context)
+    if rises:
+        try:
+            context.partitions.keep_log_starts({rise.log.partition: rise.start for rise in rises})
+        except OSError:
+            for rise in rises:
+                rise.answer.error_code, rise.answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
+        else:
+            for rise in rises:
+                rise.log.raise_log_start(rise.start)
+                context.partitions.readable_changed(rise.log.partition)
+    deletions = list(_replicated(response, context))
+    if deletions:
+        yield from _until_all_have_followed(deletions, asked_ms + timeout_ms, context)
+    return response
+
+
+def _replicated(response: DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
+    """The deletions on partitions that other brokers copy, whose answer waits for them."""
+    for topic in response.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), answer.partition_index)
+            leader = context.partitions.leader_log(partition) if answer.error_code == ErrorCode.NONE else None
+            if isinstance(leader, LeaderLog) and leader.replicas.has_followers:
+                yield _Deletion(answer, partition, Offset(answer.low_watermark))
+
+
+def _until_all_have_followed(deletions: list[_Deletion], deadline_ms: int, context: Context) -> Steps[None]:
+    def ready(_changed: object = None) -> bool:
+        return all(deletion.has_ended(context) for deletion in deletions)
+
+    if not ready() and context.now_ms < deadline_ms:
+        yield UntilReadable([deletion.partition for deletion in deletions], ready, deadline_ms, ends_with_client=False)
+    for deletion in deletions:
+        deletion.tell(context)
+
+
+def _decide(
+    request: DeleteRecordsRequest, context: Context
+) -> tuple[DeleteRecordsResponse, list[_Rise], dict[TopicPartition, Offset]]:
+    """The response if all goes well, what has to be done for that, and where records that are to be deleted are on
+    their way to the disk up to which offset."""
+    rises: list[_Rise] = []
+    late: dict[TopicPartition, Offset] = {}
+    offsets: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        of_topic = offsets.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            of_topic[partition.partition_index] = partition.offset
+    response = DeleteRecordsResponse()
+    for name, of_topic in offsets.items():
+        allowed = context.allows_topic(Operation.DELETE, name)
+        result = DeleteRecordsTopicResult(name=name)
+        for index, offset in of_topic.items():
+            answer = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
+            outcome: LeaderLog | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if allowed:
+                outcome = _to_delete_from(TopicPartition(TopicName(name), index), offset, context)
+            if isinstance(outcome, ErrorCode):
+                answer.error_code = outcome
+            else:
+                _raise_start(answer, outcome, offset, rises, late)
+            result.partitions.append(answer)
+        response.topics.append(result)
+    return response, rises, late
+
+
+def _raise_start(
+    answer: DeleteRecordsPartitionResult,
+    leader: LeaderLog,
+    offset: int,
+    rises: list[_Rise],
+    late: dict[TopicPartition, Offset],
+) -> None:
+    log = leader.log
+    if offset > log.high_watermark:
+        late[leader.partition] = Offset(offset)
+        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return
+    if offset == TO_HIGH_WATERMARK and (end := leader.appended_end) is not None:
+        late[leader.partition] = end
+    start = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
+    answer.low_watermark = max(start, log.log_start_offset)
+    if start > log.log_start_offset:
+        rises.append(_Rise(answer, log, start))
+
+
+def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> LeaderLog | ErrorCode:
+    """The log in which it may be done, or why not."""
+    leader = context.partitions.leader_log(partition)
+    if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.topic in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if isinstance(leader, ErrorCode):
+        return leader
+    log = leader.log
+    if not log.config.delete:
+        return ErrorCode.POLICY_VIOLATION
+    if offset != TO_HIGH_WATERMARK and not 0 <= offset <= log.log_end_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return leader

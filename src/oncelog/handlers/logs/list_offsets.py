@@ -1,0 +1,250 @@
+"""ListOffsets, versions 1 to 11 (KIP-79, KIP-207, KIP-734, KIP-405, KIP-1005, KIP-1023): an offset by time.
+
+A timestamp of 0 or more asks for the first record at that time or later. Negative ones are names, each known since a
+version: latest, earliest, the record with the largest timestamp, and three about tiered storage, which this broker
+does not have: its earliest local offset is the earliest, nothing is tiered, nothing waits to be. The answer −1 means
+that there is no such offset; it is not an error.
+
+Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset. Where the
+answer depends on appended records that are on their way to the disk, it waits for those, for ``timeout_ms`` (from
+version 10 on) or ``request.timeout.ms``: their producer was told of them, with acks=1.
+
+An answer that depends on where the log ends waits until the other replicas, or the tree, have confirmed that this
+broker leads still: one that was replaced and has not heard of it would tell an end that has been passed (R7).
+
+Tools that compare replicas ask with replica id −2: then a broker answers for its own copy, led or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import Offset, TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.broker_clients import is_trusted_broker
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
+from oncelog.handlers.logs.appended_records import until_readable
+from oncelog.handlers.logs.confirmed_ends import end_not_known, until_confirmed
+from oncelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log.read import Search, TimestampOffset
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
+    ErrorCode.FENCED_LEADER_EPOCH: "the client's leader epoch is older",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "the client's leader epoch is newer",
+    ErrorCode.OFFSET_NOT_AVAILABLE: (
+        "the leader was elected just now and does not know what can be read (KIP-207), or cannot tell if it leads still"
+    ),
+    ErrorCode.LEADER_NOT_AVAILABLE: "the same, before version 5",
+    ErrorCode.INVALID_REQUEST: "the partition is named twice",
+    ErrorCode.UNSUPPORTED_VERSION: "a negative timestamp that the version does not know",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be read",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "an isolation level that does not exist",
+}
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+KNOWN_SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""First version of each special timestamp."""
+
+CLIENT: Final = -1
+"""The replica id of everybody who is no broker."""
+DEBUGGING: Final = -2
+"""The replica id of tools that compare replicas: a broker answers for its own copy, led or not."""
+SEARCHES_PER_SLICE: Final = 50
+"""Each may look at some hundred records."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+NOTHING: Final = (-1, -1, -1)
+
+Found = tuple[int, int, int]
+"""Timestamp, offset and leader epoch; −1 for what is not known or not asked."""
+
+
+class _OnTheirWay(NamedTuple):
+    """The answer depends on records on their way to the disk: it can be given when all before ``end`` can be read."""
+
+    end: Offset
+    found: TimestampOffset | None = None
+    """The record searched for, None where the end was asked for."""
+
+
+Outcome = Found | _OnTheirWay | ErrorCode
+
+
+def _is_searched(asked: ListOffsetsPartition) -> bool:
+    return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
+
+
+def _depends_on_end(asked: ListOffsetsPartition, outcome: Outcome) -> bool:
+    return asked.timestamp in (LATEST, MAX_TIMESTAMP) or (asked.timestamp >= 0 and outcome == NOTHING)
+
+
+class _Late(NamedTuple):
+    """An answer that depends on records on their way to the disk."""
+
+    answer: ListOffsetsPartitionResponse
+    partition: TopicPartition
+    asked: ListOffsetsPartition
+    awaited: _OnTheirWay
+
+
+def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
+    """Answer every partition once, in the order of the request. Where a record has to be searched for, others have
+    their turn meanwhile."""
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    for topic in request.topics:
+        of_topic = asked.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            of_topic.setdefault(partition.partition_index, []).append(partition)
+    response, searches = ListOffsetsResponse(), 0
+    late: list[_Late] = []
+    ends: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    asked_ms = context.now_ms
+    for name, of_topic in asked.items():
+        answer = ListOffsetsTopicResponse(name=name)
+        allowed = is_trusted_broker(context) or context.allows_topic(Operation.DESCRIBE, name)
+        for index, partitions in of_topic.items():
+            where = TopicPartition(TopicName(name), index)
+            outcome: Outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if allowed:
+                outcome = yield from _look_up(where, partitions, request, context)
+            answered = ListOffsetsPartitionResponse(partition_index=index)
+            answer.partitions.append(answered)
+            if isinstance(outcome, _OnTheirWay):
+                late.append(_Late(answered, where, partitions[0], outcome))
+            else:
+                _tell(answered, outcome)
+            if request.replica_id == CLIENT and _depends_on_end(partitions[0], outcome):
+                ends[where] = answered
+            searches += _is_searched(partitions[0])
+            if searches == SEARCHES_PER_SLICE:
+                searches = 0
+                yield NextSlice()
+        response.topics.append(answer)
+    if late:
+        yield from _answer_late(late, asked_ms, request, context)
+    yield from until_confirmed(ends, asked_ms, context)
+    return response
+
+
+def _answer_late(late: list[_Late], asked_ms: int, request: ListOffsetsRequest, context: Context) -> Steps[None]:
+    """Wait for the ends as they were, and answer what is true then."""
+    timeout_ms = context.cluster.config.get("request.timeout.ms")
+    if request.timeout_ms > 0:
+        timeout_ms = min(timeout_ms, request.timeout_ms)
+    ends = {each.partition: each.awaited.end for each in late}
+    yield from until_readable(ends, asked_ms + timeout_ms, context)
+    for each in late:
+        leader = context.partitions.leader_log(each.partition, each.asked.current_leader_epoch)
+        if isinstance(leader, ErrorCode):
+            _tell(each.answer, leader)
+            continue
+        readable_end, found = _readable_end(leader.log, request), each.awaited.found
+        if found is None:
+            _tell(each.answer, (-1, readable_end, leader.leader_epoch))
+        elif found.offset < readable_end:
+            _tell(each.answer, found)
+
+
+def _tell(answer: ListOffsetsPartitionResponse, outcome: Found | ErrorCode) -> None:
+    if isinstance(outcome, ErrorCode):
+        answer.error_code = outcome
+    else:
+        answer.timestamp, answer.offset, answer.leader_epoch = outcome
+
+
+def _look_up(
+    partition: TopicPartition, asked: list[ListOffsetsPartition], request: ListOffsetsRequest, context: Context
+) -> Steps[Outcome]:
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if len(asked) > 1:
+        return ErrorCode.INVALID_REQUEST
+    timestamp = asked[0].timestamp
+    if timestamp < 0 and context.version < KNOWN_SINCE.get(timestamp, context.version + 1):
+        return ErrorCode.UNSUPPORTED_VERSION
+    epoch = asked[0].current_leader_epoch
+    found: LeaderLog | FollowerLog | ErrorCode = context.partitions.leader_log(partition, epoch)
+    if found is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.replica_id == DEBUGGING:
+        found = context.partitions.follower_log(partition, epoch)
+    if isinstance(found, ErrorCode):
+        return found
+    try:
+        outcome = yield from _find(found, timestamp, request)
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return end_not_known(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
+
+
+def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
+    if request.replica_id != CLIENT:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Outcome]:
+    log, leader_epoch = copy.log, copy.leader_epoch
+    is_client = request.replica_id == CLIENT
+    end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_its_epoch()
+    appended_end = copy.appended_end if is_client else None
+    if timestamp == LATEST and not end_is_known:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    if timestamp == LATEST:
+        return (-1, _readable_end(log, request), leader_epoch) if appended_end is None else _OnTheirWay(appended_end)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return -1, start, leader_epoch if start == log.log_end_offset else log.epoch_of(start)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    readable_end = _readable_end(log, request)
+    found = yield from _searched(
+        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
+    )
+    if found is not None and found.offset < readable_end:
+        return found
+    if not end_is_known:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    if found is None:
+        return NOTHING
+    if is_client and log.high_watermark <= found.offset < log.log_end_offset:
+        return _OnTheirWay(Offset(found.offset + 1), found)
+    return NOTHING
+
+
+def _searched(search: Search) -> Steps[TimestampOffset | None]:
+    """The result of a search; a worker looks through batches of very many records."""
+    found: TimestampOffset | None = None
+    try:
+        scan = next(search)
+        while True:
+            scan = search.send((yield Offload(scan, ends_with_client=True)))
+    except StopIteration as end:
+        found = end.value
+    return found

@@ -1,0 +1,60 @@
+"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): where an epoch ends in this log.
+
+Consumers ask it after a change of leader to learn whether what they have read still exists. The answer is the largest
+epoch not above the one asked for, and the offset after its last record; −1 and −1 when that is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition",
+    ErrorCode.FENCED_LEADER_EPOCH: "the client's leader epoch is older",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "the client's leader epoch is newer",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
+}
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    """Brokers may ask about every topic, others about those they may describe."""
+    is_broker = context.would_allow_cluster(Operation.CLUSTER_ACTION)
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        allowed = is_broker or context.allows_topic(Operation.DESCRIBE, topic.topic)
+        result = OffsetForLeaderTopicResult(topic=topic.topic)
+        for asked in topic.partitions:
+            if allowed:
+                answer = _end_of_epoch(TopicName(topic.topic), asked, context)
+            else:
+                answer = _failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            result.partitions.append(answer)
+        response.topics.append(result)
+    return response
+
+
+def _end_of_epoch(topic: TopicName, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    partition = TopicPartition(topic, asked.partition)
+    leader = context.partitions.leader_log(partition, asked.current_leader_epoch)
+    if isinstance(leader, ErrorCode):
+        return _failed(asked, leader)
+    epoch, end_offset = leader.log.epoch_end_offset(asked.leader_epoch, leader.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _failed(asked: OffsetForLeaderPartition, error_code: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(partition=asked.partition, error_code=error_code)

@@ -1,0 +1,1 @@
+"""Topics and partitions: creation, deletion, metadata, leaders, reassignment."""

@@ -1,0 +1,102 @@
+"""AlterPartitionReassignments, versions 0 to 1 (KIP-455, KIP-860): replicas are moved to other brokers, or a move is
+taken back.
+
+The answer says that it has begun; the controller ends it when the replicas that are added are in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName
+from oncelog.core.configs.topic import allows_unclean_elections
+from oncelog.core.controller.commits import partition_batches
+from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import (
+    CLUSTER_DENIED,
+    HURRIED,
+    committed_in_batches,
+    outcome_error,
+)
+from oncelog.handlers.broker.waits import Steps
+from oncelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "no replicas, one twice, an unknown broker, or nobody to go back to",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "the number of replicas would change, which is not allowed here",
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "there is nothing to take back",
+}
+
+_NONE: Final = Refusal(ErrorCode.NONE)
+
+
+def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
+    """Each partition by itself, many in one commit."""
+    if not context.allows_cluster(Operation.ALTER):
+        return _refuse(request, CLUSTER_DENIED)
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()  # its message is empty, not null: so is Apache Kafka's
+    if request.timeout_ms <= 0:
+        return _refuse(request, HURRIED)
+    return (yield from _alter(request, context))
+
+
+def _alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
+    cluster = context.cluster
+    asked = [
+        Reassignment(TopicName(topic.name), each.partition_index, each.replicas)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+    def decide(batch: Sequence[Reassignment]) -> Decided[None]:
+        return alter_reassignments(
+            cluster.image,
+            batch,
+            lambda topic: allows_unclean_elections(cluster.config, topic.configs),
+            may_change_factor=request.allow_replication_factor_change,
+        )
+
+    batches = partition_batches(cluster.image, asked, lambda each: each.topic, moves=True)
+    outcomes = yield from committed_in_batches(batches, decide)
+    return _respond(request, _NONE, iter(outcomes))
+
+
+def _refuse(request: AlterPartitionReassignmentsRequest, refusal: Refusal) -> AlterPartitionReassignmentsResponse:
+    return _respond(request, refusal, repeat(refusal))
+
+
+def _respond(
+    request: AlterPartitionReassignmentsRequest, refusal: Refusal, outcomes: Iterator[object]
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_answer(each.partition_index, next(outcomes)) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(index: int, outcome: object) -> ReassignablePartitionResponse:
+    error_code, message = outcome_error(outcome)
+    return ReassignablePartitionResponse(partition_index=index, error_code=error_code, error_message=message)

@@ -1,0 +1,161 @@
+"""CreateTopics, versions 2 to 7 (KIP-4, KIP-464, KIP-516, KIP-525): topics with partitions, replicas and configs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName
+from oncelog.core.configs.broker import Source
+from oncelog.core.configs.kinds import canonical
+from oncelog.core.configs.topic import topic_synonyms, topic_value
+from oncelog.core.configs.topic_keys import TOPIC_KEYS
+from oncelog.core.controller.names import METADATA_TOPIC
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
+from oncelog.core.controller.topics.parts import batches, creation_bytes
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.limits import PartitionCharges
+from oncelog.handlers.broker.metadata_changes import (
+    HURRIED,
+    TOPICS_A_COMMIT,
+)
+from oncelog.handlers.broker.waits import NextSlice, Steps
+from oncelog.handlers.topics.creation import create_together
+from oncelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name, or it could be taken for another's",
+    ErrorCode.INVALID_PARTITIONS: "the number of partitions is 0 or below −1",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "the number of replicas is 0, below −1 or above the number of brokers",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "the manual assignment has a gap, an unknown broker or a broker twice",
+    ErrorCode.INVALID_CONFIG: "a config is unknown, null, or has a wrong value",
+    ErrorCode.INVALID_REQUEST: "a name twice, __cluster_metadata, or an assignment beside numbers",
+    ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 6)",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to create the topic, or to see its configs (config error)",
+}
+
+
+_CONFIGS_SINCE: Final = 5
+_THROTTLED_SINCE: Final = 6
+
+
+def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
+    """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
+    if request.timeout_ms <= 0:
+        return CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
+    return (yield from _create(request, context))
+
+
+def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
+    names = Counter(topic.name for topic in request.topics)
+    may_create = context.would_allow_cluster(Operation.CREATE)
+    wanted, results = [], []
+    for topic in request.topics:
+        if names[topic.name] == 1 and topic.name != METADATA_TOPIC:
+            if may_create or context.allows_topic(Operation.CREATE, topic.name):
+                wanted.append(topic)
+            else:
+                results.append(_refused(topic.name, _DENIED))
+    charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
+    outcomes = yield from _outcomes(wanted, request, context, charges)
+    configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    created = [
+        _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)
+        for topic, outcome in zip(wanted, outcomes, strict=True)
+    ]
+    duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
+    reserved = [_refused(METADATA_TOPIC, _RESERVED)] if names[METADATA_TOPIC] == 1 else []
+    topics = [*created, *duplicates, *reserved, *results]
+    return CreateTopicsResponse(throttle_time_ms=charges.throttle_ms(), topics=topics)
+
+
+def _outcomes(
+    wanted: Sequence[CreatableTopic], request: CreateTopicsRequest, context: Context, charges: PartitionCharges
+) -> Steps[Sequence[CreatedTopic | Refusal]]:
+    """Create the topics; the outcome of each. Thousands are created some at a time: deciding on them, and taking over
+    what was committed, are turns that others wait for."""
+    cluster = context.cluster
+    if len(wanted) > TOPICS_A_COMMIT:
+        yield NextSlice()
+    topics = [_new_topic(topic) for topic in wanted]
+    if len(wanted) > TOPICS_A_COMMIT:
+        yield NextSlice()
+    if too_many(cluster.config, topics):
+        return [TOO_MANY_PARTITIONS for _ in topics]
+    outcomes: list[CreatedTopic | Refusal] = []
+    created: set[TopicName] = set()
+    for some in batches(topics, partial(creation_bytes, cluster.config), TOPICS_A_COMMIT):
+        if outcomes:
+            yield NextSlice()
+        found = yield from create_together(some, cluster, created, charges.charge, dry_run=request.validate_only)
+        outcomes += found
+        created.update(outcome.name for outcome in found if isinstance(outcome, CreatedTopic))
+    if len(topics) > TOPICS_A_COMMIT:
+        yield NextSlice()
+    return outcomes
+
+
+_DENIED: Final = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+_DUPLICATE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+_RESERVED: Final = Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+        [(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.error_code, error_message=refusal.message)
+
+
+def _created(
+    topic: CreatedTopic, context: Context, known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
+) -> CreatableTopicResult:
+    """The answer for one topic. ``known``: configs as shown, by what topics of this request set themselves."""
+    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    if context.version < _CONFIGS_SINCE:
+        return result
+    if not context.would_allow_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
+    result.num_partitions = len(topic.assignment)
+    result.replication_factor = topic.replication_factor
+    own = frozenset(topic.configs.items())
+    if own not in known:
+        known[own] = _configs(topic, context)
+    result.configs = known[own]
+    return result
+
+
+def _configs(topic: CreatedTopic, context: Context) -> list[CreatableTopicConfigs]:
+    """The configs of the topic's logs, and the source of each value (KIP-525)."""
+    config = context.cluster.config
+    found = []
+    for key in sorted(TOPIC_KEYS, key=lambda key: key.name):
+        if key.internal and key.name not in topic.configs:
+            continue
+        synonyms = topic_synonyms(config, topic.configs, key)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        value = canonical(topic_value(config, topic.configs, key))
+        found.append(CreatableTopicConfigs(name=key.name, value=value, config_source=source.value))
+    return found

@@ -1,0 +1,153 @@
+"""Topics that come into being because somebody asks for them: auto-creation, and the broker's own topics.
+
+Apache Kafka answers the first question with an error while it creates in the background; here the asking request waits
+for the one commit that creates all of its topics, so that clients need not ask again. Not an API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicId, TopicName
+from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.core.controller.topics.changes import (
+    Charge,
+    CreatedTopic,
+    MorePartitions,
+    NewTopic,
+    create_partitions,
+    create_topics,
+    free,
+)
+from oncelog.core.controller.topics.internal_topics import replication_factor, transaction_log_min_isr
+from oncelog.core.controller.topics.parts import first_part, partitions_a_commit, shape
+from oncelog.handlers.broker.metadata_changes import committed
+from oncelog.handlers.broker.ports import ClusterView
+from oncelog.handlers.broker.waits import NextSlice, Steps
+
+if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
+    from oncelog.core.controller.image.cluster_image import ClusterImage
+
+
+def new_topic_id(cluster: ClusterView) -> TopicId:
+    """A random topic id, as a version 4 UUID; never one that means something else to clients."""
+    value = bytearray(cluster.random_bytes(16))
+    value[6] = value[6] & 0x0F | 0x40
+    value[8] = value[8] & 0x3F | 0x80
+    return TopicId(bytes(value))
+
+
+def create_together(
+    topics: Sequence[NewTopic],
+    cluster: ClusterView,
+    beside: Collection[TopicName],
+    charge: Charge = free,
+    *,
+    dry_run: bool,
+) -> Steps[Sequence[CreatedTopic | Refusal]]:
+    """The outcomes of topics created in one commit, or of one that is too large for that, in parts. ``beside``: topics
+    that the same request has created before."""
+    if len(topics) == 1 and not dry_run:
+        (topic,) = topics
+        partitions, factor = shape(cluster.config, topic)
+        at_once = partitions_a_commit(topic.name, factor)
+        if partitions > at_once:
+            return [(yield from _create_in_parts(topic, at_once, cluster, beside, charge))]
+    return (
+        yield from committed(
+            lambda: create_topics(cluster.image, cluster.config, topics, lambda: new_topic_id(cluster), beside, charge),
+            dry_run=dry_run,
+        )
+    )
+
+
+def _create_in_parts(
+    topic: NewTopic, at_once: int, cluster: ClusterView, beside: Collection[TopicName], charge: Charge
+) -> Steps[CreatedTopic | Refusal]:
+    """Create a topic with its first partitions, then add the others. What is added is decided on the brokers there are
+    then; where that is refused the topic stays smaller, and the refusal is its outcome."""
+    topic_id = new_topic_id(cluster)
+
+    def creation(part: NewTopic) -> Decided[CreatedTopic]:
+        return create_topics(cluster.image, cluster.config, [part], lambda: topic_id, beside, charge)
+
+    (whole,) = creation(topic).outcomes
+    if isinstance(whole, Refusal):
+        return whole
+    outcomes: Sequence[object] = yield from committed(lambda: creation(first_part(topic, at_once)))
+    end = len(whole.assignment)
+    manual = [tuple(brokers) for _, brokers in sorted(topic.assignments)]
+    for have in range(at_once, end, at_once):
+        if isinstance(outcomes[0], Refusal):
+            return outcomes[0]
+        yield NextSlice()
+        count = min(have + at_once, end)
+        more = MorePartitions(topic.name, count, manual[have:count] if manual else None)
+        outcomes = yield from committed(partial(_grow, more, topic_id, cluster))
+    return outcomes[0] if isinstance(outcomes[0], Refusal) else whole
+
+
+def _grow(more: MorePartitions, topic_id: TopicId, cluster: ClusterView) -> Decided[TopicName]:
+    """Add partitions, unless another topic has the name by now."""
+    if cluster.image.topic_of_id(topic_id) is None:
+        return Decided([], [Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted meanwhile.")])
+    return create_partitions(cluster.image, [more])
+
+
+def auto_create(cluster: ClusterView, names: Sequence[str], charge: Charge = free) -> Steps[Mapping[str, Refusal]]:
+    """Create topics with the broker's defaults; those that exist count as created. Returns what was refused."""
+    outcomes = yield from committed(lambda: _decide(cluster, names, charge))
+    return {
+        name: outcome
+        for name, outcome in zip(names, outcomes, strict=True)
+        if isinstance(outcome, Refusal) and outcome.error_code != ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+
+
+def ensure_internal_topic(cluster: ClusterView, topic: TopicName) -> Steps[ErrorCode]:
+    """Create one of the broker's own topics at its first use, all partitions in one commit.
+
+    Returns NONE when it exists now, else COORDINATOR_NOT_AVAILABLE.
+    """
+    if topic not in cluster.image.topics:
+        yield from auto_create(cluster, [topic])
+    return ErrorCode.NONE if topic in cluster.image.topics else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _decide(cluster: ClusterView, names: Sequence[str], charge: Charge) -> Decided[CreatedTopic]:
+    image, config = cluster.image, cluster.config
+    topics = [topic_with_defaults(image, config, name) for name in names]
+    return create_topics(image, config, topics, lambda: new_topic_id(cluster), charge=charge)
+
+
+def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) -> NewTopic:
+    """The partitions, replicas and configs of an automatically created topic of this name."""
+    if name == CONSUMER_OFFSETS:
+        return NewTopic(
+            name,
+            config.get("offsets.topic.num.partitions"),
+            replication_factor(image, config, CONSUMER_OFFSETS),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("segment.bytes", str(config.get("offsets.topic.segment.bytes"))),
+            ),
+        )
+    if name == TRANSACTION_STATE:
+        return NewTopic(
+            name,
+            config.get("transaction.state.log.num.partitions"),
+            replication_factor(image, config, TRANSACTION_STATE),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "uncompressed"),
+                ("min.insync.replicas", str(transaction_log_min_isr(image, config))),
+                ("segment.bytes", str(config.get("transaction.state.log.segment.bytes"))),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )
+    return NewTopic(name)

@@ -1,0 +1,1 @@
+"""Transactions: producers, partitions, offsets and markers, and the questions about them."""

@@ -1,0 +1,147 @@
+"""InitProducerId, versions 0 to 6 (KIP-98, KIP-360, KIP-588, KIP-939): a producer id and its epoch.
+
+Without a transactional id a producer always gets a new id with epoch 0, also when it names the one it had. With one the
+transaction coordinator answers: an open transaction is aborted and earlier instances are fenced, or, asked to
+(``KeepPreparedTxn``), the transaction is left to the new instance and named in the answer.
+
+A new instance that ends what an earlier one had open cannot be told from an administrator who forces its end (Apache
+Kafka's forceTerminateTransaction sends just that): both are written down in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTION_STATE,
+    ProducerEpoch,
+    ProducerId,
+    TransactionalId,
+)
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
+from oncelog.core.transactions.decisions import init_error
+from oncelog.core.transactions.model import Identity, InitReply, InitRequest, TransactionDescription
+from oncelog.core.transactions.states import STATE_NAMES, TransactionState
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.broker.audit import PARTITIONS_NAMED, AuditRecord, Value, requester
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.waits import Steps, UntilProducerId
+from oncelog.handlers.topics.creation import ensure_internal_topic
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.INVALID_REQUEST: "a producer id without an epoch or the reverse, or an empty transactional id",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the transaction's time-out is not above 0, or above the limit",
+    ErrorCode.PRODUCER_FENCED: "a newer instance has the transactional id (version 4)",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the same, told to clients that do not know the error",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
+    ErrorCode.UNSUPPORTED_VERSION: "KeepPreparedTxn while two-phase commit is not enabled",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to write idempotently",
+}
+
+
+def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProducerIdResponse]:
+    """Give an id and an epoch, or say why not."""
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        if not _may_write(context):
+            return _refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    elif not _may_transact(request, transactional_id, context):
+        return _refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return _refuse(ErrorCode.INVALID_REQUEST)
+    if transactional_id is None:
+        return (yield from _new_id())
+    if transactional_id == "":
+        return _refuse(ErrorCode.INVALID_REQUEST)
+    return (yield from _initialise(_init_request(request, transactional_id), context))
+
+
+def _may_write(context: Context) -> bool:
+    """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic (KIP-679)."""
+    if context.would_allow_cluster(Operation.IDEMPOTENT_WRITE) or context.allows_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        return True
+    return context.allows_cluster(Operation.IDEMPOTENT_WRITE)  # asked for the log
+
+
+def _may_transact(request: InitProducerIdRequest, transactional_id: str, context: Context) -> bool:
+    """A transaction that never times out can block readers for ever: a permission of its own."""
+    return context.allows_transactional_id(Operation.WRITE, transactional_id) and (
+        not request.enable2_pc or context.allows_transactional_id(Operation.TWO_PHASE_COMMIT, transactional_id)
+    )
+
+
+def _init_request(request: InitProducerIdRequest, transactional_id: str) -> InitRequest:
+    expected = Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+    return InitRequest(
+        TransactionalId(transactional_id),
+        request.transaction_timeout_ms,
+        None if request.producer_id == NO_PRODUCER_ID else expected,
+        request.enable2_pc,
+        request.keep_prepared_txn,
+    )
+
+
+def _new_id() -> Steps[InitProducerIdResponse]:
+    producer_id: ProducerId | None = yield UntilProducerId()
+    if producer_id is None:
+        return _refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdResponse]:
+    yield from ensure_internal_topic(context.cluster, TRANSACTION_STATE)
+    ended = None if request.keep_prepared else _open_transaction(request, context)
+    reply: InitReply | ErrorCode = yield from ask(request)
+    error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
+    if ended is not None:
+        context.transactions.audit(_record(ended, request, error_code, context))
+    if isinstance(reply, ErrorCode):
+        return _refuse(reply)
+    if reply.error_code is not ErrorCode.NONE:
+        return _refuse(init_error(reply.error_code, context.version))
+    return InitProducerIdResponse(
+        producer_id=reply.identity.producer_id,
+        producer_epoch=reply.identity.producer_epoch,
+        ongoing_txn_producer_id=reply.ongoing.producer_id,
+        ongoing_txn_producer_epoch=reply.ongoing.producer_epoch,
+    )
+
+
+def _open_transaction(request: InitRequest, context: Context) -> TransactionDescription | None:
+    """The open transaction of the id that this request is going to abort."""
+    shard = context.transactions.shard_of(request.transactional_id)
+    found = None if shard is None else shard.describe(request.transactional_id)
+    return found if found is not None and found.state == STATE_NAMES[TransactionState.ONGOING] else None
+
+
+def _record(
+    ended: TransactionDescription, request: InitRequest, error_code: ErrorCode, context: Context
+) -> AuditRecord:
+    transaction: dict[str, Value] = {
+        "transactional_id": ended.transactional_id,
+        "producer_id": ended.identity.producer_id,
+        "producer_epoch": ended.identity.producer_epoch,
+        "state": ended.state,
+        "two_phase": ended.timeout_ms == NEVER_TIMES_OUT,
+        "start_ms": ended.start_ms,
+        "timeout_ms": ended.timeout_ms,
+        "partitions": [str(partition) for partition in ended.partitions[:PARTITIONS_NAMED]],
+        "partition_count": len(ended.partitions),
+    }
+    checked = ["Write on the transactional id"]
+    if request.expected is not None:
+        checked.append("the requester has the producer id and epoch of the transaction")
+    return AuditRecord(context.now_ms, "init-producer-id", requester(context), transaction, checked, error_code.name)
+
+
+def _refuse(error_code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error_code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

@@ -1,0 +1,66 @@
+"""Shared by the transaction handlers: asking the coordinator, and which partitions a request names.
+
+Not an API. A request about one transactional id is decided by the shard that coordinates it; the handlers translate
+between the wire's versions and the machine's values. Where the decision needs a new producer id, one is fetched here
+(ids are durable before they are used) and the shard is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition
+from oncelog.core.transactions.model import NeedsProducerId
+from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.broker.waits import Steps, Transact, UntilProducerId
+
+if TYPE_CHECKING:
+    from oncelog.core.transactions.model import TransactionRequest
+
+COORDINATOR_ERRORS: Final = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator's log did not take the records in time",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log, or has no producer id yet; try again",
+    ErrorCode.NOT_COORDINATOR: "another broker coordinates the transactional id, or none does",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to use the transactional id",
+}
+"""The error codes of every API that a transaction coordinator decides."""
+
+
+class _Topic(Protocol):
+    """A topic with partitions, as several requests have it."""
+
+    name: str
+    partitions: list[int]
+
+
+def ask(request: TransactionRequest) -> Steps[Any]:
+    """The shard's reply, or the ErrorCode for which it cannot decide now."""
+    producer_id: ProducerId = NO_PRODUCER_ID
+    while True:
+        try:
+            reply = yield Transact(request, producer_id)
+        except CoordinatorRefusal as refusal:
+            return refusal.error_code
+        if not isinstance(reply, NeedsProducerId):
+            return reply
+        if producer_id == NO_PRODUCER_ID:
+            found: ProducerId | None = yield UntilProducerId()
+            if found is None:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            producer_id = found
+
+
+def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:
+    """The partitions that topics name, in order, each once."""
+    named = (TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions)
+    return list(dict.fromkeys(named))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
+    """Partition indexes by topic, in order."""
+    grouped: dict[TopicName, list[int]] = {}
+    for topic, index in partitions:
+        grouped.setdefault(topic, []).append(index)
+    return grouped

@@ -1,0 +1,282 @@
+"""TxnOffsetCommit, versions 0 to 5 (KIP-98, KIP-447, KIP-890): where a group gets to if a transaction commits.
+
+The offsets are written to the group's partition of ``__consumer_offsets`` as records of the transaction: nobody sees
+them until its marker. Up to version 4 the client has told the transaction's coordinator beforehand (AddOffsetsToTxn)
+and that is verified here; from 5 on (Transactions V2) this request adds the partition itself. Generation and member
+(version 3) are fenced as in OffsetCommit, except that neither the group's state nor clients that do not say who they
+are matter (KIP-447).
+
+The guard: whatever was waited for, the transaction is verified anew in the step that decides and appends, so that no
+offset is written behind the marker of its transaction, where nobody would ever end it. Where the transaction's
+coordinator is another broker its word cannot be had in that step: there the group's partition has a guard, as a produce
+has (``core.producers.verification``), and a marker written since the coordinator was asked makes its yes worthless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    NO_TOPIC_ID,
+    GroupId,
+    LeaderEpoch,
+    MemberId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
+from oncelog.core.groups.model import (
+    CommitReply,
+    GroupDecision,
+    PartitionCommit,
+    Producer,
+    TransactionalCommitRequest,
+)
+from oncelog.core.transactions.model import (
+    AddReply,
+    AddRequest,
+    Identity,
+    VerifyReply,
+)
+from oncelog.core.transactions.settings import TRANSACTIONS_V2
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
+from oncelog.handlers.broker.waits import AddToTransaction, Steps
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.shard import GroupShard
+    from oncelog.core.producers.state import ProducerState
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to write with the transactional id",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
+    ErrorCode.INVALID_GROUP_ID: "an empty group id",
+    ErrorCode.INVALID_REQUEST: "an empty transactional id",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the text beside the offset is longer than offset.metadata.max.bytes",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id does not exist or has another producer id",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the epoch is not the current one",
+    ErrorCode.TRANSACTION_ABORTABLE: "the group's offsets are not part of the transaction (version 4)",
+    ErrorCode.INVALID_TXN_STATE: "the same, told to clients that do not know the error",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
+    ErrorCode.UNKNOWN_MEMBER_ID: "no such member (version 3)",
+    ErrorCode.FENCED_INSTANCE_ID: "another process has the group instance id (version 3)",
+    ErrorCode.ILLEGAL_GENERATION: "not the current generation, or no such group (version 3)",
+}
+
+_KNOWS_LOADING: Final = 2
+_KNOWS_TRANSACTION_ABORTABLE: Final = 4
+_ADDS_PARTITION: Final = 5
+
+
+class _Answer:
+    """The response as it grows: refusals first, then what the coordinator said, one entry a topic."""
+
+    def __init__(self, request: TxnOffsetCommitRequest, version: int) -> None:
+        self._request = request
+        self._version = version
+        self._topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+
+    def add(self, topic: str, partition: int, error_code: ErrorCode) -> None:
+        """Say one partition's outcome."""
+        if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._version < _KNOWS_LOADING:
+            error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients of that time may crash (KAFKA-7296)
+        entry = self._topics.get(topic)
+        if entry is None:
+            entry = self._topics[topic] = TxnOffsetCommitResponseTopic(name=topic)
+        entry.partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition, error_code=error_code))
+
+    def response(self) -> TxnOffsetCommitResponse:
+        """The whole."""
+        return TxnOffsetCommitResponse(topics=list(self._topics.values()))
+
+    def refuse_all(self, error_code: ErrorCode) -> TxnOffsetCommitResponse:
+        """The same for every partition of the request."""
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                self.add(topic.name, part.partition_index, error_code)
+        return self.response()
+
+
+def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
+    """Refuse what cannot be committed here; verify the transaction; let the group's coordinator decide."""
+    answer = _Answer(request, context.version)
+    if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
+        return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not context.allows_group(Operation.READ, request.group_id):
+        return answer.refuse_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    accepted = [part for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
+    if accepted:
+        decided = yield from _commit(request, accepted, context)
+        errors = decided.partitions or [decided.error_code] * len(accepted)
+        for part, error_code in zip(accepted, errors, strict=True):
+            answer.add(part.topic, part.partition, error_code)
+    return answer.response()
+
+
+def _accepted_of_topic(topic: TxnOffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
+    """The partitions of a topic that exist and may be committed; the others are answered."""
+    name = TopicName(topic.name)
+    refused = not context.allows_topic(Operation.READ, name)
+    stored = context.cluster.image.topics.get(name)
+    accepted = []
+    for part in topic.partitions:
+        if refused or not context.cluster.image.has_partition(TopicPartition(name, part.partition_index)):
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.add(name, part.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else unknown)
+            continue
+        accepted.append(
+            PartitionCommit(
+                name,
+                part.partition_index,
+                Offset(part.committed_offset),
+                LeaderEpoch(part.committed_leader_epoch),
+                part.committed_metadata,
+                NO_TOPIC_ID if stored is None else stored.topic_id,
+            )
+        )
+    return accepted
+
+
+def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], context: Context) -> Steps[CommitReply]:
+    """Ask the two coordinators, of the transaction and of the group."""
+    if not request.group_id:
+        return CommitReply(ErrorCode.INVALID_GROUP_ID)
+    refusal = context.groups.refusal(GroupId(request.group_id))
+    if refusal is not ErrorCode.NONE:
+        return CommitReply(refusal)
+    adding = _adding(request, context)
+    leader = context.partitions.leader_log(adding.partitions[0])
+    if isinstance(leader, ErrorCode):
+        return CommitReply(ErrorCode.NOT_COORDINATOR)
+    for may_ask_anew in (context.version >= _ADDS_PARTITION, False):
+        guarded = _Guarded(leader.log.producers, adding.identity.producer_id)
+        try:
+            refusal = yield from _take_part(adding, context)
+            if refusal is not ErrorCode.NONE:
+                context.transactions.verification_failed(1)
+                return CommitReply(refusal)
+            if may_ask_anew and not guarded.holds():
+                continue  # it may have waited for the markers of the producer's transaction before
+            return (yield from _decide(request, adding, accepted, guarded, context))
+        finally:  # also when the client is gone
+            guarded.end()
+    raise AssertionError("the second round returns")
+
+
+class _Guarded:
+    """A verification under way for the partition that keeps a group."""
+
+    def __init__(self, producers: ProducerState, producer_id: ProducerId) -> None:
+        self._producers = producers
+        self._guard = producers.verifications.begin(producer_id)
+
+    def holds(self) -> bool:
+        """True if what was verified is still so: no marker of the producer was written since, or it is in its
+        transaction there."""
+        producers, guard = self._producers, self._guard
+        return producers.verifications.is_current(guard) or producers.has_open_transaction(guard.producer_id)
+
+    def end(self) -> None:
+        """Take the guard away: the verification was used, or never will be."""
+        self._producers.verifications.end(self._guard)
+
+
+def _decide(
+    request: TxnOffsetCommitRequest,
+    adding: AddRequest,
+    accepted: list[PartitionCommit],
+    guarded: _Guarded,
+    context: Context,
+) -> Steps[CommitReply]:
+    """Let the group's coordinator commit, once the partition takes part in the transaction."""
+    commit = TransactionalCommitRequest(
+        GroupId(request.group_id),
+        MemberId(request.member_id),
+        request.generation_id,
+        request.group_instance_id,
+        accepted,
+        Producer(adding.identity.producer_id, adding.identity.producer_epoch, request.transactional_id),
+    )
+
+    def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
+        refusal = _verified_now(adding, guarded, context)
+        if refusal is not ErrorCode.NONE:
+            context.transactions.verification_failed(1)
+            return GroupDecision(reply=CommitReply(refusal))
+        return shard.commit_transactional_offsets(commit, token, now_ms)
+
+    reply: CommitReply | ErrorCode = yield from ask(request.group_id, decide)
+    return CommitReply(reply) if isinstance(reply, ErrorCode) else reply
+
+
+def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
+    """The partition that keeps the group, in the transaction that the request names. It exists: it is led here."""
+    count = len(context.cluster.image.topics[CONSUMER_OFFSETS].partitions)
+    adds = context.version >= _ADDS_PARTITION
+    return AddRequest(
+        TransactionalId(request.transactional_id),
+        Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+        [TopicPartition(CONSUMER_OFFSETS, coordinator_partition(request.group_id, count))],
+        TRANSACTIONS_V2 if adds else 0,
+        verify_only=not adds,
+    )
+
+
+def _take_part(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
+    """Add the partition, or see that it was added; durably, or a crash could leave a transaction nobody ends."""
+    if adding.verify_only and not _verifies(context):
+        return ErrorCode.NONE
+    try:
+        reply: AddReply | VerifyReply = yield AddToTransaction(adding)
+    except CoordinatorRefusal as refusal:
+        return error_for_version(refusal.error_code, context.version)
+    return error_for_version(_error_of(reply), context.version)
+
+
+def _verified_now(adding: AddRequest, guarded: _Guarded, context: Context) -> ErrorCode:
+    """NONE if the partition takes part at this moment, or why not."""
+    if not _verifies(context):
+        return ErrorCode.NONE
+    shard = context.transactions.shard_of(adding.transactional_id)
+    if shard is None:  # it is not this broker, or not any more
+        return ErrorCode.NONE if guarded.holds() else ErrorCode.INVALID_TXN_STATE
+    reply = cast("VerifyReply", shard.verify_partitions(adding).reply)
+    return error_for_version(_error_of(reply), context.version)
+
+
+def _verifies(context: Context) -> bool:
+    return bool(context.cluster.config.get("transaction.partition.verification.enable"))
+
+
+def _error_of(reply: AddReply | VerifyReply) -> ErrorCode:
+    if reply.error_code is ErrorCode.NONE and isinstance(reply, VerifyReply):
+        return next(iter(reply.partitions.values()))
+    return reply.error_code
+
+
+def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
+    """The error as a client of that version knows it."""
+    if error_code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error_code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_TRANSACTION_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    if error_code is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # to be tried again, without looking for another coordinator
+    return error_code

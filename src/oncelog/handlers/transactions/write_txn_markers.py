@@ -1,0 +1,204 @@
+"""WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-890): ends transactions on the partitions this broker leads.
+
+Asked by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
+marker has a start offset, in a tag of our own that Apache Kafka passes over: it aborts, and is written only where a
+transaction of exactly this producer epoch is open from exactly this offset on. It needs no coordinator epoch and never
+raises the stored one, which would lock the coordinator's own markers out. What the coordinator has decided, or left to
+whoever prepared it (two-phase commit), it does not end; what the coordinator has open itself, only by force, which is
+a second tag.
+
+Every marker that comes by this API is written down in the audit log, except those of coordinators on other brokers,
+which have the right of ClusterAction: Alter is enough to end a transaction, never to do so unseen. This broker's own
+coordinator does not use the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.broker_clients import is_trusted_broker
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.ports import Marker
+from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
+from oncelog.handlers.transactions.findings import marker_refusal
+from oncelog.handlers.transactions.markers_audit import open_there, record_of
+from oncelog.handlers.transactions.requests import by_topic
+from oncelog.storage.errors import AppendRefused
+from oncelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog
+
+ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition, or this broker has no replica of it",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or no more when the marker is durable, "
+    "or (administrator) its coordinator, or if it is not known one of all, cannot be asked now: it may have decided or "
+    "prepared it",
+    ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
+    ErrorCode.INVALID_TXN_STATE: "(administrator) no transaction is open from the offset on, or its coordinator has "
+    "decided it or (unless forced) has it open itself, or it is prepared in two-phase commit",
+    ErrorCode.INVALID_REQUEST: "(administrator) a commit: a hanging transaction can only be aborted",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be written",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "neither a broker nor allowed to alter the cluster",
+}
+
+NO_COORDINATOR_EPOCH: Final = -1
+_KNOWS_TRANSACTION_VERSION: Final = 2
+_NOT_READY: Final = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+)
+"""A group's coordinator is not ready: to who writes markers that is a leader who is not."""
+
+Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
+"""Outcomes by producer id: several markers of one producer share a result, as in Apache Kafka."""
+
+
+def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
+    """Write all markers, and answer when they are durable."""
+    if context.would_allow_cluster(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
+        return (yield from _write_all(request, context))
+    outcomes: Outcomes = {}
+    for marker in request.markers:
+        refused = dict.fromkeys(_partitions(marker), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        outcomes.setdefault(marker.producer_id, {}).update(refused)
+    return _response(outcomes)
+
+
+def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
+    outcomes: Outcomes = {}
+    ends: dict[TopicPartition, Offset] = {}
+    budget = SliceBudget(context.partitions)
+    for marker in request.markers:
+        written = dict.fromkeys(_partitions(marker), ErrorCode.OPERATION_NOT_ATTEMPTED)
+        found = open_there(marker, context)
+        if budget.spent():
+            yield NextSlice()
+        try:
+            for partition in _partitions(marker):
+                written[partition] = yield from _write(marker, partition, context, ends)
+                if budget.spent():
+                    yield NextSlice()
+        finally:  # also when the requester does not wait for the end
+            if marker.start_offset != NO_OFFSET or not is_trusted_broker(context):
+                context.transactions.audit(record_of(marker, written, found, context))
+        outcomes.setdefault(marker.producer_id, {}).update(written)
+    return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
+
+
+def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
+    for topic in marker.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(TopicName(topic.name), index)
+
+
+def _write(
+    marker: WritableTxnMarker, partition: TopicPartition, context: Context, ends: dict[TopicPartition, Offset]
+) -> Steps[ErrorCode]:
+    leader = context.partitions.leader_log(partition)
+    if isinstance(leader, ErrorCode):
+        return leader if _has_replica(partition, context) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    written = _marker(marker, leader.log, context.version)
+    if written.start_offset != NO_OFFSET:
+        refusal = yield from _administrators_refusal(written, leader.log, context, ends_live=marker.ends_live)
+        if refusal is not ErrorCode.NONE:
+            return refusal
+    try:
+        end = context.transactions.write_marker(leader, written)
+    except AppendRefused as refused:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if refused.error_code in _NOT_READY else refused.error_code
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    ends[partition] = max(end, ends.get(partition, end))
+    return ErrorCode.NONE
+
+
+def _has_replica(partition: TopicPartition, context: Context) -> bool:
+    found = context.cluster.image.partition(partition)
+    return found is not None and context.cluster.broker_id in found.replicas
+
+
+def _administrators_refusal(
+    marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool
+) -> Steps[ErrorCode]:
+    """The error if an administrator's marker may not end the transaction it names; the log checks the name itself. The
+    leadership that was there before is there still when NONE is returned."""
+    if marker.committed:
+        return ErrorCode.INVALID_REQUEST
+    entry = log.producers.entries.get(marker.producer_id)
+    opened = log.transactions.get(log.partition, marker.producer_id)
+    if entry is None or opened is None or opened.start_offset != marker.start_offset:
+        return ErrorCode.NONE
+    if entry.epoch != marker.producer_epoch:
+        return ErrorCode.NONE
+    if context.transactions.is_loading():
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return (yield from marker_refusal(opened, entry, context, ends_live=ends_live))
+
+
+def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marker:
+    administrators = marker.start_offset != NO_OFFSET
+    coordinator_epoch = marker.coordinator_epoch
+    if administrators:
+        entry = log.producers.entries.get(marker.producer_id)
+        stored = NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
+        coordinator_epoch = stored if coordinator_epoch == NO_COORDINATOR_EPOCH else min(coordinator_epoch, stored)
+    return Marker(
+        ProducerId(marker.producer_id),
+        ProducerEpoch(marker.producer_epoch),
+        coordinator_epoch,
+        marker.transaction_result,
+        # An administrator names the producer's present epoch, which no rule may want to be exceeded.
+        0 if administrators or version < _KNOWS_TRANSACTION_VERSION else marker.transaction_version,
+        Offset(marker.start_offset),
+    )
+
+
+def _when_durable(
+    outcomes: Outcomes, ends: Mapping[TopicPartition, Offset], context: Context
+) -> Steps[WriteTxnMarkersResponse]:
+    deadline_ms = context.now_ms + context.cluster.config.get("request.timeout.ms")
+    late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms, holds_connection=True)
+    for of_producer in outcomes.values():
+        for partition, error_code in of_producer.items():
+            if partition in late and error_code is ErrorCode.NONE:
+                led = not isinstance(context.partitions.leader_log(partition), ErrorCode)
+                of_producer[partition] = ErrorCode.REQUEST_TIMED_OUT if led else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return _response(outcomes)
+
+
+def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(of_producer))
+            for producer_id, of_producer in outcomes.items()
+        ]
+    )
+
+
+def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
+    return [
+        WritableTxnMarkerTopicResult(
+            name=topic,
+            partitions=[
+                WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=outcomes[TopicPartition(topic, index)]
+                )
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(outcomes).items()
+    ]

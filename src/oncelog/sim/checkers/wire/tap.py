@@ -1,0 +1,171 @@
+"""Taps on a broker's network: whole requests in, whole responses out, decoded once for all rules.
+
+What no rule looks at is not decoded: of such a request only the class is handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+from oncelog.base.errors import PeerError
+from oncelog.base.ids import BrokerId
+from oncelog.handlers.broker.broker_clients import broker_client_id
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.sim.checkers.wire.exchange import ALONE, name_of
+from oncelog.sim.checkers.wire.observer import WireObserver
+from oncelog.sim.virtual.network.connection import Connection
+from oncelog.sim.virtual.network.duplicates import PRODUCE
+from oncelog.wire.apis import WIRE_APIS
+from oncelog.wire.chunks import Buffer
+from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header
+from oncelog.wire.messages.fetch import FetchRequest
+from oncelog.wire.messages.list_offsets import ListOffsetsRequest
+
+JOIN_GROUP: Final = 11
+SYNC_GROUP: Final = 14
+_SIZE_BYTES: Final = 4
+LONGEST_WAIT_MS: Final = 2_500
+"""The longest wait for an answer in calm times; clients have a little more."""
+_MODULES: Final = {api.key: api.module for api in WIRE_APIS}
+_CLASSES: dict[int, Any] = {}
+_MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
+"""Requests that are answered when others have done their part, however long that takes."""
+_FETCHERS: Final = frozenset(broker_client_id(BrokerId(broker), LinkPurpose.FETCH.value) for broker in range(1, 10))
+
+
+class WireTap(Protocol):
+    """Is told what crosses a broker's network, in order."""
+
+    def received(self, connection: Connection, frame: Buffer) -> None:
+        """A request is handed to the node next; the buffer is the node's and must not be kept."""
+
+    def sent(self, connection: Connection, data: bytes) -> None:
+        """The bytes of one response or several, size prefixes included, have left."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """The broker knows that the connection is gone."""
+
+    def died(self, *, power_lost: bool) -> None:
+        """The broker's process is gone, and all its connections."""
+
+
+class NoTap:
+    """No observer."""
+
+    def received(self, connection: Connection, frame: Buffer) -> None: ...
+
+    def sent(self, connection: Connection, data: bytes) -> None: ...
+
+    def disconnected(self, connection: Connection) -> None: ...
+
+    def died(self, *, power_lost: bool) -> None: ...
+
+
+class DecodingTap:
+    """Decodes every exchange for a WireObserver and calls ``on_violation`` with the first thing it objects to."""
+
+    def __init__(
+        self,
+        observer: WireObserver,
+        now_ms: Callable[[], int],
+        on_violation: Callable[[str], None],
+        broker_id: int = ALONE,
+    ) -> None:
+        self.requests = 0
+        self._broker_id = broker_id
+        self.calm_since_ms: int | None = None
+        """The time from which on nothing is wrong: every request that comes later has to be answered soon."""
+        self._observer = observer
+        self._now_ms = now_ms
+        self._on_violation = on_violation
+        self._asked: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
+        """Requests by connection and correlation id: header, request (or its class alone), and the time."""
+
+    def received(self, connection: Connection, frame: Buffer) -> None:
+        self.requests += 1
+        try:
+            header, position = decode_request_header(frame)
+            request = request_class(header.api_key)
+            if self._observer.looks_at(request) and not self._is_of_fetcher(header):
+                request = request.decode(memoryview(bytes(frame))[position:], header.api_version)
+                if self._observer.is_cluster and _is_of_replica(request):
+                    request = type(request)
+        except (PeerError, KeyError):
+            return  # the broker answers that in its own way
+        now_ms = self._now_ms()
+        self._asked.setdefault(connection.number, {})[header.correlation_id] = header, request, now_ms
+        self._observer.received(
+            connection.number, header.correlation_id, header.api_version, request, now_ms, self._broker_id
+        )
+        self._look()
+
+    def _is_of_fetcher(self, header: RequestHeader) -> bool:
+        """True for the fetches of other brokers, by the names of their links: most of what there is in a cluster."""
+        return self._observer.is_cluster and header.api_key == FetchRequest.API_KEY and header.client_id in _FETCHERS
+
+    def sent(self, connection: Connection, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:  # what waited for an earlier answer leaves with it
+            end = _SIZE_BYTES + int.from_bytes(rest[:_SIZE_BYTES], "big")
+            self._answered(connection, rest[_SIZE_BYTES:end])
+            rest = rest[end:]
+
+    def _answered(self, connection: Connection, frame: memoryview) -> None:
+        correlation_id = int.from_bytes(frame[:4], "big")
+        asked = self._asked.get(connection.number, {}).pop(correlation_id, None)
+        if asked is None:
+            return
+        header, request, _ = asked
+        response = request.response_class()
+        if not isinstance(request, type):
+            _, position = decode_response_header(frame, header.api_key, header.api_version)
+            response = response.decode(frame[position:], header.api_version)
+        self._observer.answered(connection.number, correlation_id, response, self._now_ms())
+        self._look()
+
+    def disconnected(self, connection: Connection) -> None:
+        self._observer.disconnected(connection.number)
+        for header, request, asked_ms in self._asked.pop(connection.number, {}).values():
+            waited_ms = self._now_ms() - asked_ms
+            calm = self.calm_since_ms is not None and asked_ms >= self.calm_since_ms
+            if calm and waited_ms >= LONGEST_WAIT_MS and not _may_wait(header, request):
+                what = f"{name_of(request)} of {connection.client} waited {waited_ms} ms in calm times"
+                self._on_violation(f"L5 request without an answer: {what}")
+
+    def died(self, *, power_lost: bool) -> None:
+        if self._observer.is_cluster:
+            self._observer.broker_died(self._now_ms(), self._broker_id, self._asked)
+        else:
+            self._observer.restarted(self._now_ms(), power_lost=power_lost)
+        self._asked.clear()
+        self._look()
+
+    def _look(self) -> None:
+        for rule, instances in self._observer.violations.items():
+            self._on_violation(f"{rule}: {instances[0]}")
+
+
+def _is_of_replica(request: Any) -> bool:
+    """True for what followers ask: they read what nobody else may."""
+    if isinstance(request, FetchRequest):
+        state = request.replica_state
+        return (request.replica_id if state is None else state.replica_id) >= 0
+    return isinstance(request, ListOffsetsRequest) and request.replica_id >= 0
+
+
+def _may_wait(header: RequestHeader, request: Any) -> bool:
+    """True for requests that may go unanswered: others have to come first, or no answer is wanted."""
+    return header.api_key in _MAY_WAIT or (header.api_key == PRODUCE and request.acks == 0)
+
+
+def request_class(api_key: int) -> Any:
+    """The class of a request. Raises KeyError for a key that the wire does not have."""
+    known = _CLASSES.get(api_key)
+    if known is None:
+        name = _MODULES[api_key]
+        module = import_module(f"oncelog.wire.messages.{name}")
+        wanted = "".join(part.capitalize() for part in name.split("_")) + "Request"
+        known = _CLASSES[api_key] = getattr(module, wanted)
+    return known

@@ -1,0 +1,118 @@
+"""Runs a flight recording again: the same beginning, the same events, and a look at whether the same comes out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.coordination.memory import MemoryTree
+from oncelog.node.assembly import Assembled, Outside, assemble
+from oncelog.node.kernel.events import Effect, Event, Fatal, JobFinished, RunJob
+from oncelog.node.listeners.broker_settings import read_settings
+from oncelog.node.observation.flight_recorder import Recording, digest_of
+from oncelog.sim.virtual.files import MemoryFiles
+
+
+@dataclass(slots=True)
+class ReplayResult:
+    """The outcome of a replay."""
+
+    events: int
+    differs_at: int | None
+    """Number of the first event whose effects were others than recorded (0: the start), None if all agreed."""
+    failure: str | None
+    """The message with which the node stopped, None if it did not."""
+    end: str | None
+    """Why the recording ends."""
+
+
+class _RecordedIds:
+    def __init__(self, tokens: list[bytes]) -> None:
+        self._tokens = deque(tokens)
+
+    def token(self, size: int) -> bytes:
+        token = self._tokens.popleft() if self._tokens else b""
+        return token if len(token) == size else bytes(size)  # it differs already, and will be found to
+
+
+def replay(recording: Recording, tell: Callable[[str], None] | None = None) -> ReplayResult:
+    """Run it until it ends, the node stops, or something else comes out than was recorded."""
+    return _Replay(recording, tell or (lambda line: None)).run()
+
+
+class _Replay:
+    def __init__(self, recording: Recording, tell: Callable[[str], None]) -> None:
+        self._recording = recording
+        self._tell = tell
+        self._now_ms = recording.now_ms
+        self._jobs: dict[int, Iterator[None]] = {}
+        self._failure: str | None = None
+        tree = MemoryTree()
+        tree.load(recording.facts)
+        self._session = tree.session()
+
+    def run(self) -> ReplayResult:
+        assembled = self._assemble()
+        node, reports = assembled.node, assembled.reports
+        disks = iter(self._recording.disks)
+        if self._recording.position is not None:
+            node.cluster.position = self._recording.position  # the tree has a history, this one has none
+        node.directory.measure = lambda: next(disks, (-1, -1))
+        effects = [*reports, *node.start(self._now_ms)]
+        differs_at = None if digest_of(effects[len(reports) :]) == self._recording.started else 0
+        self._note(effects)
+        done, end = 0, self._recording.end
+        for number, moment in enumerate(self._recording.moments, 1):
+            if differs_at is not None or self._failure is not None:
+                break
+            if moment.withheld:
+                end = "a client logs in next, which is not recorded"
+                break
+            self._now_ms = moment.now_ms
+            self._before(moment.event)
+            effects = node.handle(moment.event, moment.now_ms)
+            self._tell(f"{moment.now_ms} {_short(moment.event)} -> {', '.join(type(e).__name__ for e in effects)}")
+            self._note(effects)
+            done = number
+            if digest_of(effects) != moment.digest:
+                differs_at = number
+        return ReplayResult(done, differs_at, self._failure, end)
+
+    def _assemble(self) -> Assembled:
+        files = MemoryFiles(now_ms=lambda: self._now_ms)
+        for file in self._recording.files:
+            directory = file.path.rpartition("/")[0]
+            if directory:
+                files.make_directory(directory)
+            files.open(file.path, create=True).append([file.data])
+            files.set_modified_ms(file.path, file.modified_ms)
+        outside = Outside(files, self._session, _RecordedIds(self._recording.tokens))
+        listeners = {name: f"{name}://{host}:{port}" for name, (host, port) in self._recording.bound.items()}
+        config = {**self._recording.config, "listeners": ",".join(listeners.values())}
+        for name in listeners:  # the users of PLAIN are not recorded
+            config[f"listener.name.{name.lower()}.plain.sasl.jaas.config"] = _NOBODY
+        settings = read_settings(config, data_directory="data")
+        return assemble(outside, settings, self._recording.bound, self._now_ms)
+
+    def _before(self, event: Event) -> None:
+        """Do the work of a job or a commit that has completed by the time of the event."""
+        if isinstance(event, JobFinished):
+            for _ in self._jobs.pop(event.token, iter(())):
+                pass
+
+    def _note(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, RunJob):
+                self._jobs[effect.token] = effect.slices
+            elif isinstance(effect, Fatal):
+                self._failure = effect.message
+
+
+_NOBODY: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required;"
+
+
+def _short(event: Event) -> str:
+    text = repr(event)
+    return text if len(text) < 120 else f"{text[:117]}..."

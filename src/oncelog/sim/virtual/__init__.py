@@ -1,0 +1,1 @@
+"""Virtual time, machines with disks and brokers, the network between them and the coordination tree."""

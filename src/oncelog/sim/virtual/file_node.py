@@ -1,0 +1,137 @@
+"""One file of a simulated disk: its bytes now, its bytes that are durable, and an open handle on it."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from oncelog.ports import Buffer
+
+_KEEP_ALL: Final = 0
+_LOSE_ALL: Final = 1
+_TORN: Final = 2
+_ZEROED: Final = 3
+
+
+class PowerLost(BaseException):
+    """The machine stopped in the middle of something; only ``MemoryFiles.crash`` goes on from here. Nothing that
+    handles errors may take it for one."""
+
+
+class ProcessKilled(PowerLost):
+    """Only the process stopped in the middle of something: what it has written is there."""
+
+
+class FileNode:
+    """A file's bytes now, and the bytes it surely has after a crash."""
+
+    __slots__ = ("data", "durable", "modified_ms", "rewritten")
+
+    def __init__(self, now_ms: int) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.rewritten = False
+        """Cut below what was durable since the last sync, so that ``durable`` is not a prefix of ``data``."""
+        self.modified_ms = now_ms
+
+    def sync(self) -> None:
+        if self.rewritten:
+            self.durable = bytearray(self.data)
+            self.rewritten = False
+        else:
+            self.durable += self.data[len(self.durable) :]
+
+    def crash(self, entropy: random.Random) -> None:
+        if not self.rewritten or entropy.random() < 0.5:
+            durable = 0 if self.rewritten else len(self.durable)
+            outcome = entropy.randrange(4)
+            kept = entropy.randint(durable, len(self.data))
+            if outcome == _LOSE_ALL:
+                del self.data[durable:]
+            elif outcome == _TORN:
+                del self.data[kept:]
+            elif outcome == _ZEROED:
+                self.data[kept:] = bytes(len(self.data) - kept)
+            if self.rewritten and outcome != _KEEP_ALL:
+                self.data = bytearray(self.durable)
+        else:
+            self.data = bytearray(self.durable)
+        self.durable = bytearray(self.data)
+        self.rewritten = False
+
+
+class Disk(Protocol):
+    """The disk as its open files use it."""
+
+    now_ms: Callable[[], int]
+    generation: int
+    """Counts the crashes: handles of an earlier generation are dead."""
+
+    def changing(self) -> None:
+        """Something is about to be changed. Raises PowerLost at the moment that was chosen for it."""
+
+    def reading(self) -> None:
+        """Something is about to be read. Raises OSError on a failing disk."""
+
+    def take_space(self, count: int) -> None:
+        """Use ``count`` bytes more. Raises OSError when the disk is full."""
+
+    def sync_or_fail(self) -> None:
+        """A sync is about to be made. Raises OSError, or PowerLost."""
+
+
+class MemoryFile:
+    """An open file of :class:`oncelog.sim.virtual.files.MemoryFiles`."""
+
+    __slots__ = ("_disk", "_generation", "_node")
+
+    def __init__(self, disk: Disk, node: FileNode) -> None:
+        self._disk = disk
+        self._node = node
+        self._generation = disk.generation
+
+    def size(self) -> int:
+        return len(self._alive().data)
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        node = self._alive()
+        added = b"".join(chunks)
+        self._disk.changing()
+        self._disk.take_space(len(added))
+        position = len(node.data)
+        node.data += added
+        node.modified_ms = self._disk.now_ms()
+        return position
+
+    def read(self, position: int, size: int) -> bytes:
+        self._disk.reading()
+        return bytes(self._alive().data[position : position + size])
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        return self.read(position, size)
+
+    def truncate(self, size: int) -> None:
+        node = self._alive()
+        self._disk.changing()
+        if size < len(node.durable):
+            node.rewritten = True
+        self._disk.take_space(min(0, size - len(node.data)))
+        if size > len(node.data):
+            node.data += bytes(size - len(node.data))
+        del node.data[size:]
+        node.modified_ms = self._disk.now_ms()
+
+    def sync(self) -> None:
+        node = self._alive()
+        self._disk.sync_or_fail()
+        node.sync()
+
+    def close(self) -> None:
+        """Do nothing: there is no descriptor to let go of."""
+
+    def _alive(self) -> FileNode:
+        if self._generation != self._disk.generation:
+            raise OSError(errno.EBADF, "file of a machine that crashed")
+        return self._node

@@ -1,0 +1,219 @@
+"""The network between simulated hosts: who listens, who is connected, and the conditions of every directed pair.
+
+A host is a name: a client's (``produce0-0.1``), a broker's (``broker-1``) or the coordination tree's. Any host may
+connect to an address that somebody listens on, brokers to each other, too. Conditions and cuts are those of a directed
+pair (from, to), with :data:`ANY_HOST` for all: a one-way cut between any two hosts is :meth:`Network.cut` once.
+Conditions of a pair of their own come before those of the whole network (``conditions``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.sim.virtual.kernel import Kernel
+from oncelog.sim.virtual.network.conditions import ANY_HOST, RETRANSMISSION_US, HostPair, NetworkConditions
+from oncelog.sim.virtual.network.connection import Acceptor, Address, Connection, Direction
+from oncelog.sim.virtual.network.duplicates import may_be_repeated
+from oncelog.sim.virtual.network.transport import ClientTransport
+
+CURRENT_HOST: Final[ContextVar[str]] = ContextVar("oncelog_sim_host", default="client")
+"""Name of the host whose code is running."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionAttempt:
+    """A host connects: ``established`` or ``refused`` is called once, unless it is not ``wanted`` any more."""
+
+    client: str
+    address: Address
+    established: Callable[[Connection], object]
+    refused: Callable[[OSError], object]
+    wanted: Callable[[], bool]
+
+
+class Network:
+    """All connections and the conditions between all hosts."""
+
+    def __init__(self, kernel: Kernel, usual: NetworkConditions) -> None:
+        self.kernel = kernel
+        self.usual = usual
+        """The conditions when nothing is wrong."""
+        self.conditions = usual
+        """Conditions of every pair that has none of its own."""
+        self.connections: dict[int, Connection] = {}
+        """Connections that at least one end believes in, by number."""
+        self.dead: set[str] = set()
+        """Hosts that are down: nothing comes from them."""
+        self.over = False
+        """The simulation has ended: nobody has a connection to close any more."""
+        self._entropy = kernel.entropy("network")
+        self._listening: dict[Address, Acceptor] = {}
+        self._pairs: dict[HostPair, NetworkConditions] = {}
+        self._cuts: set[HostPair] = set()
+        self._silent: set[Address] = set()
+        self._count = 0
+
+    def draw(self) -> float:
+        """A random number in [0, 1)."""
+        return self._entropy.random()
+
+    def pick(self, least: int, most: int) -> int:
+        """A random number in [least, most]."""
+        return self._entropy.randint(least, most)
+
+    def delay_us(self, pair: HostPair) -> int:
+        """The delay of the next packet from a host to another."""
+        conditions = self.conditions_of(pair) if self._pairs else self.conditions
+        delay = conditions.least_us + int(self._entropy.random() * (conditions.most_us - conditions.least_us))
+        while conditions.lost and self._entropy.random() < conditions.lost:
+            delay += RETRANSMISSION_US
+        return delay
+
+    # Conditions and cuts of pairs
+
+    def conditions_of(self, pair: HostPair) -> NetworkConditions:
+        """The conditions from a host to another: its own, those from or to any host, those of the network."""
+        if self._pairs:
+            for candidate in (pair, (pair[0], ANY_HOST), (ANY_HOST, pair[1])):
+                if candidate in self._pairs:
+                    return self._pairs[candidate]
+        return self.conditions
+
+    def set_conditions(self, source: str, target: str, conditions: NetworkConditions | None) -> None:
+        """Give a directed pair conditions of its own; None: those of the whole network again."""
+        if conditions is None:
+            self._pairs.pop((source, target), None)
+        else:
+            self._pairs[source, target] = conditions
+
+    def is_cut(self, pair: HostPair) -> bool:
+        """True while nothing gets through from a host to another."""
+        cuts = self._cuts
+        return bool(cuts) and (pair in cuts or (pair[0], ANY_HOST) in cuts or (ANY_HOST, pair[1]) in cuts)
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing through from ``source`` to ``target`` until :meth:`heal`; what is sent meanwhile comes after it.
+
+        Connections that are opened between the two wait, whichever direction is cut.
+        """
+        self._cuts.add((source, target))
+        for direction in self._directions(source, target):
+            direction.cut((source, target))
+
+    def heal(self, source: str, target: str) -> None:
+        """End the cut of a pair."""
+        self._cuts.discard((source, target))
+        for direction in self._directions(source, target):
+            direction.heal((source, target))
+
+    def heal_all(self) -> None:
+        """End every cut, of single connections too, and return to the usual conditions."""
+        self.conditions = self.usual
+        self._pairs.clear()
+        self._cuts.clear()
+        for connection in list(self.connections.values()):
+            connection.up.heal()
+            connection.down.heal()
+
+    def _directions(self, source: str, target: str) -> list[Direction]:
+        return [
+            direction
+            for connection in self.connections.values()
+            for direction in (connection.up, connection.down)
+            if source in (direction.pair[0], ANY_HOST) and target in (direction.pair[1], ANY_HOST)
+        ]
+
+    # Servers
+
+    def listen(self, address: Address, acceptor: Acceptor) -> None:
+        """Serve an address."""
+        self._listening[address] = acceptor
+        self._silent.discard(address)
+
+    def stop_listening(self, address: Address, *, silent: bool) -> None:
+        """Serve an address no longer: connecting is refused, or (``silent``) nothing answers at all."""
+        self._listening.pop(address, None)
+        if silent:
+            self._silent.add(address)
+
+    def forget(self, connection: Connection) -> None:
+        """The server's end of the connection is closed."""
+        self.connections.pop(connection.number, None)
+
+    # Clients
+
+    def connections_of(self, client: str) -> list[Connection]:
+        """The connections that a host has opened."""
+        return [connection for connection in self.connections.values() if connection.client == client]
+
+    def host_died(self, name: str, *, silent: bool) -> None:
+        """A host is down: nothing comes from it; the servers of its connections are told, unless ``silent``."""
+        self.dead.add(name)
+        for connection in self.connections_of(name):
+            connection.client_died(silent=silent)
+
+    def host_started(self, name: str) -> None:
+        """A host that was down is up again."""
+        self.dead.discard(name)
+
+    async def connect(
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """Connect from the current host, as asyncio does. Raises OSError; waits for ever where nothing answers."""
+        client = CURRENT_HOST.get()
+        if client in self.dead:
+            raise OSError(errno.ENETDOWN, "the host is down")
+        answer = asyncio.get_running_loop().create_future()
+        self.open(
+            ConnectionAttempt(client, (host, port), answer.set_result, answer.set_exception, lambda: not answer.done())
+        )
+        connection: Connection = await answer
+        protocol = protocol_factory()
+        transport = ClientTransport(self, connection, protocol)
+        connection.client_end = transport
+        protocol.connection_made(transport)
+        return transport, protocol
+
+    def open(self, attempt: ConnectionAttempt) -> None:
+        """Begin to connect. Whoever is told of the connection sets its ``client_end`` before time passes."""
+        self.kernel.after(2 * self.delay_us((attempt.client, attempt.address[0])), self._handshake, attempt)
+
+    def _handshake(self, attempt: ConnectionAttempt) -> None:
+        if not attempt.wanted():
+            return
+        client, address = attempt.client, attempt.address
+        if address in self._silent or self.is_cut((client, address[0])) or self.is_cut((address[0], client)):
+            self.kernel.after(RETRANSMISSION_US, self._handshake, attempt)
+            return
+        acceptor = self._listening.get(address)
+        if acceptor is None:
+            attempt.refused(ConnectionRefusedError(errno.ECONNREFUSED, "connection refused"))
+            return
+        attempt.established(self._connection(client, address, acceptor))
+
+    def _connection(self, client: str, address: Address, acceptor: Acceptor | None) -> Connection:
+        self._count += 1
+        connection = Connection(self, self._count, client, address)
+        self.connections[connection.number] = connection
+        if acceptor is not None:
+            connection.accept(acceptor)
+        return connection
+
+    # Duplicates
+
+    def request_written(self, connection: Connection, frame: bytes) -> None:
+        """A client has written one request: now and then a copy of it arrives later, on a connection of its own."""
+        repeated = self.conditions_of(connection.up.pair).repeated
+        if repeated and self.draw() < repeated and may_be_repeated(frame):
+            self.kernel.after(self.pick(1, 2_000_000), self._repeat, connection, frame)
+
+    def _repeat(self, connection: Connection, frame: bytes) -> None:
+        """Deliver a copy. The connection has no client's end: answers go nowhere."""
+        acceptor = self._listening.get(connection.server)
+        if acceptor is not None:
+            self._connection(connection.client, connection.server, acceptor).up.put(frame)

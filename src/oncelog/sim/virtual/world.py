@@ -1,0 +1,232 @@
+"""A simulated world: brokers, client hosts, and the network and the tree between them, in one virtual time.
+
+N brokers have ids 1 to N, each on a machine of its own. A client host runs ordinary asyncio code. Killing it is
+``kill -9``: nothing of it is sent or received any more, what it had sent may still arrive, and nobody tells the brokers
+unless the network does. ``supervise`` starts a program again whenever it dies, under a new host name each time, as an
+operator would. A program may also run on a broker's machine (``on_broker``): it is part of that process and dies with
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import copy_context
+from random import Random
+from typing import Any, Final, TypeVar
+
+from oncelog.base.ids import uuid_text
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import ClientError
+from oncelog.coordination.memory import MemoryTree
+from oncelog.sim.virtual.broker_host import FIRST_BROKER, BrokerHost
+from oncelog.sim.virtual.kernel import Kernel
+from oncelog.sim.virtual.loop import SimulatedLoop
+from oncelog.sim.virtual.machine import Latencies
+from oncelog.sim.virtual.network.conditions import NetworkConditions
+from oncelog.sim.virtual.network.network import CURRENT_HOST, Network
+from oncelog.sim.virtual.tree_session import TreeHost
+
+T = TypeVar("T")
+
+CLIENT_CONFIG: Final = ClientConfig(
+    connect_timeout_ms=2_000,
+    bootstrap_timeout_ms=3_000,
+    request_timeout_ms=3_000,
+    retry_timeout_ms=20_000,
+    retry_backoff_ms=50,
+    retry_backoff_max_ms=1_000,
+)
+"""Impatient, so that many attempts fit in a simulation."""
+LONGEST_CALM_PAUSE_MS: Final = 2_000
+
+
+class ClientHost:
+    """One life of one program on a host of its own, or within a broker's process."""
+
+    def __init__(self, world: World, name: str, jitter: str = "jitter") -> None:
+        self.world = world
+        self.name = name
+        self.alive = True
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Tasks that run on it, in the order they were begun; those that are done are dropped now and then."""
+        self._jitter = jitter
+        """The stream of chance of its clients."""
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual wall time."""
+        return self.world.kernel.now_ms()
+
+    @property
+    def stopping(self) -> bool:
+        """True when programs are to come to their end."""
+        return self.world.stopping
+
+    def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:
+        """A client of the cluster, running here."""
+        world = self.world
+        return AsyncClient(
+            world.bootstrap, config=config, entropy=world.kernel.entropy(self._jitter), now_ms=world.kernel.now_ms
+        )
+
+    async def sleep(self, milliseconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(milliseconds / 1000)
+
+    async def pause(self, entropy: Random, most_ms: int) -> None:
+        """Wait between two things that a program does: up to ``most_ms``, in the calm ten times as long, but not for
+        seconds because of that."""
+        pause_ms = entropy.randint(1, most_ms)
+        if self.world.is_calm:
+            pause_ms = max(pause_ms, min(10 * pause_ms, LONGEST_CALM_PAUSE_MS))
+        await self.sleep(pause_ms)
+
+    def kill(self, *, silent: bool = True) -> None:
+        """End it at once. Unless ``silent`` the network tells the brokers that its connections are gone."""
+        if not self.alive:
+            return
+        self.world.kernel.trace(f"{self.name} killed")
+        self.world.network.host_died(self.name, silent=silent)
+        self.end_tasks()
+
+    def end_tasks(self) -> None:
+        """End all tasks: nothing of the program runs any more."""
+        self.alive = False
+        for task in self.tasks:
+            task.cancel()
+
+    def note_task(self, task: asyncio.Task[Any]) -> None:
+        """A task was begun here."""
+        if len(self.tasks) > 64:
+            self.tasks = [one for one in self.tasks if not one.done()]
+        self.tasks.append(task)
+        if not self.alive:
+            task.cancel()
+
+
+Program = Callable[[ClientHost], Awaitable[None]]
+
+
+class World:
+    """Brokers, hosts of clients, network and tree of one simulation."""
+
+    def __init__(
+        self,
+        seed: int,
+        config: Mapping[str, str],
+        *,
+        brokers: int = 1,
+        latencies: Latencies | None = None,
+        conditions: NetworkConditions | None = None,
+        session_timeout_ms: int | None = None,
+    ) -> None:
+        self.kernel = Kernel(seed)
+        self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # what it lacks it refuses, see there
+        self.network = Network(self.kernel, conditions or NetworkConditions())
+        self.loop.network = self.network
+        self.loop.on_task = self._note_task
+        self.tree = TreeHost(self.kernel, self.network, MemoryTree(), session_timeout_ms)
+        self.brokers = [
+            BrokerHost(self.kernel, self.network, self.tree, config, broker_id=broker_id, latencies=latencies)
+            for broker_id in range(FIRST_BROKER, FIRST_BROKER + brokers)
+        ]
+        if brokers > 1:  # one broker alone makes a cluster id when it starts
+            cluster_id = uuid_text(self.kernel.entropy("cluster").randbytes(16))
+            for broker in self.brokers:
+                broker.format(cluster_id)
+        self.hosts: dict[str, ClientHost] = {}
+        """The client hosts that run, by name."""
+        self.stopping = False
+        self.is_calm = False
+        """True while nothing goes wrong: programs do less then, or most of a seed's requests would come in a time that
+        shows little."""
+        self._on_brokers: dict[str, ClientHost] = {}
+        """The programs that run within brokers' processes, by name of the broker's host."""
+        self._supervised: list[asyncio.Task[None]] = []
+
+    @property
+    def broker(self) -> BrokerHost:
+        """The first broker: the only one in a world of one."""
+        return self.brokers[0]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses that clients begin with."""
+        return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
+
+    def broker_times(self) -> dict[int, int]:
+        """The time by the clock of each broker, in ms."""
+        return {broker.broker_id: broker.now_ms() for broker in self.brokers}
+
+    def run(self, main: Coroutine[Any, Any, T], until_s: float | None = None) -> T:
+        """Run until ``main`` is done."""
+        return self.loop.run(main, None if until_s is None else int(until_s * 1_000_000))
+
+    async def on_host(self, name: str, program: Callable[[ClientHost], Awaitable[T]]) -> T:
+        """Run a program on a new host until its end. Raises what it raises, CancelledError when the host is killed."""
+        host = self.hosts[name] = ClientHost(self, name)
+        context = copy_context()
+        context.run(CURRENT_HOST.set, name)
+        try:
+            return await self.loop.create_task(_as_coroutine(program(host)), context=context)
+        finally:
+            self.hosts.pop(name, None)
+
+    async def on_broker(self, broker: BrokerHost, program: Callable[[ClientHost], Awaitable[T]]) -> T:
+        """Run a program within the process of a broker that is up, until its end. Raises what it raises,
+        CancelledError when the process dies."""
+        assert broker.is_up
+        host = self._on_brokers.get(broker.name)
+        if host is None:
+            host = self._on_brokers[broker.name] = ClientHost(self, broker.name, f"jitter {broker.name}")
+            broker.tell_of_death(lambda _power_lost: self._end_on_broker(broker.name))
+        context = copy_context()
+        context.run(CURRENT_HOST.set, broker.name)
+        return await self.loop.create_task(_as_coroutine(program(host)), context=context)
+
+    def supervise(self, name: str, program: Program, *, pause_ms: int = 500) -> None:
+        """Run a program, and again whenever its host dies or it fails with a ClientError, until it returns."""
+        self._supervised.append(self.loop.create_task(self._supervise(name, program, pause_ms), name=name))
+
+    async def finished(self) -> None:
+        """Wait until every supervised program has returned. Raises what one of them raised."""
+        await asyncio.gather(*self._supervised)
+
+    def unfinished(self) -> list[str]:
+        """Names of the supervised programs that have not returned."""
+        return [task.get_name() for task in self._supervised if not task.done()]
+
+    async def _supervise(self, name: str, program: Program, pause_ms: int) -> None:
+        life = 0
+        while True:
+            life += 1
+            host = f"{name}.{life}"
+            try:
+                await self.on_host(host, program)
+            except ClientError as error:
+                self.kernel.trace(f"{host} failed: {type(error).__name__}")
+            except asyncio.CancelledError:
+                if host not in self.network.dead:
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _end_on_broker(self, name: str) -> None:
+        host = self._on_brokers.pop(name, None)
+        if host is not None:
+            host.end_tasks()
+
+    def _note_task(self, task: asyncio.Task[Any], where: str) -> None:
+        host = self.hosts.get(where) or self._on_brokers.get(where)
+        if host is not None:
+            host.note_task(task)
+
+
+async def _as_coroutine(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+__all__ = ["CLIENT_CONFIG", "ClientHost", "Program", "World"]

@@ -1,0 +1,1 @@
+"""The parts of workloads: the history they write, programs that send and read, requests by hand."""

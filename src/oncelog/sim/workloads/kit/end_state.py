@@ -1,0 +1,105 @@
+"""After the healing: asks the broker over the wire what liveness is judged by, and drains every topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.sim.checkers.history import Seen
+from oncelog.sim.checkers.liveness import Offsets, TransactionSeen
+from oncelog.sim.workloads.kit.recorder import Recorder, seen
+from oncelog.sim.workloads.kit.routing import ask_all, has_several, transaction_coordinator_of
+from oncelog.sim.workloads.kit.workload import Topic
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+NEVER_MS: Final = 2**31 - 1
+"""The time-out of a transaction in two phases."""
+
+
+async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[TopicPartition]:
+    """All partitions of the topics as they are at the end, in order; a topic may have gone meanwhile, or grown."""
+    found = await client.metadata([topic.name for topic in topics])
+    return [
+        TopicPartition(name, index)
+        for name, topic in sorted(found.items())
+        if topic.exists
+        for index in sorted(topic.partitions)
+    ]
+
+
+async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:
+    """High watermarks and last stable offsets."""
+    async with AsyncConsumer(client) as consumer:
+        high = await consumer.list_offsets(dict.fromkeys(partitions, LATEST))
+        stable = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    return {partition: Offsets(high[partition], stable[partition]) for partition in partitions}
+
+
+async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
+    """Every transaction that coordinators know, but for those whose ids expire between the two questions."""
+    answers = await ask_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
+    ids = [one.transactional_id for answer in answers for one in answer.transaction_states]
+    described = await _describe(client, ids)
+    return [
+        TransactionSeen(
+            one.transactional_id,
+            one.transaction_state,
+            one.transaction_timeout_ms == NEVER_MS,
+            frozenset(
+                TopicPartition(TopicName(topic.topic), partition)
+                for topic in one.topics
+                for partition in topic.partitions
+            ),
+        )
+        for one in described
+        if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    ]
+
+
+async def _describe(client: AsyncClient, ids: Sequence[str]) -> list[TransactionState]:
+    if not has_several(client):
+        return (await client.request(DescribeTransactionsRequest(transactional_ids=list(ids)))).transaction_states
+    return [await client.retrying(partial(_describe_one, client, one)) for one in sorted(set(ids))]
+
+
+async def _describe_one(client: AsyncClient, transactional_id: str) -> TransactionState:
+    coordinator = await transaction_coordinator_of(client, transactional_id)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    described = (await client.request(request, broker=coordinator)).transaction_states[0]
+    if described.error_code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+        raise BrokerRefused(described.error_code, f"transaction of {transactional_id}")
+    return described
+
+
+async def groups_of(client: AsyncClient) -> dict[str, str]:
+    """Every group and its state."""
+    answers = await ask_all(client, ListGroupsRequest(), lambda answer: answer.error_code)
+    return {one.group_id: one.group_state for answer in answers for one in answer.groups}
+
+
+async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[TopicPartition]) -> None:
+    """Everything a read_committed consumer finds, from the beginning to the last stable offset, into the history."""
+    async with AsyncConsumer(client, FetchSettings(read_committed=True, max_wait_ms=100)) as consumer:
+        starts = await consumer.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+        recorder.log_starts.update(starts)
+        drained: dict[TopicPartition, list[Seen]] = {partition: [] for partition in partitions}
+        await consumer.assign(starts, ends)
+        while len(consumer.positions):
+            for fetched in await consumer.poll():
+                if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has been here: from the new start
+                    return await drain(client, recorder, partitions)
+                drained[fetched.partition] += seen(fetched, read_committed=True)
+        recorder.drained.update(drained)
+        return None

@@ -1,0 +1,214 @@
+"""A transactional producer of Transactions V1 that does what it is told, request by request, wrong or right.
+
+Its epoch stays over the end of a transaction, which is how KAFKA-9144 could happen. Any refusal is a ClientError: the
+transaction is given up, and its time-out or the producer's next life ends it. Injectors of hangs use each transactional
+id once, so nothing late can meet the next transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import TRANSACTION_KEY, AsyncClient
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.requests import produce_request
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
+from oncelog.sim.checkers.history import Outcome, Transaction, Write
+from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
+from oncelog.sim.workloads.kit.workload import WorkloadContext
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+INIT_VERSION: Final = 4
+ADD_VERSION: Final = 3
+PRODUCE_VERSION: Final = 11
+END_VERSION: Final = 4
+DAY_MS: Final = 86_400_000
+_COMPLETE: Final = frozenset({"CompleteCommit", "CompleteAbort"})
+
+
+class Sent(NamedTuple):
+    """A record sent; the offset is −1 until it is known."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class ScriptedProducer:
+    """A transactional producer, request by request. ``producer_id`` and ``epoch`` once it is initialised, or as they
+    are given."""
+
+    def __init__(
+        self,
+        context: WorkloadContext,
+        host: ClientHost,
+        client: AsyncClient,
+        name: str,
+        *,
+        timeout_ms: int,
+        age_ms: int = 0,
+        producer_id: int = -1,
+        epoch: int = 0,
+    ) -> None:
+        self.label = name if producer_id < 0 else f"{name}!{producer_id}"
+        """The beginning of the producer's values and of its history."""
+        self.context = context
+        self.host = host
+        self.client = client
+        self.name = name
+        self.timeout_ms = timeout_ms
+        self.age_ms = age_ms
+        """Subtracted from the timestamps of its records."""
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.writes: list[Write] = []
+        self.outcome = Outcome.ABORTED
+        self.ending_at: int | None = None
+        self.last: dict[TopicPartition, Sent] = {}
+        """The last record sent to each partition."""
+        self._count = 0
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def begin(self) -> None:
+        """Begin another transaction: what the last one wrote and how it ended is kept by who asked for it."""
+        self.writes, self.outcome, self.ending_at = [], Outcome.ABORTED, None
+
+    async def initialise(self) -> None:
+        """Get a producer id."""
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=self.timeout_ms)
+        answer = await (await self.coordinator()).call(request, INIT_VERSION)
+        _check(answer.error_code, "InitProducerId")
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    async def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Announce partitions to the coordinator."""
+        topics = [AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=topics,
+        )
+        answer = await (await self.coordinator()).call(request, ADD_VERSION)
+        for topic in answer.results_by_topic_v3_and_below:
+            for result in topic.results_by_partition:
+                _check(result.partition_error_code, "AddPartitionsToTxn")
+
+    async def add_offsets(self, group: str) -> None:
+        """Announce a group's offsets to the coordinator."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
+        )
+        _check((await (await self.coordinator()).call(request, ADD_VERSION)).error_code, "AddOffsetsToTxn")
+
+    async def commit_offset(self, group: str, place: TopicPartition, offset: int, version: int) -> int:
+        """Send an offset of a group by TxnOffsetCommit; the error code."""
+        partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=place.topic, partitions=[partition])],
+        )
+        link = await self.client.link(await self.client.coordinator(group))
+        return (await link.call(request, version)).topics[0].partitions[0].error_code
+
+    async def write(self, partition: TopicPartition, value: str | None = None) -> None:
+        """A record that is part of the transaction; without a value, with one that nobody else writes."""
+        value = self.new_value() if value is None else value
+        self.writes.append(Write(partition, value, sent_at=self.context.world.kernel.now_us))
+        answer = await self.send(await self.leader(partition), self.request(partition, value))
+        _check(answer.error_code, "Produce")
+        self.last[partition] = self.last[partition]._replace(offset=answer.base_offset)
+
+    def new_value(self) -> str:
+        """One that nobody else writes."""
+        self._count += 1
+        return f"{self.label}/{self._count}"
+
+    def request(self, partition: TopicPartition, value: str) -> ProduceRequest:
+        """A Produce of one record in the transaction, the next in its sequence there."""
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + 1
+        self.last[partition] = Sent(-1, self.client.now_ms() - self.age_ms)
+        batch = build_batch(
+            [Record(-1, self.last[partition].timestamp_ms, None, value.encode(), ())],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        message = produce_request(self.client.view, {partition: batch}, -1, CLIENT_CONFIG.request_timeout_ms)
+        message.transactional_id = self.name
+        return message
+
+    async def send(
+        self, link: AsyncLink, message: ProduceRequest, timeout_ms: int | None = None
+    ) -> PartitionProduceResponse:
+        """The leader's answer for the one partition of a Produce request."""
+        answer = await link.call(message, PRODUCE_VERSION, timeout_ms)
+        return answer.responses[0].partition_responses[0]
+
+    async def leader(self, partition: TopicPartition) -> AsyncLink:
+        """A connection to it."""
+        return await self.client.link(await self.client.leader(partition))
+
+    async def end(self, *, commit: bool) -> None:
+        """Decide."""
+        request = EndTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
+        )
+        if commit:
+            self.ending_at, self.outcome = self.context.world.kernel.now_us, Outcome.UNKNOWN
+        answer = await (await self.coordinator()).call(request, END_VERSION)
+        _check(answer.error_code, "EndTxn")
+        self.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+
+    async def completed(self) -> None:
+        """Wait until all its markers are written. Raises ClientError when that takes long."""
+        for _ in range(20):
+            link = await self.coordinator()
+            answer = await link.call(DescribeTransactionsRequest(transactional_ids=[self.name]))
+            if answer.transaction_states[0].transaction_state in _COMPLETE:
+                return
+            await self.host.sleep(300)
+        raise ClientError(f"{self.name} does not complete")
+
+    def record(self) -> None:
+        """Write the transaction into the history."""
+        name = f"{self.label}@{self.host.name}"
+        ended = Transaction(name, self.label, list(self.writes), self.outcome, self.ending_at)
+        self.context.recorder.transactions.append(ended)
+
+    def record_hung(self, partition: TopicPartition, value: str, *, is_late: bool = True) -> None:
+        """A record that hangs: nobody will ever commit it. Unless it ``is_late``: then it may be part of the rest."""
+        write = Write(partition, value, sent_at=self.context.world.kernel.now_us)
+        name = f"{self.label}@{self.host.name} late {value}"
+        ending_at = None if is_late else self.ending_at
+        outcome = Outcome.ABORTED if ending_at is None else Outcome.UNKNOWN
+        hung = Transaction(name, f"{self.label} late", [write], outcome, ending_at)
+        self.context.recorder.transactions.append(hung)
+
+    async def coordinator(self) -> AsyncLink:
+        """A connection to the coordinator of its transactions."""
+        return await self.client.link(await self.client.coordinator(self.name, TRANSACTION_KEY))
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise BrokerRefused(code, what)

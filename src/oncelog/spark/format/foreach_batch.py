@@ -1,0 +1,164 @@
+"""``oncelog.spark.transaction``: several writes of one ``foreachBatch`` call become visible together, once.
+
+::
+
+    def write(batch, epoch):
+        with oncelog.spark.transaction(batch, epoch, {"kafka.bootstrap.servers": "…"}) as transaction:
+            transaction.write(batch.select("value"), topic="all")
+            transaction.write(batch.where("…").select("value"), topic="some")
+
+    query = frame.writeStream.foreachBatch(write).option("checkpointLocation", "…").start()
+
+Spark calls the function again for an epoch that it does not know to be over; then nothing is written. The rule: one
+decision for all writes, made when the block ends; a block that raises aborts them. Needs two-phase commit.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from oncelog.client.errors import ClientError
+from oncelog.spark.format.data_source import register
+from oncelog.spark.session.sessions import is_connect, known_error, query_of
+from oncelog.spark.sink import epoch_commit, modes
+from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
+from oncelog.spark.sink.sink_client import open_client
+from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
+from oncelog.spark.sink.two_phase.errors import Behind, Superseded
+from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Standing, standing
+from oncelog.spark.sink.two_phase.register_records import decode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_NAME: Final = 200
+PROBE: Final = "probe:"
+_DECIDED_HERE: Final[set[tuple[str, int, str | None]]] = set()
+"""Query, epoch and run of each decision of this process. One run of a query has each epoch once: again is no replay."""
+
+
+class SinkTransaction:
+    """A transaction under way, which takes writes. ``is_done``: the epoch was decided before, and writes do nothing."""
+
+    def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
+        self.attempt = attempt
+        self.may_begin_at_any_epoch = False
+        """True if epochs are numbers of the user's own, and this is the first."""
+        self.is_done = is_done
+        self._options = dict(options)
+        self._directory = directory
+        self._writes = 0
+
+    def write(self, frame: DataFrame, **options: str) -> None:
+        """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction.
+
+        Raises SparkSourceError for what a server lacks, and for a defect of Spark's that there is a way around.
+        """
+        if self.is_done:
+            return
+        if self.may_begin_at_any_epoch:
+            options["acceptDuplicates"] = str(self.attempt.epoch)
+        member = json.dumps([self.attempt.query, self.attempt.epoch, self.attempt.run, self._writes])
+        self._writes += 1
+        ours = {
+            "exactlyOnce": Mode.TWO_PHASE.value,
+            "oncelog.transaction.gather": str(self._directory),
+            "oncelog.transaction.member": member,
+        }
+        from oncelog.spark.session.versions import active
+
+        session = frame.sparkSession
+        if not is_connect(session):
+            register(session)  # Spark may not have found the format by itself
+        try:
+            with active(session):
+                frame.write.format("oncelog").mode("append").options(**{**self._options, **options, **ours}).save()
+        except Exception as error:
+            if (known := known_error(error)) is not None:
+                raise known from error
+            raise
+
+    def listed(self) -> tuple[Listed, ...]:
+        """The transactions that the writes left open. Raises SinkError if a write's are missing."""
+        found = sorted(self._directory.glob("*.json"))
+        if len(found) != self._writes:
+            raise SinkError(
+                f"the transaction began {self._writes} writes, {len(found)} have finished: nothing was decided"
+            )
+        return tuple(one for path in found for one in decode(path.read_bytes()).listed)
+
+
+@contextmanager
+def transaction(
+    frame: DataFrame, epoch: int, options: Mapping[str, str], *, query: str | None = None
+) -> Iterator[SinkTransaction]:
+    """A transaction for one epoch; ``query`` (default: the streaming query's id) and ``epoch`` are its identity.
+
+    Raises SinkError where the cluster has no two-phase commit, or the query id is not known. Over Spark Connect the
+    function of a ``foreachBatch`` runs on the server, and the query's id is known if it is the only query of its
+    session.
+    """
+    parsed = parse_sink_options(options)
+    running = None if query else query_of(frame)
+    name = query or (running.query if running else None)
+    if not name:
+        raise SinkError("the frame is not of a streaming query's foreachBatch: name the transaction with query=…")
+    _check_name(name)
+    run = running.run if running else None
+    if run is not None and (name, epoch, run) in _DECIDED_HERE:
+        raise SinkError(
+            f"epoch {epoch} was decided by a transaction before: put all writes into one block, or name "
+            "the others with query=…"
+        )
+    attempt = Attempt(name, epoch, secrets.token_hex(8))
+    is_done, is_new = _look_up(parsed, attempt)
+    with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
+        made = SinkTransaction(attempt, options, Path(directory), is_done=is_done)
+        made.may_begin_at_any_epoch = query is not None and is_new
+        try:
+            yield made
+            listed = made.listed()
+        except BaseException:
+            with suppress(ClientError):
+                epoch_commit.abort(parsed, attempt)
+            raise
+        epoch_commit.commit(parsed, attempt, listed)
+        _DECIDED_HERE.add((name, epoch, run))
+
+
+def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
+    """(True if the epoch was decided before, True if the query has no register)."""
+    with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
+        missing = modes.why_not_two_phase(client)
+        if missing is not None:
+            raise SinkError(f"a transaction of several writes needs two-phase commit: {missing}")
+        register = cluster.register()
+        where = standing(register, attempt)
+        if where is Standing.STALE:
+            raise Superseded(
+                f"another run of epoch {attempt.epoch} of query {attempt.query} has begun since: this one stops"
+            )
+        if where is Standing.BEHIND and register is not None:
+            if options.accept_loss is None or options.accept_loss < register.epoch:
+                raise Behind(attempt.query, attempt.epoch, register.epoch)
+            return True, False
+        return where in (Standing.DECIDED, Standing.DONE), register is None
+
+
+def _check_name(name: str) -> None:
+    """Raise SinkError for a name that could be taken for another query's: parts of an id are between slashes."""
+    if not 1 <= len(name) <= MOST_NAME or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE, PROBE)):
+        raise SinkError(
+            f"query={name!r} cannot name a transaction: it needs 1 to {MOST_NAME} characters without '/', "
+            f"not beginning with {JOB}, {ONE_WRITE} or {PROBE}"
+        )
+
+
+__all__ = ["SinkTransaction", "transaction"]

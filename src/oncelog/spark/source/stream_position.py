@@ -1,0 +1,131 @@
+"""The position of a stream: an offset for each partition, and the ids of the topics. Pure.
+
+In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can go on from
+the connector's checkpoint. Beside the topics stand notes, under keys that no topic can have: ``@topicIds`` (KIP-516)
+tells a topic from another one of the same name, also when the query was not running while it was deleted and created.
+
+The rule: changes between two positions are found here; the caller decides which of them are a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.spark.source.offset_ranges import Offsets
+
+NOTE_MARK: Final = "@"
+"""First character of a note's name; no topic's name has it."""
+TOPIC_IDS: Final = "@topicIds"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Next offsets, and the ids of their topics where the brokers have any."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The position as a checkpoint has it; the same position gives the same text."""
+        ids = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))} if self.topic_ids else {}
+        return {**to_json_offsets(self.offsets), **ids}
+
+    @classmethod
+    def from_json(cls, nested: Mapping[str, Any]) -> Position:
+        """The reverse of :meth:`to_json`, for the connector's checkpoints too."""
+        topics = {name: value for name, value in nested.items() if not name.startswith(NOTE_MARK)}
+        return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
+
+    def is_other_topic(self, topic: str, now: Position) -> bool:
+        """True if ``now`` has another topic of that name."""
+        before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
+        return before is not None and after is not None and before != after
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A partition that was not there before."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A partition that was there and is not: its topic was deleted, or is not subscribed to any more."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recreated:
+    """A partition whose topic was deleted and created again since."""
+
+    partition: TopicPartition
+    offset: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shorter:
+    """A partition whose log ends below where the query has read."""
+
+    partition: TopicPartition
+    offset: int
+    end: int
+
+
+Change = Added | Gone | Recreated | Shorter
+
+
+def changes(before: Position, now: Position) -> Iterator[Change]:
+    """The differences between a query's position and the logs' ends, partition by partition."""
+    for partition in sorted({*before.offsets, *now.offsets}):
+        offset, end = before.offsets.get(partition), now.offsets.get(partition)
+        if offset is None:
+            yield Added(partition)
+        elif end is None:
+            yield Gone(partition, offset)
+        elif before.is_other_topic(partition.topic, now):
+            yield Recreated(partition, offset, now.topic_ids[partition.topic])
+        elif end < offset:
+            yield Shorter(partition, offset, end)
+
+
+def same_topic_only(before: Position, now: Position) -> Offsets:
+    """The offsets of ``before`` whose topics are still there and the same."""
+    return {
+        partition: offset
+        for partition, offset in before.offsets.items()
+        if partition in now.offsets and not before.is_other_topic(partition.topic, now)
+    }
+
+
+def behind(end: Position, latest: Position) -> list[int]:
+    """Offsets still to be read, for each partition of both positions."""
+    return [max(0, latest.offsets[p] - offset) for p, offset in end.offsets.items() if p in latest.offsets]
+
+
+def partition_name(partition: TopicPartition) -> str:
+    """``topic-partition``, for messages and notes."""
+    return f"{TopicName(partition.topic)}-{partition.partition}"
+
+
+def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark keeps them in a checkpoint: topic → partition (text) → offset."""
+    nested: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return nested
+
+
+def from_json_offsets(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The reverse of :func:`to_json_offsets`."""
+    return {
+        TopicPartition(TopicName(topic), int(partition)): offset
+        for topic, partitions in nested.items()
+        for partition, offset in partitions.items()
+    }

@@ -1,1 +1,0 @@
-"""Compaction: keep the last value of every key (``cleanup.policy=compact``); as jobs over sealed segments."""

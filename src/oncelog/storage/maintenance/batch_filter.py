@@ -1,0 +1,148 @@
+"""The part of a batch that stays when a log is compacted.
+
+A record stays when it is the last with its key, or newer than the map; a tombstone stays until its batch's delete
+horizon (set when it first goes through cleaning: now + ``delete.retention.ms``, kept in the batch, KIP-534). A batch
+keeps its offsets and sequence range whatever is taken out of it; it stays as an empty one where it carries a
+producer's last sequence, or ends the range that was cleaned. What is not changed is copied byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from oncelog.ports import Buffer
+from oncelog.records.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+)
+from oncelog.records.builder import append_tail, assemble, build_batch
+from oncelog.records.compression import Codec, compress
+from oncelog.records.control import control_type
+from oncelog.records.record import Record, record_tails, records_data, records_in
+from oncelog.storage.maintenance.offset_map import OffsetMap
+from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
+
+
+class LastRecord(NamedTuple):
+    """The batch that a producer's state hangs on: that with its last data, or its last marker (``offset`` −1)."""
+
+    offset: int
+    epoch: int
+
+
+class BatchFilter:
+    """Decides batch after batch; ``upper_bound`` is where the cleaned range ends."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: WalkedTransactions,
+        last_records: Mapping[int, LastRecord],
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        upper_bound: int,
+        max_decompressed_bytes: int,
+    ) -> None:
+        self._offsets = offsets
+        self._transactions = transactions
+        self._last_records = last_records
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._upper_bound = upper_bound
+        self._max_decompressed_bytes = max_decompressed_bytes
+
+    def retain(self, header: BatchHeader, data: Buffer) -> Buffer | None:
+        """The bytes that take the batch's place: itself, a smaller one, or None. Raises CorruptBatch."""
+        body = records_data(data, 0, header, self._max_decompressed_bytes)
+        records = list(records_in(body, header))
+        marker_of_nothing = False
+        if header.is_control:
+            kind = control_type(records[0].key) if records else None
+            marker_of_nothing = self._transactions.on_marker(header, kind)
+            horizon = header.delete_horizon_ms
+            drop_all = marker_of_nothing and horizon is not None and horizon <= self._now_ms
+        else:
+            drop_all = self._transactions.on_batch(header)
+        every = range(len(records))
+        kept = [] if drop_all else every if header.is_control else self._kept(header, records)
+        if not kept:
+            return self._empty(header) if self._must_stay(header) else None
+        needs_horizon = marker_of_nothing or any(records[index].value is None for index in kept)
+        sets_horizon = needs_horizon and header.delete_horizon_ms is None
+        if len(kept) == len(records) and not sets_horizon:
+            return data
+        horizon_ms = self._horizon_ms if sets_horizon else header.delete_horizon_ms
+        return _rebuilt(header, body, records, kept, horizon_ms)
+
+    def _kept(self, header: BatchHeader, records: list[Record]) -> list[int]:
+        """The indexes of the records that stay. Offsets do not tell records apart: older versions took a batch in which
+        several had the same."""
+        offsets = self._offsets
+        horizon = header.delete_horizon_ms
+        keeps_tombstones = horizon is None or self._now_ms < horizon
+        kept = []
+        for index, record in enumerate(records):
+            if record.offset > offsets.latest_offset:
+                kept.append(index)
+            elif record.key is None or record.offset < offsets.last_offset(record.key):
+                continue
+            elif record.value is not None or keeps_tombstones:
+                kept.append(index)
+        return kept
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._upper_bound:
+            return True
+        last = self._last_records.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.offset >= 0:
+            return header.last_offset == last.offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+    @staticmethod
+    def _empty(header: BatchHeader) -> bytearray:
+        log_append_time_ms = header.max_timestamp if header.is_log_append_time else None
+        return build_batch(
+            (),
+            base_offset=header.base_offset,
+            leader_epoch=header.partition_leader_epoch,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+            control=header.is_control,
+            log_append_time_ms=log_append_time_ms,
+            last_offset=header.last_offset,
+            max_timestamp=header.max_timestamp,
+        )
+
+
+def _rebuilt(
+    header: BatchHeader, data: bytes, records: list[Record], kept: Sequence[int], delete_horizon_ms: int | None
+) -> bytearray:
+    """A batch of the records of ``data`` whose indexes are ``kept``. Keys, values and headers are copied: bytes that
+    are no text in the name of a header stay as they are."""
+    base_timestamp = records[kept[0]].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    tails = list(record_tails(data, header))
+    body = bytearray()
+    for index in kept:
+        record = records[index]
+        append_tail(body, tails[index], record.offset - header.base_offset, record.timestamp - base_timestamp)
+    attributes = int(header.codec) | TRANSACTIONAL * header.is_transactional | CONTROL * header.is_control
+    latest = max(records[index].timestamp for index in kept)
+    if header.is_log_append_time:
+        attributes |= LOG_APPEND_TIME
+        latest = header.max_timestamp
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON
+    encoded = len(kept), header.last_offset, base_timestamp, max(latest, NO_TIMESTAMP)
+    payload = body if header.codec is Codec.NONE else compress(header.codec, body)
+    identity = header.producer_id, header.producer_epoch, header.base_sequence
+    return assemble(payload, encoded, header.base_offset, header.partition_leader_epoch, attributes, *identity)

@@ -1,0 +1,490 @@
+"""ApiVersions, configs, cluster, log directories, elections, features and producer ids, as bytes in every version."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.cluster.api_versions import unsupported_version
+from oncelog.handlers.logs import describe_log_dirs
+from oncelog.handlers.registry import APIS
+from oncelog.wire.messages import alter_configs as alter
+from oncelog.wire.messages import describe_configs as configs
+from oncelog.wire.messages import incremental_alter_configs as incremental
+from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
+from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from oncelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from oncelog.wire.messages.list_config_resources import ListConfigResourcesRequest
+from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
+from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.unit.handlers.cluster_broker import HOST, PORT, ClusterBroker, Denying
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+NO_CLUSTER = {
+    operation: Denying((operation, ResourceType.CLUSTER, None))
+    for operation in (Operation.ALTER, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+}
+
+
+@pytest.fixture
+def broker() -> ClusterBroker:
+    settings = {"log.retention.hours": "1", "message.max.bytes": "2000000", "unknown.key": "secret"}
+    broker = ClusterBroker({**settings, "super.users": "User:a", "allow.everyone.if.no.acl.found": "true"})
+    topics = [CreatableTopic(name=name, num_partitions=3, replication_factor=1) for name in ("t", "u")]
+    broker.call(CreateTopicsRequest(topics=topics), 7)
+    return broker
+
+
+class TestApiVersions:
+    @pytest.mark.parametrize("version", range(5))
+    def test_what_is_advertised_is_the_registry(self, broker: ClusterBroker, version: int) -> None:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+        answer = broker.call(request, version)
+        found = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        assert found == {api.key: (api.min_version if api.key else 0, api.max_version) for api in APIS}, (
+            "Produce from 0, whatever is implemented"
+        )
+        if version >= 3:
+            assert answer.finalized_features_epoch == 0
+            assert {f.name: f.max_version_level for f in answer.finalized_features} == broker.image.features
+            assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
+                ("metadata.version", 7, 30),
+                *[("transaction.version", 0, 2)][: version >= 4],
+            ], "before version 4 clients do not know ranges that begin at 0"
+
+    @pytest.mark.parametrize("name", ["", "a b", "-a", "a-", "ü", "x\n"])
+    def test_odd_software_names_are_refused(self, broker: ClusterBroker, name: str) -> None:
+        for request in (
+            ApiVersionsRequest(client_software_name=name, client_software_version="1"),
+            ApiVersionsRequest(client_software_name="a", client_software_version=name),
+        ):
+            answer = broker.call(request, 3)
+            assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+    def test_a_version_that_is_not_known_is_answered_in_version_0_with_the_range(self) -> None:
+        encoded = b"".join(bytes(chunk) for chunk in unsupported_version().encode(0))
+        answer = ApiVersionsResponse.decode(encoded, 0)
+        (api,) = answer.api_keys
+        assert (answer.error_code, api.api_key, api.min_version, api.max_version) == (35, 18, 0, 4)
+
+
+class TestDescribeConfigs:
+    def ask(
+        self, broker: ClusterBroker, kind: int, name: str, *keys: str, version: int = 4
+    ) -> configs.DescribeConfigsResult:
+        resource = configs.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+        )
+        request = configs.DescribeConfigsRequest(
+            resources=[resource], include_synonyms=True, include_documentation=True
+        )
+        result: configs.DescribeConfigsResult = broker.call(request, version).results[0]
+        return result
+
+    @pytest.mark.parametrize("version", range(1, 5))
+    def test_a_topic_shows_each_key_with_its_source(self, broker: ClusterBroker, version: int) -> None:
+        result = self.ask(broker, TOPIC, "t", version=version)
+        assert (result.error_code, len(result.configs)) == (0, 33)
+        found = {entry.name: entry for entry in result.configs}
+        size = found["max.message.bytes"]
+        assert (size.value, size.config_source, size.read_only, size.is_sensitive) == ("2000000", 4, False, False)
+        assert [(s.name, s.value, s.source) for s in size.synonyms] == [
+            ("message.max.bytes", "2000000", 4),
+            ("message.max.bytes", "1048588", 5),
+        ]
+        assert found["retention.ms"].value == "3600000"
+        if version >= 3:
+            assert (size.config_type, bool(size.documentation)) == (3, True)
+
+    def test_a_broker_shows_all_keys_and_no_secrets(self, broker: ClusterBroker) -> None:
+        result = self.ask(broker, BROKER, "1")
+        found = {entry.name: entry for entry in result.configs}
+        assert len(found) == len(result.configs) > 340
+        assert (found["log.retention.hours"].value, found["log.retention.hours"].read_only) == ("1", True)
+        assert (found["message.max.bytes"].config_source, found["message.max.bytes"].read_only) == (4, False)
+        assert (found["unknown.key"].value, found["unknown.key"].is_sensitive) == (None, True)
+        assert (found["ssl.key.password"].value, found["ssl.key.password"].is_sensitive) == (None, True)
+        for name in ("super.users", "allow.everyone.if.no.acl.found"):
+            entry = found[name]
+            assert (entry.value, entry.is_sensitive, entry.config_type, entry.documentation) == (None, True, 0, None)
+            assert [(each.name, each.value, each.source) for each in entry.synonyms] == [(name, None, 4)]
+        assert found["log.sync.policy"].value == "commit"
+
+    def test_all_brokers_show_what_is_set_for_them(self, broker: ClusterBroker) -> None:
+        change = incremental.AlterableConfig(name="message.max.bytes", value="9")
+        resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
+        broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        found = {entry.name: (entry.value, entry.config_source) for entry in self.ask(broker, BROKER, "").configs}
+        assert found == {"min.insync.replicas": ("1", 3), "message.max.bytes": ("9", 3)}
+        assert self.ask(broker, TOPIC, "t", "max.message.bytes").configs[0].value == "9"
+
+    def test_all_brokers_show_their_own_value_as_it_was_set_also_where_this_broker_has_another(
+        self, broker: ClusterBroker
+    ) -> None:
+        for name, value in (("", " 900000"), ("1", "800000")):
+            change = incremental.AlterableConfig(name="message.max.bytes", value=value)
+            resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[change])
+            broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        (entry,) = self.ask(broker, BROKER, "", "message.max.bytes").configs
+        assert (entry.value, entry.config_source) == (" 900000", 3)
+        assert [(s.name, s.value, s.source) for s in entry.synonyms] == [("message.max.bytes", " 900000", 3)]
+        (own,) = self.ask(broker, BROKER, "1", "message.max.bytes").configs
+        assert (own.value, own.config_source) == ("800000", 2)
+        assert [s.source for s in own.synonyms] == [2, 3, 4, 5]
+
+    def test_a_broker_named_in_several_ways_is_answered_once(self, broker: ClusterBroker) -> None:
+        names = ("1", "+1", "001", "", "2", "1+")
+        resources = [configs.DescribeConfigsResource(resource_type=BROKER, resource_name=name) for name in names]
+        results = broker.call(configs.DescribeConfigsRequest(resources=resources), 4).results
+        assert [(r.resource_name.lstrip("+0"), bool(r.configs)) for r in results] == [
+            ("1", True),
+            ("", True),
+            ("2", False),
+            ("1+", False),
+        ]
+
+    def test_min_insync_replicas_come_from_the_cluster(self, broker: ClusterBroker) -> None:
+        for kind, name in ((BROKER, "1"), (TOPIC, "t")):
+            (entry,) = self.ask(broker, kind, name, "min.insync.replicas").configs
+            assert (entry.value, [s.source for s in entry.synonyms]) == ("1", [3, 5])
+
+    def test_internal_keys_are_shown_as_they_were_set_and_only_then(self) -> None:
+        interval = "producer.id.expiration.check.interval.ms"
+        assert self.ask(ClusterBroker(), BROKER, "1", interval).configs == []
+        (entry,) = self.ask(ClusterBroker({interval: "500 "}), BROKER, "1", interval).configs
+        assert (entry.value, entry.read_only, entry.config_source) == ("500 ", True, 4)
+        assert [(s.value, s.source) for s in entry.synonyms] == [("500 ", 4), ("600000", 5)]
+
+    def test_replication_throttles_are_shown_while_they_are_set(self, broker: ClusterBroker) -> None:
+        throttle = "leader.replication.throttled.rate"
+        assert self.ask(broker, BROKER, "1", throttle).configs == []
+        for name, value in (("", "7"), ("1", "+5")):
+            change = incremental.AlterableConfig(name=throttle, value=value)
+            resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[change])
+            broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        (entry,) = self.ask(broker, BROKER, "1", throttle).configs
+        assert (entry.value, entry.read_only, entry.is_sensitive, entry.config_type) == ("+5", False, False, 5)
+        assert [(s.value, s.source) for s in entry.synonyms] == [("+5", 2), ("7", 3)]
+        assert entry.documentation is None
+
+    def test_groups_and_client_metrics_have_defaults(self, broker: ClusterBroker) -> None:
+        timeout = self.ask(broker, GROUP, "g", "consumer.session.timeout.ms").configs[0]
+        assert (timeout.value, [s.name for s in timeout.synonyms]) == ("45000", ["group.consumer.session.timeout.ms"])
+        assert {entry.name: entry.value for entry in self.ask(broker, METRICS, "m").configs} == {
+            "interval.ms": "300000",
+            "match": "",
+            "metrics": "",
+        }
+        assert self.ask(broker, LOGGER, "1").configs == []
+
+    @pytest.mark.parametrize(
+        ("kind", "name", "code"),
+        [
+            (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+            (BROKER, "9", ErrorCode.INVALID_REQUEST),
+            (BROKER, "x", ErrorCode.INVALID_REQUEST),
+            (LOGGER, "", ErrorCode.INVALID_REQUEST),
+            (LOGGER, "9", ErrorCode.INVALID_REQUEST),
+            (METRICS, "", ErrorCode.INVALID_REQUEST),
+            (GROUP, "", ErrorCode.INVALID_REQUEST),
+            (7, "x", ErrorCode.INVALID_REQUEST),
+        ],
+    )
+    def test_what_cannot_be_described(self, broker: ClusterBroker, kind: int, name: str, code: ErrorCode) -> None:
+        result = self.ask(broker, kind, name)
+        assert (result.error_code, result.configs) == (code, [])
+
+    def test_who_may_not_see(self, broker: ClusterBroker) -> None:
+        resources = [
+            configs.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+            for kind, name in ((TOPIC, "t"), (GROUP, "g"), (BROKER, "1"))
+        ]
+        denying = Denying(
+            *(
+                (Operation.DESCRIBE_CONFIGS, r, None)
+                for r in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
+            )
+        )
+        results = broker.call(configs.DescribeConfigsRequest(resources=resources), 4, denying).results
+        assert [(result.error_code, result.error_message) for result in results] == [
+            (29, "Topic authorization failed."),
+            (30, "Group authorization failed."),
+            (31, "Cluster authorization failed."),
+        ]
+
+
+class TestAlterConfigs:
+    @pytest.mark.parametrize("version", range(3))
+    def test_all_of_a_topics_own_configs_are_replaced(self, broker: ClusterBroker, version: int) -> None:
+        for key in ("retention.ms", "segment.ms"):
+            config = alter.AlterableConfig(name=key, value="7")
+            resource = alter.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[config])
+            (answer,) = broker.call(alter.AlterConfigsRequest(resources=[resource]), version).responses
+            assert (answer.error_code, answer.error_message) == (0, None)
+        assert dict(broker.image.topics[TopicName("t")].configs) == {"segment.ms": "7"}
+
+    @pytest.mark.parametrize("version", range(2))
+    def test_single_keys_are_changed_or_only_checked(self, broker: ClusterBroker, version: int) -> None:
+        for key, check in (("retention.ms", False), ("segment.ms", False), ("flush.ms", True)):
+            config = incremental.AlterableConfig(name=key, value="7")
+            resource = incremental.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[config])
+            request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=check)
+            assert broker.call(request, version).responses[0].error_code == 0
+        assert dict(broker.image.topics[TopicName("t")].configs) == {"retention.ms": "7", "segment.ms": "7"}
+
+    def test_answers_are_in_the_requests_order_also_for_who_may_not(self, broker: ClusterBroker) -> None:
+        resources = [
+            incremental.AlterConfigsResource(resource_type=kind, resource_name=name)
+            for kind, name in ((TOPIC, "t"), (BROKER, "1"), (TOPIC, "u"), (GROUP, "g"))
+        ]
+        denying = Denying(
+            (Operation.ALTER_CONFIGS, ResourceType.TOPIC, "t"),
+            (Operation.ALTER_CONFIGS, ResourceType.GROUP, None),
+            (Operation.ALTER_CONFIGS, ResourceType.CLUSTER, None),
+        )
+        answers = broker.call(incremental.IncrementalAlterConfigsRequest(resources=resources), 1, denying).responses
+        assert [(a.resource_name, a.error_code) for a in answers] == [("t", 29), ("1", 31), ("u", 0), ("g", 30)]
+
+
+class TestListConfigResources:
+    def test_version_0_lists_client_metrics_only(self, broker: ClusterBroker) -> None:
+        assert broker.call(ListConfigResourcesRequest(), 0).config_resources == []
+
+    def test_version_1_lists_what_is_asked_for(self, broker: ClusterBroker) -> None:
+        answer = broker.call(ListConfigResourcesRequest(), 1)
+        found = [(resource.resource_type, resource.resource_name) for resource in answer.config_resources]
+        assert found == [(LOGGER, "1"), (BROKER, "1"), (TOPIC, "t"), (TOPIC, "u")]
+        some = broker.call(ListConfigResourcesRequest(resource_types=[TOPIC]), 1).config_resources
+        assert [resource.resource_name for resource in some] == ["t", "u"]
+        assert broker.call(ListConfigResourcesRequest(resource_types=[TOPIC, 5]), 1).error_code == 35
+        denied = broker.call(ListConfigResourcesRequest(), 1, NO_CLUSTER[Operation.DESCRIBE_CONFIGS])
+        assert denied.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    def test_groups_whose_configs_were_taken_away_are_not_listed(self, broker: ClusterBroker) -> None:
+        key = "consumer.session.timeout.ms"
+        for operation, groups in ((0, ["g"]), (1, [])):
+            change = AlterableConfig(name=key, config_operation=operation, value=None if operation else "50000")
+            resource = AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=[change])
+            answer = broker.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert [one.error_code for one in answer.responses] == [0]
+            listed = broker.call(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
+            assert [one.resource_name for one in listed] == groups
+
+
+class TestDescribeCluster:
+    @pytest.mark.parametrize("version", range(3))
+    def test_the_cluster(self, broker: ClusterBroker, version: int) -> None:
+        answer = broker.call(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+        assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, "cluster", 1)
+        assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(1, HOST, PORT)]
+        assert answer.cluster_authorized_operations == 8096
+
+    @pytest.mark.parametrize(("kind", "code"), [(2, 114), (3, 115)])
+    def test_controllers_are_not_asked_here(self, broker: ClusterBroker, kind: int, code: int) -> None:
+        answer = broker.call(DescribeClusterRequest(endpoint_type=kind), 1)
+        assert (answer.error_code, answer.brokers) == (code, [])
+
+
+class TestDescribeTopicPartitions:
+    def ask(
+        self, broker: ClusterBroker, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+    ) -> DescribeTopicPartitionsResponse:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+        )
+        answer: DescribeTopicPartitionsResponse = broker.call(request, 0)
+        return answer
+
+    def test_pages_cover_every_partition_once(self, broker: ClusterBroker) -> None:
+        for limit in (1, 2, 3, 4, 6, 7):
+            seen, cursor = [], None
+            while True:
+                page = self.ask(broker, limit=limit, cursor=cursor)
+                seen += [(t.name, p.partition_index) for t in page.topics for p in t.partitions]
+                assert sum(len(t.partitions) for t in page.topics) <= limit
+                if page.next_cursor is None:
+                    break
+                cursor = (page.next_cursor.topic_name, page.next_cursor.partition_index)
+            assert seen == [(name, index) for name in "tu" for index in range(3)]
+
+    def test_named_topics_in_order_with_errors(self, broker: ClusterBroker) -> None:
+        answer = self.ask(broker, "u", "nope", "a b")
+        assert [(t.name, t.error_code, t.topic_authorized_operations) for t in answer.topics] == [
+            ("a b", 17, 3576),
+            ("nope", 3, 3576),
+            ("u", 0, 3576),
+        ]
+
+    def test_a_limit_below_one_is_one(self, broker: ClusterBroker) -> None:
+        assert len(self.ask(broker, "t", limit=-5).topics[0].partitions) == 1
+
+    def test_a_cursor_must_be_possible(self, broker: ClusterBroker) -> None:
+        for cursor in (("t", -1), ("zz", 0)):
+            assert [t.error_code for t in self.ask(broker, "t", cursor=cursor).topics] == [42]
+
+
+class TestDescribeLogDirs:
+    @pytest.mark.parametrize("version", range(1, 6))
+    def test_sizes_of_the_partitions_it_has(self, broker: ClusterBroker, version: int) -> None:
+        broker.sizes = {TopicPartition(TopicName("t"), 0): 5, TopicPartition(TopicName("u"), 2): 7}
+        (result,) = broker.call(DescribeLogDirsRequest(topics=None), version).results
+        assert [(t.name, [(p.partition_index, p.partition_size) for p in t.partitions]) for t in result.topics] == [
+            ("t", [(0, 5)]),
+            ("u", [(2, 7)]),
+        ]
+        assert (result.total_bytes, result.usable_bytes) == ((1000, 400) if version >= 4 else (-1, -1))
+        wanted = [DescribableLogDirTopic(topic="u", partitions=[0, 2, 2, 9]), DescribableLogDirTopic(topic="x")]
+        (some,) = broker.call(DescribeLogDirsRequest(topics=wanted), version).results
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("u", [2])]
+
+    def test_a_topic_that_is_named_twice_is_answered_once(self, broker: ClusterBroker) -> None:
+        broker.sizes = {TopicPartition(TopicName("t"), 0): 5, TopicPartition(TopicName("t"), 1): 6}
+        wanted = [DescribableLogDirTopic(topic="t", partitions=partitions) for partitions in ([0], [1, 0])]
+        (result,) = broker.call(DescribeLogDirsRequest(topics=wanted), 4).results
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in result.topics] == [("t", [0, 1])]
+
+    def test_a_large_list_is_gathered_a_slice_at_a_time(self, broker: ClusterBroker) -> None:
+        gathered = []
+
+        class Counted(list[int]):
+            def __iter__(self) -> Iterator[int]:
+                for index in super().__iter__():
+                    gathered.append(index)
+                    yield index
+
+        request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=Counted(range(2500)))])
+        slices = describe_log_dirs.handle(request, broker.context(request.API_KEY, 4))
+        next(slices)
+        assert len(gathered) == 1000
+        assert len(list(slices)) == 1
+        assert len(gathered) == 2500
+
+    def test_who_may_not(self, broker: ClusterBroker) -> None:
+        answer = broker.call(DescribeLogDirsRequest(topics=None), 3, NO_CLUSTER[Operation.DESCRIBE])
+        assert (answer.error_code, answer.results) == (31, [])
+
+
+class TestElectLeaders:
+    @pytest.mark.parametrize("version", range(3))
+    def test_where_the_preferred_replica_leads_no_election_is_needed(self, broker: ClusterBroker, version: int) -> None:
+        asked = [TopicPartitions(topic="t", partitions=[0, 9]), TopicPartitions(topic="x", partitions=[0])]
+        answer = broker.call(ElectLeadersRequest(topic_partitions=asked), version)
+        found = [
+            (topic.topic, partition.partition_id, partition.error_code)
+            for topic in answer.replica_election_results
+            for partition in topic.partition_result
+        ]
+        assert found == [("t", 0, 84), ("t", 9, 3), ("x", 0, 3)]
+
+    def test_for_all_partitions_only_news_is_told(self, broker: ClusterBroker) -> None:
+        answer = broker.call(ElectLeadersRequest(topic_partitions=None), 2)
+        assert [(t.topic, t.partition_result) for t in answer.replica_election_results] == [("t", []), ("u", [])]
+
+    def test_an_unknown_type_and_who_may_not(self, broker: ClusterBroker) -> None:
+        asked = [TopicPartitions(topic="t", partitions=[0])]
+        assert broker.call(ElectLeadersRequest(election_type=3, topic_partitions=asked), 2).error_code == 42
+        denied = broker.call(ElectLeadersRequest(topic_partitions=asked), 2, NO_CLUSTER[Operation.ALTER])
+        assert denied.replica_election_results[0].partition_result[0].error_code == 31
+
+
+class TestUpdateFeatures:
+    @pytest.mark.parametrize("version", range(3))
+    def test_a_refusal_and_a_level_it_has(self, broker: ClusterBroker, version: int) -> None:
+        lower = FeatureUpdateKey(feature="metadata.version", max_version_level=29, allow_downgrade=True)
+        refused = broker.call(UpdateFeaturesRequest(feature_updates=[lower]), version)
+        assert (refused.error_code, refused.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+        same = FeatureUpdateKey(feature="metadata.version", max_version_level=30)
+        done = broker.call(UpdateFeaturesRequest(feature_updates=[same]), version)
+        assert (done.error_code, done.error_message) == (0, None)
+        assert [result.feature for result in done.results] == (["metadata.version"] if version < 2 else [])
+
+    def test_who_may_not(self, broker: ClusterBroker) -> None:
+        assert broker.call(UpdateFeaturesRequest(), 1, NO_CLUSTER[Operation.ALTER]).error_code == 31
+
+
+class TestInitProducerId:
+    def ask(self, broker: ClusterBroker, version: int = 5, **fields: object) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(**{"transactional_id": None, **fields})  # type: ignore[arg-type]  # by name
+        answer: InitProducerIdResponse = broker.call(request, version)
+        return answer
+
+    @pytest.mark.parametrize("version", range(7))
+    def test_every_producer_gets_an_id_of_its_own(self, broker: ClusterBroker, version: int) -> None:
+        answers = [self.ask(broker, version) for _ in range(3)]
+        assert [(a.error_code, a.producer_id, a.producer_epoch) for a in answers] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
+
+    def test_a_producer_that_names_its_id_gets_a_new_one(self, broker: ClusterBroker) -> None:
+        assert self.ask(broker).producer_id == 0
+        again = self.ask(broker, producer_id=0, producer_epoch=4)
+        assert (again.error_code, again.producer_id, again.producer_epoch) == (0, 1, 0)
+
+    def test_two_thousand_ids_differ(self, broker: ClusterBroker) -> None:
+        broker.call(InitProducerIdRequest(transactional_id=None), 4)
+        ids = {broker._producer_id() for _ in range(2000)}
+        assert len(ids) == 2000
+        assert broker.image.producer_id_block == (2000, 2999)
+
+    @pytest.mark.parametrize(
+        ("fields", "code"),
+        [
+            ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
+            ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+            ({"transactional_id": "", "transaction_timeout_ms": 1}, ErrorCode.INVALID_REQUEST),
+        ],
+    )
+    def test_refusals(self, broker: ClusterBroker, fields: dict[str, object], code: ErrorCode) -> None:
+        answer = self.ask(broker, **fields)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+    def test_without_a_block_the_client_is_asked_to_come_again(self, broker: ClusterBroker) -> None:
+        broker.producer_ids = None
+        assert self.ask(broker).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def test_who_may_not(self, broker: ClusterBroker) -> None:
+        no_cluster = (Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, None)
+        request = InitProducerIdRequest(transactional_id=None)
+        assert broker.call(request, 5, Denying(no_cluster)).error_code == 0, "who may write to a topic may do it"
+        nothing = Denying(no_cluster, (Operation.WRITE, ResourceType.TOPIC, None))
+        assert broker.call(request, 5, nothing).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_every_handler_says_its_errors() -> None:
+    for api in APIS:
+        try:
+            handler = importlib.import_module(f"oncelog.handlers.{api.handler}")
+        except ModuleNotFoundError:
+            pytest.skip(f"{api.module} is not there yet")
+        assert callable(handler.handle)
+        assert all(isinstance(code, ErrorCode) and text for code, text in handler.ERRORS.items()), api.name
+
+
+def test_who_may_unregister_a_broker(broker: ClusterBroker) -> None:
+    answer = broker.call(UnregisterBrokerRequest(broker_id=9), 0, NO_CLUSTER[Operation.ALTER])
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "Cluster authorization failed.",
+    )
+    answer = broker.call(UnregisterBrokerRequest(broker_id=9), 0)
+    assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -1,0 +1,174 @@
+"""Sessions of Spark Connect as jobs use them: settings, queries of batches, what a server lacks."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.spark.session import sessions
+from oncelog.spark.session.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
+from oncelog.spark.session.sessions import JobSession, QueryRun, is_connect, known_error, lacking, query_of
+
+WORKER = "SPARK_CONNECT_LOCAL_URL"
+
+
+class Conf:
+    """Settings of a session."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = {name.replace("_", "."): value for name, value in values.items()}
+        self.refused: str | None = None
+
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
+        return dict(self.values)
+
+    def set(self, name: str, value: str) -> None:
+        if name == self.refused:
+            raise RuntimeError("CONFIG_NOT_AVAILABLE")
+        self.values[name] = value
+
+    def unset(self, name: str) -> None:
+        self.values.pop(name, None)
+
+
+class Session:
+    """Stands for a session of Connect."""
+
+    __module__ = "pyspark.sql.connect.session"
+
+    def __init__(self, conf: Conf | None = None, *queries: tuple[str, str]) -> None:
+        self.conf = conf or Conf()
+        self.streams = SimpleNamespace(active=[SimpleNamespace(id=query, runId=run) for query, run in queries])
+
+
+class Frame:
+    """Stands for a frame of Connect."""
+
+    __module__ = "pyspark.sql.connect.dataframe"
+
+    def __init__(self, session: Session) -> None:
+        self.sparkSession = session
+
+
+def job(session: Session, **settings: str) -> JobSession:
+    return JobSession(session, {name.replace("_", "."): value for name, value in settings.items()})  # type: ignore[arg-type]
+
+
+def test_settings_hold_inside_and_are_set_back_or_unset() -> None:
+    conf = Conf(time_zone="Asia/Tokyo", same="1")
+    ours = job(Session(conf), time_zone="UTC", same="1", other="2")
+    assert conf.values == {"time.zone": "Asia/Tokyo", "same": "1"}
+    with ours.settings(), ours.settings():
+        assert conf.values == {"time.zone": "UTC", "same": "1", "other": "2"}
+    assert conf.values == {"time.zone": "Asia/Tokyo", "same": "1"}
+
+
+def test_settings_are_set_back_when_one_of_them_is_refused() -> None:
+    conf = Conf(first="a", second="b")
+    conf.refused = "second"
+    ours = job(Session(conf), first="x", second="y")
+    with pytest.raises(RuntimeError, match="CONFIG_NOT_AVAILABLE"), ours.settings():
+        pass
+    assert conf.values == {"first": "a", "second": "b"}
+
+
+def frame(*queries: tuple[str, str]) -> Any:
+    return Frame(Session(None, *queries))
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is one in which a server runs a query's function."""
+    monkeypatch.setenv(WORKER, "sc://localhost")
+    sessions._own_query.cache_clear()
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_only_query_of_a_session_is_the_batchs() -> None:
+    assert query_of(frame(("q", "run"))) == QueryRun("q", "run")
+    assert query_of(frame(("q", "run"))) == QueryRun("q", "run")
+    with pytest.raises(SparkSourceError, match="query q has ended"):
+        query_of(frame(("another", "run")))
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("queries", [(), (("a", "1"), ("b", "2"))])
+def test_a_batch_that_could_be_of_several_queries_is_refused(queries: tuple[tuple[str, str], ...]) -> None:
+    with pytest.raises(SparkSourceError, match=f"has {len(queries)} streaming queries.*query='…'"):
+        query_of(frame(*queries))
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_batch_in_a_clone_of_its_session_is_of_the_query_that_the_session_started(in_thread: bool) -> None:
+    def main() -> QueryRun | None:  # as PySpark's program for `foreachBatch` has it from 4.3 on
+        spark_connect_session = Session(None, ("q", "run"))
+        assert spark_connect_session.streams.active
+        if not in_thread:
+            return function()
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(function).result()
+
+    def function() -> QueryRun | None:
+        spark_connect_session = Session(None, ("of-another", "run"))
+        assert spark_connect_session.streams.active
+        return query_of(frame())
+
+    assert main() == QueryRun("q", "run")
+
+
+def test_a_client_is_in_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WORKER, raising=False)
+    assert query_of(frame(("q", "run"))) is None
+
+
+def test_sessions_are_known_by_where_they_come_from() -> None:
+    assert is_connect(Session())  # type: ignore[arg-type]
+    assert not is_connect(object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("…\nModuleNotFoundError: No module named 'oncelog'\n SQLSTATE: 38000", "oncelog"),
+        ("ModuleNotFoundError: No module named 'crc32c'", "crc32c"),
+        ("ModuleNotFoundError: No module named 'deltalake'", "deltalake"),
+        ("ModuleNotFoundError: No module named 'pyiceberg.io'", "pyiceberg"),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: oncelog. Make sure", "oncelog"),
+    ],
+)
+def test_what_a_server_lacks_is_read_from_its_error(text: str, module: str) -> None:
+    found = lacking(RuntimeError(text))
+    assert found is not None
+    assert (found.module, "docs/deploy-spark.md" in str(found)) == (module, True)
+    again = pickle.loads(pickle.dumps(found))
+    assert isinstance(again, ServerLacksOncelog)
+    assert str(again) == str(found)
+
+
+def test_a_defect_of_sparks_is_told_with_the_way_around() -> None:
+    """As Spark 4.0.5 says it."""
+    error = RuntimeError("java.util.NoSuchElementException: key not found: PythonWorker(java.nio.channels.Soc…)")
+    found = known_error(error)
+    assert isinstance(found, SparkLostWorker)
+    assert "spark.python.worker.reuse=false" in str(found)
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    assert isinstance(known_error(RuntimeError("No module named 'oncelog'")), ServerLacksOncelog)
+    assert known_error(RuntimeError("key not found: mine")) is None
+
+
+def test_a_source_whose_process_was_late_is_to_be_started_again() -> None:
+    found = known_error(RuntimeError("[STREAM_FAILED] Query terminated: Python worker failed to connect back. XXKST"))
+    assert isinstance(found, SparkWorkerLate)
+    assert str(found).endswith("run it again")
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+
+
+@pytest.mark.parametrize("text", ["No module named 'mine'", "Failed to find the data source: kafka", "oncelogged"])
+def test_other_errors_are_not_taken_for_it(text: str) -> None:
+    assert lacking(RuntimeError(text)) is None
