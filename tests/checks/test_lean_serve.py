@@ -71,7 +71,7 @@ NEEDED_LATER: Final = (
 
 OF_OTHER_BROKERS: Final = (
     "oncelog.client",
-    "oncelog.node.brokers.requests.senders",
+    "oncelog.node.brokers.requests.queued",
     "oncelog.node.brokers.link",
     "oncelog.node.replication.fetcher",
     "oncelog.wire.messages",

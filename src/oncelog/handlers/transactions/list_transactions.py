@@ -4,7 +4,7 @@ Filters by state, producer id, duration (1) and a pattern (2) that the whole id 
 those that do not exist come back. A pattern is compiled and matched by a worker, within the bounds of
 ``records.patterns``. One sees the ids one may describe.
 
-A broker that waits for markers (``node.brokers.requests.awaited_markers``) names in tags of ours the partitions of
+A broker that waits for markers (``node.brokers.requests.listings``) names in tags of ours the partitions of
 ``__transaction_state`` that it believes this one to lead, with their epochs; it is answered only if that is so.
 """
 

@@ -1,36 +1,51 @@
-"""Waiting for markers of transactions that other brokers coordinate, by ListTransactions (KIP-664).
+"""Questions to other coordinators that ListTransactions answers (KIP-664): markers to wait for, ids of producers.
 
-No request of Kafka's says "tell me when no decided transaction of these producers lacks its marker on this partition".
-But whoever asks leads the partition, so it sees the marker itself. Only what was decided before it asked has to be
-known: ListTransactions, filtered by producers and by the states in which a transaction is decided and not complete,
-says that. A producer that is listed is waited for until a marker of it is durable on the partition, here, or until it
-is not listed any more: its transaction may have had its marker long ago, or never have written there.
+*Markers.* No request of Kafka's says "tell me when no decided transaction of these producers lacks its marker on this
+partition". But the questioner leads the partition, so it sees the marker itself. Only what was decided before the
+question has to be known: ListTransactions, filtered by producers and by the states in which a transaction is decided
+and not complete, says that. A producer that is listed is waited for until a marker of it is durable on the partition,
+here, or until it is not listed any more: its transaction may have had its marker long ago, or never have written there.
 
-The question names what the other is believed to lead (``believed_leaders``).
+*Ids.* A leader knows a producer by number where the name that came with its records was lost: with the file of names,
+or in a power cut. Its coordinator may be any broker, so all are asked, each for the open and the decided transactions
+of these producers. An error is no answer.
+
+A question names the partitions of ``__transaction_state`` that the other broker is believed to lead, with their epochs,
+in tags of our own that Apache Kafka passes over. A broker that does not lead them in these epochs would answer about
+fewer transactions than it is asked about; so it refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
-from oncelog.core.transactions.states import STATE_NAMES, TransactionState
+from oncelog.base.ids import TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition, TransactionalId
+from oncelog.core.transactions.states import AT_REST, STATE_NAMES, STORED, TransactionState
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
-from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, Forget
-from oncelog.node.brokers.requests.believed_leaders import believed_leader_epochs
+from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, FindTransactionalIds, Forget
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
+    from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
+
 
 FIRST_RETRY_MS: Final = 10
 LONGEST_RETRY_MS: Final = 100
 MOST_FILTERED: Final = 10_000
 """Producers that a request names; of more of them all that is decided is listed."""
 _DECIDED: Final = (STATE_NAMES[TransactionState.PREPARE_COMMIT], STATE_NAMES[TransactionState.PREPARE_ABORT])
+
+
+def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int, int]:
+    """The leader epoch by partition, of those that a broker leads."""
+    topic = image.topics.get(TRANSACTION_STATE)
+    partitions = () if topic is None else topic.partitions
+    return {number: each.leader_epoch for number, each in enumerate(partitions) if each.leader == broker_id}
 
 
 class AwaitedMarkers:
@@ -150,3 +165,34 @@ class _Question:
             self._asker.cancel(self._alarm)
         if self._forget is not None:
             self._forget()
+
+
+_NOT_AT_REST: Final = tuple(STATE_NAMES[state] for state in sorted(STORED - AT_REST))
+
+
+class TransactionalIds:
+    """Asks every remote coordinator by ListTransactions for the ids of producers."""
+
+    def __init__(self, links: BrokerLinks, metadata: Metadata) -> None:
+        self._links = links
+        self._metadata = metadata
+
+    def send(self, broker_id: BrokerId, message: FindTransactionalIds, answered: Answered) -> Forget:
+        """Ask a broker."""
+        epochs = believed_leader_epochs(self._metadata.image, broker_id)
+        request = ListTransactionsRequest(
+            state_filters=list(_NOT_AT_REST),
+            producer_id_filters=sorted(message.producer_ids),
+            led_partitions=list(epochs),
+            leader_epochs=list(epochs.values()),
+        )
+        return self._links.request(broker_id, LinkPurpose.CONTROL, request, partial(_answered, answered))
+
+
+def _answered(answered: Answered, response: ListTransactionsResponse | None) -> None:
+    if response is None or response.error_code != ErrorCode.NONE or response.unknown_state_filters:
+        answered(UNREACHABLE)
+        return
+    answered(
+        {ProducerId(each.producer_id): TransactionalId(each.transactional_id) for each in response.transaction_states}
+    )
