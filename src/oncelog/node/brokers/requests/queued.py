@@ -174,7 +174,7 @@ class MarkerRequests(QueuedRequests[WriteMarker]):
 
 
 class _MarkerBatch:
-    """By producer its marker, and by topic its partitions."""
+    """Markers, one of a producer, with the partitions of each by topic."""
 
     def __init__(self) -> None:
         self._markers: dict[ProducerId, Marker] = {}
