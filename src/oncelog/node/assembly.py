@@ -17,8 +17,8 @@ from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.node.kernel.events import Report
 from oncelog.node.listeners.broker_settings import Address, Settings
-from oncelog.node.logs.log_configs import log_config, storage_config
 from oncelog.node.node import Node
+from oncelog.node.replication.partitions import log_config, storage_config
 from oncelog.ports import Conflict, Coordination, Entropy, Files
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory

@@ -91,7 +91,6 @@ from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.hanging.id_search import TransactionalIdSearch
     from oncelog.node.hanging.questions import CoordinatorQuestions
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.replication.confirmation import LeadershipConfirmation
@@ -214,7 +213,6 @@ class Node:
         return login is not None and (login.phase is LoginPhase.EXCHANGE or bool(connection and connection.backlog))
 
     def connections_of(self, principal: str) -> list[int]:
-        """The ids of the connections of a principal."""
         return [number for number, connection in self._connections.items() if connection.principal == principal]
 
     def next_deadline_ms(self) -> int | None:
@@ -288,7 +286,7 @@ class Node:
         self._standstill.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
-        self.requests.end_mutes()
+        self.requests.mutes.end()
         # The outside hands in what it has read with its next round. One round may be under way already.
         self._rounds_before_stop = 2
         for log in self.logs.logs.values():
@@ -398,7 +396,6 @@ class Node:
                 self.partitions,
                 self.transactions,
                 self._questions,
-                self._id_search,
                 self._confirmation,
                 self.cluster,
                 self.logs,
@@ -408,17 +405,10 @@ class Node:
 
     @cached_property
     def _questions(self) -> CoordinatorQuestions:
-        """Questions about transactions to their coordinators; made for the first."""
+        """Questions to coordinators of transactions; made for the first."""
         from oncelog.node.hanging.questions import CoordinatorQuestions
 
         return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._confirmation, self._runnable)
-
-    @cached_property
-    def _id_search(self) -> TransactionalIdSearch:
-        """The search for ids of producers; made for the first producer without one."""
-        from oncelog.node.hanging.id_search import TransactionalIdSearch
-
-        return TransactionalIdSearch(self._messages, self.transactions, self.cluster, self._runnable)
 
     @cached_property
     def _confirmation(self) -> LeadershipConfirmation:
@@ -520,7 +510,7 @@ class Node:
             waits.UntilMarked: self.transactions.marker_waits.park,
             waits.UntilConfirmed: lambda task, wait: self._confirmation.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._questions.park(task, wait),
-            waits.FindTransactionalId: lambda task, wait: self._id_search.park(task, wait),
+            waits.FindTransactionalId: lambda task, wait: self._questions.park_search(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,

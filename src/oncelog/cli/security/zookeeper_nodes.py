@@ -40,8 +40,7 @@ def zookeeper_acl(
     and take their logins away last. Brokers may go on running; interrupted, it is run again.
     """
     from oncelog.cli.support.failures import complain
-    from oncelog.node.listeners.broker_settings import ConfigError
-    from oncelog.node.listeners.errors import StoreUnusable
+    from oncelog.node.listeners.broker_settings import ConfigError, StoreUnusable
     from oncelog.ports import SessionLost, TreeUnavailable
 
     settings, connect = _read(config, open_)

@@ -94,7 +94,6 @@ class ClassicMember:
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def protocol_names(self) -> set[str]:
-        """The names of the protocols that the member offers."""
         return {protocol.name for protocol in self.protocols}
 
     def size_bytes(self) -> int:
@@ -223,7 +222,6 @@ class ClassicGroup:
         return members + sum([_MEMBER_BYTES + len(member_id) for member_id in self.pending_joins])
 
     def offer(self, member: ClassicMember, protocols: tuple[Protocol, ...]) -> None:
-        """Replace the protocols that a member offers."""
         self._not_supported_by(member)
         member.protocols = protocols
         self.supporters.update(member.protocol_names())

@@ -59,7 +59,6 @@ class MemberQuota:
         """An upper bound: members that left since the last count are still in it."""
 
     def count(self) -> None:
-        """Count all members."""
         self.held_bytes = sum(group.size_bytes() for group in self._groups.values())
 
     def close(self) -> None:

@@ -263,7 +263,6 @@ class MemberDecisions:
         return GroupDecision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> GroupDecision:
-        """LeaveGroup. Replies LeaveReply."""
         group = self._groups.get(group_id)
         if group is None:
             unknown = [(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in leaving]

@@ -35,12 +35,10 @@ def group_record(
 
 
 def group_tombstone(group_id: GroupId) -> Record:
-    """The record that removes a group."""
     return group_records.encode_group_metadata_key(group_id), None
 
 
 def offset_record(group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset) -> Record:
-    """The record of a committed offset."""
     value = OffsetCommitValue(
         committed.offset,
         committed.leader_epoch,
@@ -59,7 +57,6 @@ def offset_tombstone(group_id: GroupId, topic: TopicName, partition: int) -> Rec
 
 
 def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
-    """The committed offset in a record."""
     return CommittedOffset(
         Offset(value.offset),
         LeaderEpoch(value.leader_epoch),
@@ -102,7 +99,6 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def assignments_of(value: GroupMetadataValue) -> dict[MemberId, bytes]:
-    """The assignments in a record."""
     return {MemberId(member.member_id): member.assignment for member in value.members}
 
 

@@ -96,11 +96,9 @@ class GroupShard:
         return self._membership.heartbeat(request, now_ms)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> GroupDecision:
-        """LeaveGroup; replies LeaveReply."""
         return self._membership.leave(group_id, leaving, now_ms)
 
     def commit_offsets(self, request: CommitRequest, token: int, now_ms: int) -> GroupDecision:
-        """OffsetCommit; replies CommitReply."""
         return self._commits.commit(request, now_ms)
 
     def commit_transactional_offsets(
@@ -143,7 +141,6 @@ class GroupShard:
     # Reading
 
     def describe(self, group_id: GroupId) -> GroupDescription | None:
-        """DescribeGroups, one group; None when it does not exist."""
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -152,7 +149,6 @@ class GroupShard:
         return GroupDescription(group_id, group.state.value, group.protocol_type or "", protocol_name, members)
 
     def listings(self) -> list[GroupListing]:
-        """ListGroups: all groups."""
         return [GroupListing(g.group_id, g.protocol_type or "", g.state.value) for g in self._groups.values()]
 
     def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:

@@ -39,7 +39,6 @@ FENCED_SINCE_END_VERSION: Final = 2
 
 
 def init_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error code for InitProducerId in a version."""
     return _known(error_code, version, FENCED_SINCE_INIT_VERSION)
 
 
@@ -49,7 +48,6 @@ def add_error(error_code: ErrorCode, version: int) -> ErrorCode:
 
 
 def end_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error code for EndTxn in a version."""
     return _known(error_code, version, FENCED_SINCE_END_VERSION)
 
 

@@ -147,7 +147,6 @@ Reply = InitReply | AddReply | VerifyReply | EndReply | NeedsProducerId
 
 
 def refusal_of(request: TransactionRequest, error_code: ErrorCode) -> Reply:
-    """The reply that refuses a request."""
     if isinstance(request, InitRequest):
         return InitReply(error_code)
     if isinstance(request, EndRequest):

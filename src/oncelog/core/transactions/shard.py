@@ -354,7 +354,6 @@ class TransactionShard:
         return self._transactions.skipped
 
     def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
-        """DescribeTransactions, one id; None when it does not exist."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return None

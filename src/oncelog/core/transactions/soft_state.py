@@ -70,7 +70,6 @@ class PendingTransitions:
         return transactional_id in self._pending
 
     def decided(self, transactional_id: TransactionalId, value: bytes | None, transaction: Transaction | None) -> None:
-        """Add a transition that was decided."""
         self._pending.setdefault(transactional_id, deque()).append(PendingTransition(value, transaction))
 
     def confirm(self, transactional_id: TransactionalId, value: bytes | None) -> PendingTransition:
@@ -88,7 +87,6 @@ class PendingTransitions:
         self._pending.pop(transactional_id, None)
 
     def clear(self) -> None:
-        """Drop all transitions."""
         self._pending.clear()
 
 
@@ -100,11 +98,9 @@ class ParkedRequest(NamedTuple):
 
     @property
     def transactional_id(self) -> TransactionalId:
-        """The transaction that it waits for."""
         return self.request.transactional_id
 
     def refused(self, error_code: ErrorCode) -> tuple[int, Reply]:
-        """The token and the reply that refuses the request."""
         return self.token, refusal_of(self.request, error_code)
 
 
@@ -139,7 +135,6 @@ class Parking:
             self._ready[token] = waiting
 
     def has_ready(self) -> bool:
-        """True if a request is ready to be decided."""
         return bool(self._ready)
 
     def next_ready(self) -> ParkedRequest:
@@ -227,7 +222,6 @@ class OutstandingMarkers:
         return had_any and not awaited
 
     def awaiting_any(self, partitions: Collection[TopicPartition]) -> list[TransactionalId]:
-        """The transactions that wait for one of ``partitions``."""
         return [tid for tid, awaited in self._awaited.items() if not awaited.keys().isdisjoint(partitions)]
 
     def awaited(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...] | None:
@@ -236,7 +230,6 @@ class OutstandingMarkers:
         return None if awaited is None else tuple(awaited)
 
     def count(self) -> int:
-        """The number of outstanding markers."""
         return sum(map(len, self._awaited.values()))
 
     def clear(self) -> None:

@@ -47,7 +47,6 @@ def is_whole(value: bytes) -> bool:
 
 
 def record_of(transaction: Transaction, settings: TransactionSettings) -> Record:
-    """The record that stores the transaction."""
     grouped: dict[TopicName, list[int]] = {}
     for topic, partition in transaction.partitions:
         grouped.setdefault(topic, []).append(partition)
@@ -71,7 +70,6 @@ def record_of(transaction: Transaction, settings: TransactionSettings) -> Record
 
 
 def transaction_of(transactional_id: TransactionalId, value: TransactionValue) -> Transaction:
-    """The transaction a record stores."""
     return Transaction(
         transactional_id,
         Identity(ProducerId(value.producer_id), ProducerEpoch(value.producer_epoch)),
@@ -109,7 +107,6 @@ class TransactionStore:
         return len(self._live) + len(self._packed)
 
     def get(self, transactional_id: TransactionalId) -> Transaction | None:
-        """The transaction of an id, None when there is no such id."""
         transaction = self._live.get(transactional_id)
         if transaction is None and (packed := self._packed.get(transactional_id)) is not None:
             transaction = _unpacked(transactional_id, packed)

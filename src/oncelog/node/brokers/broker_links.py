@@ -191,7 +191,6 @@ class BrokerLinks:
     # Events and effects
 
     def connected(self, event: BrokerConnected) -> None:
-        """A connection is there."""
         link = self._wires.link_of(event.link_id)
         if link is not None:
             link.connected()

@@ -84,7 +84,6 @@ class ControllerDuties:
 
     @property
     def is_controller(self) -> bool:
-        """True if this broker is the controller, by the image."""
         image = self._metadata.image
         return image.controller_id == self._metadata.broker_id and has_controller(image)
 

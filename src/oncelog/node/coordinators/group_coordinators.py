@@ -57,9 +57,8 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         return group_replayer(shard)
 
     def _write(self, hosted: HostedShard[GroupShard], decision: GroupDecision, now_ms: int) -> None:
-        """See the base class; a decision in a transaction is a batch of its producer."""
         producer = decision.producer
-        if producer is None:
+        if producer is None:  # else the records are a batch of the producer's transaction
             super()._write(hosted, decision, now_ms)
             return
         from oncelog.node.coordinators.log_batches import transactional_batch_of

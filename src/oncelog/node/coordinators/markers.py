@@ -45,7 +45,6 @@ class MarkerToSend(NamedTuple):
 
     @property
     def partition(self) -> TopicPartition:
-        """The partition that the marker is for."""
         return self.message.partition
 
 

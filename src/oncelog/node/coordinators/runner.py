@@ -187,7 +187,6 @@ class Coordinators(Generic[S, D]):
     # The two kinds do each of these in their way
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> S:
-        """An empty shard."""
         raise NotImplementedError
 
     def _decide(self, shard: S, wait: Any, token: int, now_ms: int) -> D:
@@ -330,11 +329,9 @@ class Coordinators(Generic[S, D]):
     # Asking
 
     def shards(self) -> Iterable[S]:
-        """The loaded shards."""
         return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
 
     def is_loading(self) -> bool:
-        """True while some are not loaded."""
         return any(not hosted.shard.is_loaded for hosted in self._hosted.values())
 
     def shard_of(self, name: str) -> S | None:

@@ -141,15 +141,15 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return self.settings.concurrent_wait_ms
 
     def follow(self, topic: TopicImage | None) -> None:
-        """See the base class; who waits for markers waits for the shards that are led now."""
         super().follow(topic)
+        # Requests that wait for markers wait for the shards that are led now.
         self.marker_waits.shards_changed()
 
     def load_slice(self) -> bool:
-        """See the base class; who waits for markers has waited for the last shard to be loaded."""
         if not self._loading:
             return False
         more = super().load_slice()
+        # Requests that wait for markers have waited for the last shard to be loaded.
         return self.marker_waits.shards_changed() or more
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
@@ -184,7 +184,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
     # The port of handlers
 
     def take_part(self, request: AddRequest) -> bool:
-        """See ``handlers.broker.ports.Transactions``."""
         hosted = self._find(request.transactional_id)
         if hosted is None or not hosted.shard.is_loaded:
             return False
@@ -194,7 +193,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return hosted.shard.take_part(request)
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        """See ``handlers.broker.ports.Transactions``."""
         found: dict[TopicPartition, Offset] = {}
         for name in ids:
             hosted = self._find(name)
@@ -206,15 +204,12 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return found
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """See ``handlers.broker.ports.Transactions``."""
         return self._marker_writer.write(leader_log, marker)
 
     def verification_failed(self, partition_count: int) -> None:
-        """See ``handlers.broker.ports.Transactions``."""
         self.verification_failures += partition_count
 
     def audit(self, record: AuditRecord) -> None:
-        """See ``handlers.broker.ports.Transactions``."""
         self._audit_trail.add(record)
 
     # Requests that wait

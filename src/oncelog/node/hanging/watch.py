@@ -31,8 +31,7 @@ from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.handlers.broker.ports import ClusterView, Marker, Partitions, Transactions
 from oncelog.handlers.transactions.findings import identity_of
 from oncelog.node.hanging import reports
-from oncelog.node.hanging.id_search import Names, TransactionalIdSearch
-from oncelog.node.hanging.questions import CoordinatorQuestions
+from oncelog.node.hanging.questions import CoordinatorQuestions, Names
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
@@ -94,7 +93,6 @@ class HangingTransactionWatch:
         partitions: Partitions,
         coordinators: Transactions,
         questions: CoordinatorQuestions,
-        id_search: TransactionalIdSearch,
         confirmation: LeadershipConfirmation,
         cluster: ClusterView,
         logs: LogDirectory,
@@ -103,7 +101,6 @@ class HangingTransactionWatch:
         self._partitions = partitions
         self._coordinators = coordinators
         self._questions = questions
-        self._id_search = id_search
         self._confirmation = confirmation
         self._cluster = cluster
         self._logs = logs
@@ -183,7 +180,6 @@ class HangingTransactionWatch:
     # Looking
 
     def _look_at_due(self, now_ms: int) -> bool:
-        """Look at what is due; whether there is more."""
         due: list[Watched] = []
         while self._due and self._due[0].at_ms <= now_ms and len(due) < LOOKS_PER_SLICE:
             watched = heapq.heappop(self._due)
@@ -197,7 +193,7 @@ class HangingTransactionWatch:
                 self._look(watched, now_ms)
         if unnamed:
             producer_ids = {watched.transaction.producer_id for watched in unnamed}
-            self._id_search.find(producer_ids, partial(self._look_with_names, unnamed))
+            self._questions.find_ids(producer_ids, partial(self._look_with_names, unnamed))
         return bool(self._due) and self._due[0].at_ms <= now_ms
 
     def _lacks_name(self, transaction: OpenTransaction) -> bool:

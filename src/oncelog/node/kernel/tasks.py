@@ -59,7 +59,6 @@ class RequestTask(Generic[C]):
 
     @property
     def request_bytes(self) -> int:
-        """Size of the request."""
         return self.context.request_bytes
 
     def give_way(self) -> None:
@@ -113,7 +112,6 @@ class Runnable:
         return self._queue.popleft() if self._queue else None
 
     def is_empty(self) -> bool:
-        """True if no task was woken."""
         return not self._queue
 
     def park(self, task: Task, _wait: NextSlice) -> None:

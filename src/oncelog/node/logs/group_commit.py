@@ -40,7 +40,6 @@ class HighWatermarks:
         self._replicas[partition] = replicas
 
     def resign(self, partition: TopicPartition) -> None:
-        """Move it no more."""
         self._replicas.pop(partition, None)
 
     def has_followers(self, partition: TopicPartition) -> bool:
@@ -70,13 +69,11 @@ class _DurableWait:
         self.runnable = runnable
 
     def reached(self, partition: TopicPartition) -> None:
-        """One of them is durable."""
         self.missing.discard(partition)
         if not self.missing:
             self.runnable.wake(self.task, self.missing)
 
     def dropped(self) -> None:
-        """One of them is gone."""
         self.runnable.wake(self.task, self.missing)
 
 
@@ -90,7 +87,6 @@ class _Callback:
         self._lost = lost
 
     def reached(self, _partition: TopicPartition) -> None:
-        """The partition is durable up to there."""
         self._call()
 
     def dropped(self) -> None:

@@ -211,7 +211,6 @@ class RecordedNode:
         return self._node.cluster
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Start the node; its first effects."""
         effects = self._node.start(now_ms)
         self._recorder.started(effects, self._node.cluster.position)
         return effects

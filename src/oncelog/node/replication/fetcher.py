@@ -117,7 +117,6 @@ class LeaderFetcher:
         self._sync(copy)
 
     def stop(self, partition: TopicPartition) -> None:
-        """Copy a partition no more."""
         copy = self._by_partition.pop(partition, None)
         if copy is None:
             return

@@ -66,7 +66,6 @@ class AwaitedMarkers:
         return question.end
 
     def is_awaited(self, partition: TopicPartition, producer_id: ProducerId) -> bool:
-        """True if a marker of the producer on the partition is waited for."""
         return any(producer_id in question.awaited for question in self._questions.get(partition, ()))
 
     def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:
@@ -75,7 +74,6 @@ class AwaitedMarkers:
             question.marked(producer_id)
 
     def request(self, broker_id: BrokerId, message: ListTransactionsRequest, answered: Answered) -> Forget:
-        """Ask once."""
         return self._links.request(broker_id, LinkPurpose.CONTROL, message, answered)
 
     def later(self, delay_ms: int, callback: Callable[[int], None]) -> Alarm:
@@ -83,7 +81,6 @@ class AwaitedMarkers:
         return self._deadlines.at(self._deadlines.now_ms + delay_ms, callback)
 
     def ended(self, question: _Question) -> None:
-        """Forget a question."""
         of_partition = self._questions.get(question.partition)
         if of_partition is not None and of_partition.pop(question, True) is None and not of_partition:
             del self._questions[question.partition]
@@ -178,7 +175,6 @@ class TransactionalIds:
         self._metadata = metadata
 
     def send(self, broker_id: BrokerId, message: FindTransactionalIds, answered: Answered) -> Forget:
-        """Ask a broker."""
         epochs = believed_leader_epochs(self._metadata.image, broker_id)
         request = ListTransactionsRequest(
             state_filters=list(_NOT_AT_REST),

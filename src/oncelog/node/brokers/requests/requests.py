@@ -73,7 +73,6 @@ class BrokerRequests:
         }
 
     def send_queued(self) -> None:
-        """Send what the event has queued."""
         if self._has_queued:  # asked after every event
             waiting = [queue.send_queued() for queue in self._queues]
             self._has_queued = any(waiting)
