@@ -107,8 +107,8 @@ class ParkedRequest(NamedTuple):
 class Parking:
     """The requests that wait, by transactional id, in order of arrival.
 
-    One AddPartitionsToTxn may bring tens of thousands of entries, which all wait for the same transaction and time out at
-    once: no method here searches through the parked requests.
+    One AddPartitionsToTxn may bring tens of thousands of entries, which all wait for the same transaction and time out
+    at once: no method here searches through the parked requests.
     """
 
     def __init__(self, timers: Timers) -> None:

@@ -39,8 +39,8 @@ from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 if TYPE_CHECKING:
     from oncelog.node.replication.confirmation import LeadershipConfirmation
-    from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log_directory import LogDirectory
 
 
 class Asked(NamedTuple):

@@ -31,14 +31,14 @@ from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.roles import ReplicaRoles
-from oncelog.storage.config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
+from oncelog.storage.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
     from oncelog.handlers.broker.waits import UntilDurable
     from oncelog.node.kernel.tasks import Task
-    from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log_directory import LogDirectory
 
 _SAME: Final = frozenset(LogConfig._fields) & frozenset(TopicConfig._fields)
 """Keys that both sides name and type alike."""

@@ -36,9 +36,9 @@ from oncelog.core.sasl.scram_users import credential_for, forms_of_users
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
 from oncelog.handlers import registry
-from oncelog.handlers.access.sasl_handshake import unsupported_mechanism
+from oncelog.handlers.access.sasl import unsupported_mechanism
 from oncelog.handlers.broker.waits import Lane, Offload, Steps
-from oncelog.handlers.cluster.api_versions import names_its_software
+from oncelog.handlers.cluster.versions import names_its_software
 from oncelog.node.access.redaction import SECRET_BYTES
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
