@@ -74,7 +74,7 @@ from oncelog.node.kernel.offload import OffloadedWork
 from oncelog.node.kernel.tasks import Runnable
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth
-from oncelog.node.logs.group_commit import GroupCommit, HighWatermarks
+from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.followers import Followers
@@ -376,8 +376,6 @@ class Node:
         for coordinators in (self.groups, self.transactions):
             coordinators.follow(self.cluster.image.topics.get(coordinators.topic))
 
-    # Parts
-
     @cached_property
     def logins(self) -> Logins:
         """The logins of clients; made for the first that has to say who it is, so that others do not load it."""
@@ -445,10 +443,10 @@ class Node:
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
+            self.cluster.broker_id,
             self._deadlines,
             self._runnable,
             self._delayed_fetches,
-            HighWatermarks(self.cluster.broker_id),
             commit=self.cluster.config.get("log.sync.policy") == COMMIT,
         )
 

@@ -163,8 +163,6 @@ class ClassicGroup:
         following = next_state(self.state, event)
         self.previous_state, self.state, self.state_timestamp_ms = self.state, following, now_ms
 
-    # Membership
-
     def add(self, member: ClassicMember, join_token: int | None) -> None:
         """Add a member, with its parked JoinGroup if any."""
         invariant(member.member_id not in self.members, "a member joined twice", member=member.member_id)
@@ -270,8 +268,6 @@ class ClassicGroup:
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member needs to rejoin."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
-    # Protocols
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """True if a member with these protocols can join the group: all members support one of them."""

@@ -51,8 +51,6 @@ class Rebalance:
         self._initial_delays: dict[GroupId, tuple[int, int]] = {}
         """Groups in their initial rebalance delay: the delay running now and what remains of the longest allowed."""
 
-    # Sessions
-
     def restart_session(
         self, group: ClassicGroup, member: ClassicMember, now_ms: int, timeout_ms: int | None = None
     ) -> None:

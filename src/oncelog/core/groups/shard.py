@@ -77,8 +77,6 @@ class GroupShard:
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
         self._expiry_queue: list[GroupId] = []
 
-    # Deciding
-
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """JoinGroup; replies JoinReply, perhaps later."""
         if not self._quota.admits_join(request, now_ms):
@@ -138,8 +136,6 @@ class GroupShard:
         """Drop the offsets of deleted topics or partitions. No reply."""
         return self._commits.topics_deleted(partitions)
 
-    # Reading
-
     def describe(self, group_id: GroupId) -> GroupDescription | None:
         group = self._groups.get(group_id)
         if group is None:
@@ -155,8 +151,6 @@ class GroupShard:
         """Group, topic, partition and committed offset of everything (metrics: group lag)."""
         for group_id, topic, partition, committed in self._offsets.committed:
             yield group_id, topic, partition, committed.offset
-
-    # Time
 
     def deadline_ms(self) -> int | None:
         """The time at which ``tick`` has to be called next; None: not before the next decision."""
@@ -194,8 +188,6 @@ class GroupShard:
                 break
         interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.offsets_retention_check_interval_ms
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
-
-    # Persisted state
 
     def apply(self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Apply one record of the log; ``producer_id`` is that of its batch if the batch is transactional.
@@ -262,8 +254,6 @@ class GroupShard:
         if self._offsets.has_any(group_id):
             # Compaction keeps no order between keys: offsets that outlive their group make a simple one.
             self._groups[group_id] = ClassicGroup(group_id, group.state_timestamp_ms)
-
-    # Life cycle
 
     def loaded(self, now_ms: int) -> GroupDecision:
         """The log has been read: sessions of all members start now, and the shard may decide. No reply."""

@@ -83,8 +83,6 @@ class TransactionShard:
         self.timed_out = 0
         """The number of transactions aborted by their time-out."""
 
-    # Deciding
-
     def decide(
         self, request: TransactionRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> TransactionDecision:
@@ -174,8 +172,6 @@ class TransactionShard:
             if transaction.state in PREPARED and transaction.partitions:
                 out.markers.append(self._markers.to_write(transaction))
 
-    # Markers
-
     def markers_written(
         self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionDecision:
@@ -198,8 +194,6 @@ class TransactionShard:
         transaction = self._transactions.get(transactional_id)
         if transaction is not None and transaction.state in PREPARED and transactional_id not in self._pending:
             self._make([transitions.complete(transaction, now_ms)], out)
-
-    # Time
 
     def deadline_ms(self) -> int | None:
         """The time at which ``tick`` has to be called next, 0 for at once; None: not before the next decision."""
@@ -252,8 +246,6 @@ class TransactionShard:
         interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.remove_expired_interval_ms
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
 
-    # Persisted state
-
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Apply one record of the log: while loading any record, afterwards those that were decided."""
         if not self.is_loaded:
@@ -296,8 +288,6 @@ class TransactionShard:
             self._timers.cancel(TimerKey(TimerKind.COMPLETE, tid))
         if tid not in self._pending:
             self._parking.make_ready(tid)
-
-    # Life cycle
 
     def loaded(self, now_ms: int) -> TransactionDecision:
         """End loading: decided transactions are driven on, open ones keep their start, and the shard may decide. No

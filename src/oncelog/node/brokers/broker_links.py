@@ -75,8 +75,6 @@ class BrokerLinks:
         self._reported: set[int] = set()
         """Epochs of brokers that cannot be reached as things are configured."""
 
-    # Asking
-
     def request(
         self,
         broker_id: BrokerId,
@@ -177,8 +175,6 @@ class BrokerLinks:
         callbacks = {Sign.REFUSED: self.on_refused, Sign.BROKEN: self.on_broken, Sign.REACHED: self.on_reached}
         for told in callbacks[sign]:
             told(broker_id)
-
-    # The cluster
 
     def take_over(self, image: ClusterImage) -> None:
         """Drop the links to brokers that have left or registered anew."""

@@ -132,8 +132,6 @@ class MetadataLog:
         """True while no write is under way."""
         return not self._commits
 
-    # Events
-
     def changed(self, event: MetadataChanged) -> None:
         """Take over the next change; one that the image has already is passed over, after a gap all is loaded."""
         position = self._metadata.position
@@ -225,8 +223,6 @@ class MetadataLog:
         message = "others took this broker for dead and ended its registration; registering again"
         self._outbox.effects.append(Report("warning", message))
         self._load(rejoin=True)
-
-    # Outcomes
 
     def _tell_outcomes(self) -> None:
         position = self._metadata.position

@@ -76,7 +76,7 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         for key, value in decision.records:
             hosted.shard.apply(key, value, producer_id=producer.producer_id)
 
-    def _shown_upto(self, hosted: HostedShard[GroupShard], decision: GroupDecision) -> Offset | None:
+    def _visible_end_offset(self, hosted: HostedShard[GroupShard], decision: GroupDecision) -> Offset | None:
         return self._log(hosted).log_end_offset if decision.waits_for_pending else None
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:

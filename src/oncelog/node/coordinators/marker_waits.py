@@ -56,8 +56,6 @@ class MarkerWaits:
         self._next_number = 1
         messages.receive_with(AwaitMarkers, self._receive)
 
-    # Asking
-
     def park(self, task: Task, wait: UntilMarked) -> None:
         """Ask all coordinators, and let ``task`` go on when the last has answered."""
         brokers = self._coordinators()
@@ -96,8 +94,6 @@ class MarkerWaits:
         partitions = () if topic is None else topic.partitions
         leaders = list(dict.fromkeys(partition.leader for partition in partitions))
         return None if NO_BROKER in leaders else leaders
-
-    # Answering
 
     def _receive(self, message: AwaitMarkers, answered: Answered) -> Forget:
         if not self._is_loading() and self._has_markers(message):

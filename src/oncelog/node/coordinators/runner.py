@@ -211,7 +211,7 @@ class Coordinators(Generic[S, D]):
         for key, value in decision.records:
             hosted.shard.apply(key, value)
 
-    def _shown_upto(self, hosted: HostedShard[S], decision: D) -> Offset | None:
+    def _visible_end_offset(self, hosted: HostedShard[S], decision: D) -> Offset | None:
         """The offset after the last record that a decision without records shows in its reply; None: it shows none
         that could be pending."""
         raise NotImplementedError
@@ -275,8 +275,6 @@ class Coordinators(Generic[S, D]):
             hosted.log = self._open_log(hosted.partition)
         return hosted.log
 
-    # Loading
-
     def _load_when_durable(self, hosted: HostedShard[S], log: PartitionLog) -> None:
         self._group_commit.when_durable(log, log.log_end_offset, partial(self._loading.append, hosted))
 
@@ -327,8 +325,6 @@ class Coordinators(Generic[S, D]):
         self._outbox.effects.append(Report("error", f"the coordinator's log {at} cannot be read: {damage}"))
         self._partitions.roles.found_damaged(hosted.partition, hosted.next_offset)
 
-    # Asking
-
     def shards(self) -> Iterable[S]:
         return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
 
@@ -356,8 +352,6 @@ class Coordinators(Generic[S, D]):
     def _find(self, name: str) -> HostedShard[S] | None:
         partition = self.partition_of(name)
         return None if partition is None else self._hosted.get(partition.partition)
-
-    # Deciding
 
     def decide(self, task: Task, name: str, wait: Any) -> None:
         """Let a request decide in the shard of ``name``."""
@@ -456,23 +450,21 @@ class Coordinators(Generic[S, D]):
             self._reply(hosted, token, CoordinatorRefusal(refusal))
         self._carry_out_one(hosted, hosted.shard.append_failed(decision, refusal, now_ms), None, now_ms)
 
-    # Replying
-
     def _deliver_when_durable(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         replies = list(decision.released)
         if token is not None and decision.reply is not None:
             replies.append((token, decision.reply))
         if not replies:
             return
-        shown_upto = self._log(hosted).log_end_offset if decision.records else self._shown_upto(hosted, decision)
-        if shown_upto is None or self._log(hosted).high_watermark >= shown_upto:
+        visible_end = self._log(hosted).log_end_offset if decision.records else self._visible_end_offset(hosted, decision)
+        if visible_end is None or self._log(hosted).high_watermark >= visible_end:
             self._reply_all(hosted, replies)
             return
         if token is not None and decision.reply is not None:
             # A disk that does not answer must not hold a client for ever.
             give_up = partial(self._give_up_append, hosted, token)
             hosted.pending[token].alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
-        self._group_commit.when_durable(self._log(hosted), shown_upto, partial(self._reply_all, hosted, replies))
+        self._group_commit.when_durable(self._log(hosted), visible_end, partial(self._reply_all, hosted, replies))
 
     def _give_up_append(self, hosted: HostedShard[S], token: int, _now_ms: int) -> None:
         self._reply(hosted, token, CoordinatorRefusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -492,8 +484,6 @@ class Coordinators(Generic[S, D]):
 
     def _refuse(self, pending: PendingRequest, error_code: ErrorCode) -> None:
         self._answer(pending, CoordinatorRefusal(error_code))
-
-    # Time
 
     def _set_alarm(self, hosted: HostedShard[S], deadline_ms: int | None) -> None:
         alarm = hosted.alarm

@@ -148,8 +148,6 @@ class HangingTransactionWatch:
         elif self._due:
             self._wake_at(max(now_ms + PASS_MS, self._due[0].at_ms))
 
-    # Taking over
-
     def _adopt(self, now_ms: int) -> bool:
         """Watch what has been open for a second, and write its id down; whether there is more."""
         begun = self._transactions.begun
@@ -176,8 +174,6 @@ class HangingTransactionWatch:
                     self._transactions.write_ids(log)
             except OSError as error:  # costs a name after the next restart, no more
                 self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
-
-    # Looking
 
     def _look_at_due(self, now_ms: int) -> bool:
         due: list[Watched] = []

@@ -28,36 +28,6 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 
-class HighWatermarks:
-    """Replicas by partition, led partitions only: a follower's high watermark is what its leader says."""
-
-    def __init__(self, broker_id: BrokerId) -> None:
-        self._broker_id = broker_id
-        self._replicas: dict[TopicPartition, LeaderReplicas] = {}
-
-    def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
-        """Move the partition's high watermark by these replicas from now on."""
-        self._replicas[partition] = replicas
-
-    def resign(self, partition: TopicPartition) -> None:
-        self._replicas.pop(partition, None)
-
-    def has_followers(self, partition: TopicPartition) -> bool:
-        """True if the partition is led here and copied by other brokers."""
-        replicas = self._replicas.get(partition)
-        return replicas is not None and replicas.has_followers
-
-    def vouch(self, log: PartitionLog, end: Offset) -> bool:
-        """Note that this broker vouches for all of ``log`` before ``end``; True if the high watermark has moved."""
-        replicas = self._replicas.get(log.partition)
-        return replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, end))
-
-    def settle(self, log: PartitionLog) -> bool:
-        """Move the high watermark of ``log`` by what its replicas have fetched; True if it has moved."""
-        replicas = self._replicas.get(log.partition)
-        return replicas is not None and log.set_high_watermark(replicas.settle())
-
-
 class _DurableWait:
     """One task that waits for several partitions."""
 
@@ -100,18 +70,20 @@ class GroupCommit:
 
     def __init__(
         self,
+        broker_id: BrokerId,
         deadlines: Deadlines,
         runnable: Runnable,
         delayed_fetches: DelayedFetches,
-        high_watermarks: HighWatermarks,
         *,
         commit: bool,
     ) -> None:
+        self._broker_id = broker_id
         self._deadlines = deadlines
         self._runnable = runnable
         self._delayed_fetches = delayed_fetches
-        self._high_watermarks = high_watermarks
         self._commit = commit
+        self._replicas: dict[TopicPartition, LeaderReplicas] = {}
+        """Led partitions only: a follower's high watermark is what its leader says."""
         self._dirty: dict[TopicPartition, PartitionLog] = {}
         self._in_flight: dict[TopicPartition, int] = {}
         self._syncs: dict[int, tuple[PartitionLog, Offset]] = {}
@@ -122,17 +94,18 @@ class GroupCommit:
 
     def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
         """Move the high watermark of a partition that this broker leads from now on."""
-        self._high_watermarks.lead(partition, replicas)
+        self._replicas[partition] = replicas
 
     def resign(self, partition: TopicPartition) -> None:
         """Move it no more: those who wait for it are told that it never will."""
-        self._high_watermarks.resign(partition)
+        self._replicas.pop(partition, None)
         for _, wait in self._waits.pop(partition, ()):
             wait.dropped()
 
     def appended(self, log: PartitionLog) -> None:
         """``log`` grew: sync it by the policy and move what may move at once; followers copy it meanwhile."""
-        if self._high_watermarks.has_followers(log.partition):
+        replicas = self._replicas.get(log.partition)
+        if replicas is not None and replicas.has_followers:
             self._delayed_fetches.changed(log.partition)
         if self._commit:
             self._dirty[log.partition] = log
@@ -212,7 +185,8 @@ class GroupCommit:
             self._tell_synced(log)
 
     def _advance(self, log: PartitionLog, offset: Offset) -> None:
-        if self._high_watermarks.vouch(log, offset):
+        replicas = self._replicas.get(log.partition)
+        if replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, offset)):
             self._high_watermark_moved(log)
 
     def vouch(self, log: PartitionLog) -> None:
@@ -221,7 +195,8 @@ class GroupCommit:
 
     def replicas_changed(self, log: PartitionLog) -> None:
         """A follower has fetched, or the in-sync set is another: move what may move."""
-        if self._high_watermarks.settle(log):
+        replicas = self._replicas.get(log.partition)
+        if replicas is not None and log.set_high_watermark(replicas.settle()):
             self._high_watermark_moved(log)
 
     def _high_watermark_moved(self, log: PartitionLog) -> None:

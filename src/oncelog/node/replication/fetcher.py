@@ -105,8 +105,6 @@ class LeaderFetcher:
         self._log_starts_rose = False
         """True once one has risen, to the middle of a segment, that is not written down."""
 
-    # Partitions
-
     def follow(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
         """Copy a partition in ``leader_epoch``; nothing changes where that is the one already."""
         known = self._by_partition.get(partition)
@@ -176,8 +174,6 @@ class LeaderFetcher:
         if self._is_current(copy) and copy.phase is FetchPhase.WAITING:
             self._go_on(copy)
 
-    # Requests
-
     def fetch(self) -> None:
         """Send the next request, when the last one is answered and its records are on disk."""
         services = self._services
@@ -240,8 +236,6 @@ class LeaderFetcher:
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
         self._wait_ms = min(2 * self._wait_ms, max(longest_ms, FIRST_WAIT_MS))
         deadlines.at(self._not_before_ms, lambda _now: None)  # the event's end sends what is due
-
-    # Answers
 
     def _take(self, topic_id: bytes, data: PartitionData) -> None:
         key = (TopicId(topic_id), data.partition_index)
@@ -353,8 +347,6 @@ class LeaderFetcher:
             self._cut(copy, partial(truncate_to, log, found[_LATEST], now_ms))
         else:
             self._cut(copy, partial(truncate_fully_and_start_at, log, found[_EARLIEST], now_ms))
-
-    # Trouble
 
     def _failed(self, copy: _Copy, error: OSError) -> None:
         self._report("error", f"cannot append to {copy.partition}: {error}")

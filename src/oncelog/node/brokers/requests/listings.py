@@ -17,7 +17,6 @@ fewer transactions than it is asked about; so it refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -52,9 +51,9 @@ class AwaitedMarkers:
     """Asks remote coordinators what was decided, and waits until its markers are in the log here."""
 
     def __init__(self, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
-        self._links = links
+        self.links = links
+        self.deadlines = deadlines
         self._metadata = metadata
-        self._deadlines = deadlines
         self._questions: dict[TopicPartition, dict[_Question, None]] = {}
 
     def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: Answered) -> Forget:
@@ -73,21 +72,10 @@ class AwaitedMarkers:
         for question in list(self._questions.get(partition, ())):
             question.marked(producer_id)
 
-    def request(self, broker_id: BrokerId, message: ListTransactionsRequest, answered: Answered) -> Forget:
-        return self._links.request(broker_id, LinkPurpose.CONTROL, message, answered)
-
-    def later(self, delay_ms: int, callback: Callable[[int], None]) -> Alarm:
-        """Call back after a while."""
-        return self._deadlines.at(self._deadlines.now_ms + delay_ms, callback)
-
     def ended(self, question: _Question) -> None:
         of_partition = self._questions.get(question.partition)
         if of_partition is not None and of_partition.pop(question, True) is None and not of_partition:
             del self._questions[question.partition]
-
-    def cancel(self, alarm: Alarm) -> None:
-        """Cancel what :meth:`later` returned."""
-        self._deadlines.cancel(alarm)
 
 
 class _Question:
@@ -104,6 +92,8 @@ class _Question:
         self.partition = message.partition
         self.awaited = set(message.producer_ids)
         self._asker = asker
+        self._links = asker.links
+        self._deadlines = asker.deadlines
         self._broker_id = broker_id
         self._epochs = epochs
         self._answered: Answered | None = answered
@@ -119,7 +109,7 @@ class _Question:
             led_partitions=list(self._epochs),
             leader_epochs=list(self._epochs.values()),
         )
-        self._forget = self._asker.request(self._broker_id, message, self._listed)
+        self._forget = self._links.request(self._broker_id, LinkPurpose.CONTROL, message, self._listed)
 
     def _listed(self, response: ListTransactionsResponse | None) -> None:
         self._forget = None
@@ -135,7 +125,7 @@ class _Question:
                 self._end(None)
 
     def _ask_later(self) -> None:
-        self._alarm = self._asker.later(self._delay_ms, self._ask_again)
+        self._alarm = self._deadlines.at(self._deadlines.now_ms + self._delay_ms, self._ask_again)
         self._delay_ms = min(2 * self._delay_ms, LONGEST_RETRY_MS)
 
     def _ask_again(self, _now_ms: int) -> None:
@@ -159,7 +149,7 @@ class _Question:
         self._answered = None
         self._asker.ended(self)
         if self._alarm is not None:
-            self._asker.cancel(self._alarm)
+            self._deadlines.cancel(self._alarm)
         if self._forget is not None:
             self._forget()
 
