@@ -456,7 +456,9 @@ class Coordinators(Generic[S, D]):
             replies.append((token, decision.reply))
         if not replies:
             return
-        visible_end = self._log(hosted).log_end_offset if decision.records else self._visible_end_offset(hosted, decision)
+        visible_end = (
+            self._log(hosted).log_end_offset if decision.records else self._visible_end_offset(hosted, decision)
+        )
         if visible_end is None or self._log(hosted).high_watermark >= visible_end:
             self._reply_all(hosted, replies)
             return

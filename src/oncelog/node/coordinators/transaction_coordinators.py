@@ -163,7 +163,9 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         pending_ids = self._pending_ids[hosted.shard.partition]
         pending_ids.appended(decision.transitions, log.log_end_offset, log.high_watermark)
 
-    def _visible_end_offset(self, hosted: HostedShard[TransactionShard], decision: TransactionDecision) -> Offset | None:
+    def _visible_end_offset(
+        self, hosted: HostedShard[TransactionShard], decision: TransactionDecision
+    ) -> Offset | None:
         return None if decision.shows is None else self._pending_ids[hosted.shard.partition].end_of(decision.shows)
 
     def _follow_up(self, hosted: HostedShard[TransactionShard], decision: TransactionDecision, now_ms: int) -> None:
