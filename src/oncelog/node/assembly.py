@@ -135,8 +135,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
-    """The identity of a new directory after others were faster to make the cluster, or to take its id; None if it
-    cannot have another."""
+    """Another identity for a new directory whose cluster or id others were faster to take; None if there is none."""
     meta = identity.meta
     taken = meta.node_id in image.brokers
     if not identity.is_new or (taken and not identity.is_chosen):

@@ -268,8 +268,7 @@ def _senders_of(
     senders: Mapping[TopicName, Mapping[int, Collection[ProducerId]]],
     undecided: Collection[ProducerId],
 ) -> frozenset[ProducerId]:
-    """The producers with pending offsets of ``partitions``, without those whose transactions are known to be
-    undecided."""
+    """The producers with pending offsets of ``partitions``, without those known to be ``undecided``."""
     nobody: Collection[ProducerId] = ()
     return frozenset(
         producer_id

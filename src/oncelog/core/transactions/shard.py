@@ -290,8 +290,7 @@ class TransactionShard:
             self._parking.make_ready(tid)
 
     def loaded(self, now_ms: int) -> TransactionDecision:
-        """End loading: decided transactions are driven on, open ones keep their start, and the shard may decide. No
-        reply."""
+        """End loading: decided transactions go on, open ones keep their start, and the shard may decide. No reply."""
         self.is_loaded = True
         out = TransactionDecision()
         for tid, transaction in self._transactions.unpacked():
@@ -396,8 +395,7 @@ class TransactionShard:
         return self._markers.awaited(transactional_id) or ()
 
     def awaits_marker(self, partition: TopicPartition, producer_ids: Collection[ProducerId]) -> bool:
-        """True if a decided transaction of one of these producers lacks its marker on ``partition``. Looks only at
-        what is decided and not complete."""
+        """True if a decided transaction of one of these producers lacks its marker on ``partition``."""
         found = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
         return any(held is not None and held.identity.producer_id in producer_ids for held in found)
 

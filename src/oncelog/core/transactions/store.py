@@ -183,8 +183,7 @@ class TransactionStore:
         yield from self._live.items()
 
     def states(self, *, at_rest: bool = True) -> Iterator[tuple[TransactionalId, TransactionState, ProducerId, int]]:
-        """Id, state, producer id and start time of each, without unpacking. Not ``at_rest``: those that are at rest
-        may be left out."""
+        """Id, state, producer id and start time of each, packed; those at rest may be left out unless ``at_rest``."""
         for transactional_id, packed in self._packed.items() if at_rest else ():
             status, producer_id, start_ms = transaction_records.state_of(packed)
             yield transactional_id, _STATES[status], ProducerId(producer_id), start_ms

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 class AclAuthoriser:
-    """See :class:`oncelog.handlers.broker.context.Authoriser`: by the lists that the cluster's image has at the moment
-    of the question."""
+    """Decides by the lists that the cluster's image has now; implements ``handlers.broker.context.Authoriser``."""
 
     def __init__(self, cluster: Metadata) -> None:
         from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings
@@ -46,8 +45,7 @@ class AclAuthoriser:
 
 
 class AllowAll:
-    """See :class:`oncelog.handlers.broker.context.Authoriser`: everybody may do everything, as in Apache Kafka without
-    an authorizer."""
+    """Allows everything, as Apache Kafka without an authorizer; implements ``handlers.broker.context.Authoriser``."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True

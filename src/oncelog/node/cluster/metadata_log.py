@@ -62,8 +62,7 @@ class _Commit:
 
 
 class MetadataLog:
-    """Follows the committed changes of the tree and writes this broker's own. ``apply`` follows every change of the
-    image."""
+    """Follows the tree's committed changes and writes this broker's own. ``apply`` follows each change of the image."""
 
     def __init__(
         self,

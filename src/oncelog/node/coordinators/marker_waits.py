@@ -118,8 +118,7 @@ class MarkerWaits:
             self._answer(partition, producer_id)
 
     def shards_changed(self) -> bool:
-        """Answer who waited for shards to be loaded, or for those that are led by another broker now; True if there
-        was one."""
+        """Answer questions that waited for shards to be loaded or to move away; True if there was one."""
         if not self._questions or self._is_loading():
             return False
         return sum(self._answer(partition) for partition in list(self._questions)) > 0

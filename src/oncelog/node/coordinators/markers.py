@@ -49,8 +49,7 @@ class MarkerToSend(NamedTuple):
 
 
 class MarkerSender:
-    """Markers that are decided and not yet written. ``written(hosted, markers, partition)`` is told what needs no
-    marker any more."""
+    """Sends decided markers. ``written(hosted, markers, partition)`` is called for each written or not needed."""
 
     def __init__(self, messages: BrokerMessages, metadata: Metadata, deadlines: Deadlines, written: Written) -> None:
         self._messages = messages

@@ -212,8 +212,7 @@ class Coordinators(Generic[S, D]):
             hosted.shard.apply(key, value)
 
     def _visible_end_offset(self, hosted: HostedShard[S], decision: D) -> Offset | None:
-        """The offset after the last record that a decision without records shows in its reply; None: it shows none
-        that could be pending."""
+        """The end of the records that a decision without records shows in its reply; None: none could be pending."""
         raise NotImplementedError
 
     def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:

@@ -185,8 +185,7 @@ class RecordedNode:
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Hand an event to the node. A request's buffer is the node's to change, so it is written down as it was
-        before."""
+        """Hand an event to the node, written down before: a request's buffer is the node's to change."""
         before = {} if self._recorder.full else self._encode(event)
         effects = self._node.handle(event, now_ms)
         self._recorder.moment(event, now_ms, effects, before)

@@ -90,8 +90,7 @@ class LeadershipConfirmation:
         return question.forget
 
     def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Forget:
-        """Find out whether it is certain of one partition, within ``oncelog.transaction.wait.ms``. ``on_settled`` is
-        called once, perhaps before this returns."""
+        """Confirm one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once."""
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
 

@@ -210,8 +210,7 @@ class _MarkerBatch:
 
 
 class PartitionRequests(QueuedRequests[AddPartitions]):
-    """Asks remote coordinators by AddPartitionsToTxn: one instance for questions that add, another for those that
-    verify."""
+    """Asks remote coordinators by AddPartitionsToTxn. One instance adds partitions, another verifies them."""
 
     def __init__(self, links: BrokerLinks, purpose: LinkPurpose, timeout_ms: int) -> None:
         super().__init__(links, purpose, _PartitionBatch, timeout_ms)
