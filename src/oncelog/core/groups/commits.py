@@ -29,10 +29,10 @@ from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
 from oncelog.core.groups.rebalance import Rebalance
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupState as State
+from oncelog.core.groups.states import GroupState
 
 NOT_COMMITTED = CommittedOffset(Offset(-1))
-_BUSY_STATES = (State.PREPARING_REBALANCE, *ASSIGNED_STATES)
+_BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)
 
 
 class Commits:
@@ -197,7 +197,7 @@ class Commits:
                     records.append(offset_tombstone(group.group_id, topic, partition))
                 else:
                     all_expired = False
-        unused = group.state is State.EMPTY and not group.pending_joins
+        unused = group.state is GroupState.EMPTY and not group.pending_joins
         if all_expired and unused and not self._offsets.has_open_transactions(group.group_id):
             records.append(group_tombstone(group.group_id))
         return records
@@ -207,10 +207,10 @@ class Commits:
     ) -> bool:
         base_ms = committed.commit_timestamp_ms
         if group.protocol_type is not None:
-            if group.state is State.EMPTY:
+            if group.state is GroupState.EMPTY:
                 if group.state_timestamp_ms >= 0:
                     base_ms = group.state_timestamp_ms
-            elif group.state is not State.STABLE or group.subscribed_topics is None:
+            elif group.state is not GroupState.STABLE or group.subscribed_topics is None:
                 return False
         if group.is_subscribed(topic) or self._offsets.has_pending(group.group_id, topic, partition):
             return False
@@ -221,12 +221,12 @@ class Commits:
 
 def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
     """NONE if the committer may commit to the group now, else the error."""
-    if request.generation < 0 and group.state is State.EMPTY:
+    if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if not _is_identified(request):
         return ErrorCode.UNKNOWN_MEMBER_ID
     refusal = _fenced(group, request)
-    if refusal is ErrorCode.NONE and group.state is State.COMPLETING_REBALANCE:
+    if refusal is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return refusal
 
@@ -234,7 +234,7 @@ def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
 def _transactional_refusal(group: ClassicGroup, request: TransactionalCommitRequest) -> ErrorCode:
     """NONE if the transaction may commit to the group now, else the error. Clients older than KIP-447 (version 2) name
     no member: their transactional id alone fences them."""
-    if not _is_identified(request) or (request.generation < 0 and group.state is State.EMPTY):
+    if not _is_identified(request) or (request.generation < 0 and group.state is GroupState.EMPTY):
         return ErrorCode.NONE
     return _fenced(group, request)
 

@@ -29,7 +29,7 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.rebalance import Rebalance, current_generation_reply
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupState as State
+from oncelog.core.groups.states import GroupState
 
 
 class MemberDecisions:
@@ -71,10 +71,10 @@ class MemberDecisions:
 
     def _has_room(self, group: ClassicGroup, member_id: MemberId) -> bool:
         """True if the group may take (or keep) the member; while it rebalances only joined members count."""
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             return True
         member = group.members.get(member_id)
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is GroupState.PREPARING_REBALANCE:
             waits = member is not None and member.join_token is not None
             return waits or group.awaiting_join < self._settings.max_size
         return member is not None or len(group.members) < self._settings.max_size
@@ -117,8 +117,8 @@ class MemberDecisions:
             return
         member = group.members[member_id]
         unchanged = member.protocols == request.protocols
-        leads_stable = group.state is State.STABLE and group.leader == member_id
-        if group.state is State.PREPARING_REBALANCE or leads_stable or not unchanged:
+        leads_stable = group.state is GroupState.STABLE and group.leader == member_id
+        if group.state is GroupState.PREPARING_REBALANCE or leads_stable or not unchanged:
             # A stable group's leader that joins again wants a rebalance: it has seen new partitions, say.
             self._update(group, member, request, token, out)
             self._rebalance.prepare_or_complete(group, now_ms, out)
@@ -137,7 +137,7 @@ class MemberDecisions:
     ) -> None:
         if not group.members:
             group.protocol_type = request.protocol_type
-        if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         member = ClassicMember(
             member_id,
@@ -187,14 +187,14 @@ class MemberDecisions:
         old_leader = group.leader or UNKNOWN_MEMBER
         self._fence(group, old, out)
         member = group.replace_static(instance_id, request.new_member_id)
-        stays_stable = group.state is State.STABLE
+        stays_stable = group.state is GroupState.STABLE
         self._update(group, member, request, None if stays_stable else token, out)
         self._rebalance.restart_session(group, member, now_ms)
         if stays_stable and group.select_protocol() == group.protocol_name:
             out.records.append(group_record(group))
             out.undo = undo
             out.reply = _continuing_reply(group, member.member_id, old_leader, request)
-        elif group.state is State.PREPARING_REBALANCE:
+        elif group.state is GroupState.PREPARING_REBALANCE:
             self._rebalance.complete_unless_initial(group, now_ms, out)
         else:
             # In CompletingRebalance the leader may be assigning to the old id at this moment.
@@ -216,14 +216,14 @@ class MemberDecisions:
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
         """SyncGroup. Replies SyncReply, at once or when the leader's assignment is in the log."""
         group = self._groups.get(request.group_id)
-        if group is None or group.state is State.EMPTY:
+        if group is None or group.state is GroupState.EMPTY:
             return GroupDecision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
         refusal = _sync_refusal(group, request)
         if refusal is not ErrorCode.NONE:
             return GroupDecision(reply=SyncReply(refusal))
         self._rebalance.sync_arrived(group, request.member_id)
         member = group.members[request.member_id]
-        if group.state is State.STABLE:
+        if group.state is GroupState.STABLE:
             reply = SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
             return GroupDecision(reply=reply, waits_for_pending=True)
         out = GroupDecision()
@@ -259,7 +259,7 @@ class MemberDecisions:
         if request.generation != group.generation:
             return GroupDecision(reply=ErrorCode.ILLEGAL_GENERATION)
         self._rebalance.restart_session(group, group.members[request.member_id], now_ms)
-        rebalances = group.state is State.PREPARING_REBALANCE
+        rebalances = group.state is GroupState.PREPARING_REBALANCE
         return GroupDecision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> GroupDecision:
@@ -270,9 +270,9 @@ class MemberDecisions:
         out = GroupDecision()
         outcomes = [(identity, self._leave_one(group, identity, out)) for identity in leaving]
         if any(outcome is ErrorCode.NONE for _, outcome in outcomes):
-            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self._rebalance.prepare(group, now_ms, out)
-            elif group.state is State.PREPARING_REBALANCE:
+            elif group.state is GroupState.PREPARING_REBALANCE:
                 self._rebalance.complete_unless_initial(group, now_ms, out)
         out.reply = LeaveReply(ErrorCode.NONE, outcomes)
         return out
@@ -320,6 +320,6 @@ def _sync_refusal(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
     for said, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
         if said is not None and agreed is not None and said != agreed:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

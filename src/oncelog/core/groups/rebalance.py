@@ -18,8 +18,7 @@ from oncelog.core.groups.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.model import GroupDecision, JoinReply, SyncReply
 from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupEvent as Event
-from oncelog.core.groups.states import GroupState, can_rebalance
+from oncelog.core.groups.states import GroupEvent, GroupState, can_rebalance
 
 
 class TimerKind(IntEnum):
@@ -104,7 +103,7 @@ class Rebalance:
         group.pending_syncs.clear()
         self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
         initial = group.state is GroupState.EMPTY
-        group.move(Event.REBALANCE, now_ms)
+        group.move(GroupEvent.REBALANCE, now_ms)
         if initial:
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._start_initial_delay(group, now_ms, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
