@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from oncelog.cli.support.failures import ClickException, exit_code_of
+from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.terminal import print_line
 
 
@@ -76,8 +78,6 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Resolve a sub-command as typer does, with names to suggest for a mistyped one."""
-        from difflib import get_close_matches
-
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             close = get_close_matches(args[0], COMMANDS)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
@@ -96,7 +96,7 @@ def load_command(name: str, target: str) -> Any:
     module = importlib.import_module(module_name)
     found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
-        single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+        single = CommandGroup()
         single.command(name=name, epilog=getattr(module, "EPILOG", None))(found)
         found = single
     command = typer.main.get_command(found)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission
 from oncelog.cli.acl.explain import explain
 from oncelog.cli.acl.options import (
     Host,
@@ -16,16 +17,15 @@ from oncelog.cli.acl.options import (
     principal_of,
     print_acls,
 )
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.acls import AclFilter
-    from oncelog.base.acls import AclBinding, Permission
 
-app = new_app("List, allow, deny, remove and explain access control lists.")
+app = CommandGroup("List, allow, deny, remove and explain access control lists.")
 
 Who = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:alice, or alice for short; '*': everybody.")]
 What = Annotated[list[str], typer.Argument(metavar="OPERATION…", help="read, write, describe, …, or all.")]
@@ -33,7 +33,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the entries, make 
 
 
 @app.command("list")
-@grouped
 def list_(
     resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
@@ -62,7 +61,6 @@ def list_(
 
 
 @app.command()
-@grouped
 def allow(
     principal: Who,
     operations: What,
@@ -80,14 +78,11 @@ def allow(
       oncelog acl allow alice write describe --topic eu- --prefix --host 10.0.0.7
       oncelog acl allow app write --transactional-id app- --prefix
     """
-    from oncelog.base.acls import Permission
-
     wanted = _entries(resources, principal, operations, host, Permission.ALLOW)
     _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
-@grouped
 def deny(
     principal: Who,
     operations: What,
@@ -104,14 +99,11 @@ def deny(
       oncelog acl deny mallory all --topic '*'
       oncelog acl deny '*' delete --topic orders
     """
-    from oncelog.base.acls import Permission
-
     wanted = _entries(resources, principal, operations, host, Permission.DENY)
     _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
-@grouped
 def remove(
     resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
@@ -161,7 +153,6 @@ def remove(
 def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -> list[AclFilter]:
     """One filter for each resource named, or one for all."""
     from oncelog.admin.acls import AclFilter
-    from oncelog.base.acls import PatternType
 
     who = None if principal is None else principal_of(principal)
     return [
@@ -173,8 +164,6 @@ def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -
 def _entries(
     resources: PatternOptions, principal: str, operations: list[str], host: str | None, permission: Permission
 ) -> list[AclBinding]:
-    from oncelog.base.acls import AclBinding, AclEntry
-
     patterns = resources.required()
     wanted = [operation_of(each) for each in operations]
     check_operations(patterns, wanted)

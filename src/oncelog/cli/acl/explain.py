@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.acl_rules import Reason
+from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
 from oncelog.cli.acl.options import (
     Host,
     ResourceOptions,
@@ -17,7 +18,6 @@ from oncelog.cli.acl.options import (
     print_acls,
     word,
 )
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ANONYMOUS = "User:ANONYMOUS"
 
 
-@grouped
 def explain(
     resource: ResourceOptions = ResourceOptions(),
     principal: Annotated[
@@ -117,8 +116,6 @@ def _because(decision: Decision) -> str:
 
 def _remedy(found: Explanation, decision: Decision) -> str:
     """The command that would let it through: take away what denies it, or add what allows it."""
-    from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
-
     if decision.acl is not None:
         return command_for("remove", decision.acl)
     pattern = ResourcePattern(found.resource_type, PatternType.LITERAL, found.name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.cli.cluster import adopt, decommission, status, unregister, up
-from oncelog.cli.support.options import new_app
+from oncelog.cli.support.option_groups import CommandGroup
 
-app: Final = new_app(
+app: Final = CommandGroup(
     "Run a cluster on this machine; look at a cluster, oncelog's or Apache Kafka's, and take brokers out of it."
 )
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.failures import EXIT_FAILED, complain
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.reassignment_progress import Timeout, wait_until_moved
+from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:
     from oncelog.admin.decommission import Decommission, Departure
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 20
 
 
-@grouped
 def decommission(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
     dry_run: Annotated[
@@ -45,7 +45,6 @@ def decommission(
     """
     from oncelog.admin.decommission import Decommission, plan_decommission
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
-    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     with cluster.open_client() as client:
         found = plan_decommission(client, broker)
@@ -76,8 +75,6 @@ def decommission(
 
 def _step(moves: Decommission) -> int:
     """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused."""
-    from oncelog.client.errors import BrokerRefused
-
     found, refused = moves.step()
     for one in refused:
         raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)

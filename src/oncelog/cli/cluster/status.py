@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
@@ -20,7 +19,6 @@ EXIT_NOT_HEALTHY: Final = 1
 _GIB: Final = 1 << 30
 
 
-@grouped
 def status(
     cluster: ClusterOptions = ClusterOptions(),
     as_json: AsJson = False,

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 
 
-@grouped
 def unregister(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
     cluster: ClusterOptions = ClusterOptions(),

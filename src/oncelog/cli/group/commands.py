@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.ids import TopicPartition
 from oncelog.cli.group import zookeeper as group_zookeeper
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.moments import MomentError, parse_time_ms
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.partition_arguments import partitions_named
+from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetTo
-    from oncelog.base.ids import TopicPartition
 
-app = new_app("List, describe, reset, delete and move consumer groups.")
+app = CommandGroup("List, describe, reset, delete and move consumer groups.")
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 ZooKeeper = Annotated[
@@ -43,7 +46,6 @@ def _state(given: str) -> str:
 
 
 @app.command("list")
-@grouped
 def list_(
     state: Annotated[
         list[str] | None,
@@ -79,7 +81,6 @@ def list_(
 
 
 @app.command()
-@grouped
 def describe(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
@@ -132,7 +133,6 @@ def describe(
 
 
 @app.command("reset-offsets")
-@grouped
 def reset_offsets(
     group: Name,
     topic: Annotated[
@@ -170,7 +170,6 @@ def reset_offsets(
       oncelog group reset-offsets watchers --to-datetime 2013-06-01T00:00:00Z --execute
     """
     from oncelog.admin.groups import execute_reset, plan_reset
-    from oncelog.client.errors import ClientError
 
     to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
     if zookeeper is not None:
@@ -194,7 +193,6 @@ def reset_offsets(
 
 
 @app.command()
-@grouped
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     topic: Annotated[
@@ -214,7 +212,6 @@ def delete(
       oncelog group delete watchers --topic old-topic
     """
     from oncelog.admin.groups import delete_groups, delete_offsets
-    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         if topic:
@@ -247,7 +244,6 @@ def _target(
 ) -> ResetTo:
     """The one target that was given. Raises BadParameter for none or several."""
     from oncelog.admin.groups import ResetTo
-    from oncelog.cli.support.moments import MomentError, parse_time_ms
 
     given = sum((to_earliest, to_latest, to_current, *(one is not None for one in (to_offset, to_datetime, shift_by))))
     if given != 1:

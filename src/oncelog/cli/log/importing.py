@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +15,12 @@ import typer
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.cli.records.produce import Compression
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json_line, progress
 from oncelog.cli.support.terminal import print_line
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.legacy.directories import OldLogError, logs_in
+from oncelog.records.compression import Codec
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -61,14 +63,12 @@ class ImportOptions:
         from oncelog.legacy.importer import ImportSettings
         from oncelog.legacy.importer import OnCorruption as Policy
         from oncelog.legacy.importer import Timestamps as Times
-        from oncelog.records.compression import Codec
 
         codec = Codec[self.compression.name.upper()]
         policy, times = Policy(self.on_corruption.value), Times(self.timestamps.value)
         return ImportSettings(policy, times, self.follow, codec, transaction_bytes=self.transaction_bytes)
 
 
-@grouped
 def import_(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A 0.7 broker's log.dir, or one partition of it.")],
     to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write to; created if absent.")],
@@ -99,7 +99,6 @@ def import_(
       oncelog log import ./logs --log clicks --to clicks-archive --on-corruption skip -z zstd --json
       oncelog log import /var/kafka-0.7/logs --to events --follow
     """
-    from oncelog.client.errors import ClientError
     from oncelog.legacy.import_positions import ImportKey
     from oncelog.legacy.importer import Importer, Totals
 
@@ -124,8 +123,6 @@ def import_(
 
 def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int, Path]]:
     """The log to import, by name, and its partitions. Raises OldLogError naming those there are."""
-    from oncelog.legacy.directories import OldLogError, logs_in
-
     logs = logs_in(directory)
     if not logs:
         raise OldLogError(f"{directory} has no log of Kafka 0.7: no directory NAME-N with files *.kafka")
@@ -141,11 +138,8 @@ def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int
 def _prepared(client: Client, topic: str, partitions: int, settings: ImportSettings) -> ImportSettings:
     """Create the topic if it is absent, and take over its limit for batches. Raises OldLogError for too few partitions,
     BrokerRefused."""
-    from dataclasses import replace
-
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
-    from oncelog.client.errors import BrokerRefused
     from oncelog.legacy.importer import Timestamps as Times
 
     keeps_times = settings.timestamps is Times.FILE

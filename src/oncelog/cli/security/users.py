@@ -14,12 +14,12 @@ from typing import Annotated, Final
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import ask_password, print_line
 
-app = new_app("Add, list and delete users that log in by a password (SCRAM).")
+app = CommandGroup("Add, list and delete users that log in by a password (SCRAM).")
 
 
 class Mechanism(Enum):
@@ -34,7 +34,6 @@ _MAX_PASSWORD_BYTES: Final = 4096
 
 
 @app.command()
-@grouped
 def add(
     name: User,
     mechanisms: Annotated[
@@ -83,7 +82,6 @@ def add(
 
 
 @app.command("list")
-@grouped
 def list_(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="List these users only.")] = None,
     cluster: ClusterOptions = ClusterOptions(),
@@ -107,7 +105,6 @@ def list_(
 
 
 @app.command()
-@grouped
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The users.")],
     mechanisms: Annotated[

@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import Remote, spark_at
 
 
-@grouped
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A table that 'oncelog load' or 'stream' made.")],
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to; created if missing.")],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table, progress
 from oncelog.cli.support.terminal import print_line
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from oncelog.spark.jobs.shape import Shape
 
 
-@grouped
 def load(
     to: To,
     topics: TopicsOrLogs = None,
@@ -107,8 +106,6 @@ def _named(topics: list[str] | None) -> list[str]:
 
 
 def _milliseconds(text: str | None) -> int | None:
-    from oncelog.cli.support.moments import MomentError, parse_time_ms
-
     try:
         return None if text is None else parse_time_ms(text)
     except MomentError as error:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from oncelog.spark.jobs.load_report import LoadReport
 
 
-@grouped
 def stream(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
     to: To,

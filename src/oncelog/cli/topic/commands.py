@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, key_values, new_app
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson, ClusterOptions, key_values
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.moves import elect, reassign
 from oncelog.cli.topic.setting_names import names_suggested, require_settings
+from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster import LogDirRow
     from oncelog.admin.topics import TopicDescription
 
-app = new_app("Create, list, describe, alter, move and delete topics.")
+app = CommandGroup("Create, list, describe, alter, move and delete topics.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Configs = Annotated[
@@ -29,7 +32,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check th
 
 
 @app.command()
-@grouped
 def create(
     topic: Name,
     partitions: Annotated[
@@ -60,8 +62,6 @@ def create(
       oncelog topic create state -p 1 -c cleanup.policy=compact -c retention.ms=-1
     """
     from oncelog.admin.topics import BROKER_DEFAULT, NewTopic, create_topic
-    from oncelog.base.errors import ErrorCode
-    from oncelog.client.errors import BrokerRefused
 
     new = NewTopic(
         topic,
@@ -93,7 +93,6 @@ def create(
 
 
 @app.command("list")
-@grouped
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
     cluster: ClusterOptions = ClusterOptions(),
@@ -119,7 +118,6 @@ def list_(
 
 
 @app.command()
-@grouped
 def describe(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]…", help="Default: all of them.")] = None,
     sizes: Annotated[bool, typer.Option("--sizes", help="Bytes on disk, from the brokers' log directories.")] = False,
@@ -193,7 +191,6 @@ def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | 
 
 
 @app.command()
-@grouped
 def alter(
     topic: Name,
     partitions: Annotated[
@@ -238,7 +235,6 @@ def alter(
 
 
 @app.command()
-@grouped
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics' names.")],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
@@ -253,8 +249,6 @@ def delete(
       oncelog topic delete scratch-1 scratch-2 --if-exists
     """
     from oncelog.admin.topics import delete_topics
-    from oncelog.base.errors import ErrorCode
-    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         outcomes = delete_topics(client, topics)

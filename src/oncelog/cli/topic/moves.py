@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.failures import EXIT_FAILED, complain
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.partition_arguments import partitions_named
 from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
-from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
+from oncelog.cli.topic.throttles import (
+    Rate,
+    Unthrottle,
+    throttle_plan,
+    throttle_under_way,
+    unthrottle_all,
+    unthrottle_moved,
+)
 
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import PartitionOutcome, Replicas
-    from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
     Plan = Mapping[TopicPartition, Replicas]
@@ -81,7 +90,6 @@ class MoveOptions:
         return _spread(client, self.topic, self.brokers or "", self.replication_factor)
 
 
-@grouped
 def reassign(
     what: MoveOptions = MoveOptions(),
     list_: Annotated[bool, typer.Option("--list", help="List the moves under way, nothing else.")] = False,
@@ -154,7 +162,6 @@ def _from_file(file: Path) -> Plan:
 def _spread(client: Client, topics: list[str] | None, brokers: str, replication_factor: int | None) -> Plan:
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     try:
         wanted = {int(one) for one in brokers.split(",")}
@@ -188,8 +195,6 @@ def _show(plan: Plan, as_json: bool) -> None:
 
 def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
     """Throttle what is under way, or (None) take all throttles away."""
-    from oncelog.cli.topic.throttles import throttle_under_way, unthrottle_all
-
     if rate is None:
         told = unthrottle_all(client)
     else:
@@ -208,7 +213,6 @@ def _carry_out(
 ) -> None:
     """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
     from oncelog.admin.reassignments import list_reassignments, reassign
-    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     if throttle is not None and plan:
         throttle_plan(client, plan, throttle)
@@ -241,9 +245,6 @@ def _carry_out(
 def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json: bool) -> None:
     """Take back what is under way. Raises Exit with 1 when something could not be."""
     from oncelog.admin.reassignments import list_reassignments, reassign
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.cli.support.failures import EXIT_FAILED
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
     named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
@@ -258,8 +259,6 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
     """JSON of all, or a line for each that was done; a complaint for each that was not."""
-    from oncelog.cli.support.failures import complain
-
     if as_json:
         print_json(outcomes)
     for one in outcomes:
@@ -269,7 +268,6 @@ def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) 
             print_line(f"{one.topic}-{one.partition} {done}")
 
 
-@grouped
 def elect(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC[:0,2-4]]…", help="Default: all partitions (preferred only).")
@@ -290,9 +288,6 @@ def elect(
       oncelog topic elect flights:0 --unclean     # flights-0 has no leader, and nobody who has it all will come back
     """
     from oncelog.admin.reassignments import Election, elect_leaders
-    from oncelog.base.errors import ErrorCode
-    from oncelog.cli.support.failures import EXIT_FAILED
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     if topics and everything:
         raise typer.BadParameter("cannot be combined with topics", param_hint="--all")

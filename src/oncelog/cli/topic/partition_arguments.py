@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import UnknownTopic
+
 if TYPE_CHECKING:
-    from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
 
 def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
     """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter, and with
     ``led`` BrokerRefused for one without a leader."""
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.client.errors import UnknownTopic
-
     if not topics:
         return None
     found = []

@@ -6,6 +6,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from oncelog.base.errors import ErrorCode
+from oncelog.base.suggestions import did_you_mean
+from oncelog.client.errors import BrokerRefused, ClientError
+
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
 
@@ -15,8 +19,6 @@ _ALIKE: Final = 0.8
 def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
     """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
     from oncelog.admin.configs import ResourceType, describe_configs
-    from oncelog.base.suggestions import did_you_mean
-    from oncelog.client.errors import ClientError
 
     known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
     for name in names:
@@ -27,15 +29,11 @@ def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
 @contextlib.contextmanager
 def names_suggested(names: Iterable[str]) -> Iterator[None]:
     """Context in which BrokerRefused, if it refuses one of these settings by name, adds the name that was meant."""
-    from oncelog.base.errors import ErrorCode
-    from oncelog.client.errors import BrokerRefused
-
     try:
         yield
     except BrokerRefused as refused:
         if refused.code != ErrorCode.INVALID_CONFIG or refused.detail is None:
             raise
-        from oncelog.base.suggestions import did_you_mean
         from oncelog.core.configs.keys import TOPIC_KEYS as KNOWN
 
         mistyped = (name for name in names if name not in KNOWN and refused.detail.endswith(name))

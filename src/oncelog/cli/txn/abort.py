@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.notation.visible_text import visible_json
-from oncelog.cli.support.option_groups import grouped
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.cli.support.options import AsJson, ClusterOptions
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.output import print_json, print_table, to_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 1
 
 
-@grouped
 def abort(
     topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic it is in.")] = None,
     partition: Partition = None,
@@ -128,8 +128,6 @@ def _found(
     """The transactions asked for, and the age with which to check them again. One that is named needs none."""
     from oncelog.admin.transactions.abort_marker import find_one
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.base.transaction_verdicts import Verdict
 
     if topic is not None and partition is not None and start_offset is not None:
         where = TopicPartition(TopicName(topic), partition)
@@ -192,7 +190,6 @@ def _moved(result: Aborted) -> str:
 
 def _document(one: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None) -> dict[str, Any]:
     from oncelog.admin.transactions.abort_marker import race_of
-    from oncelog.cli.support.output import to_json
 
     document: dict[str, Any] = to_json(one.as_row())
     document |= {"outcome": outcome, "error": error, "by_start_offset": one.takes_start_offset, "race": race_of(one)}
@@ -206,7 +203,6 @@ def _document(one: OpenTransaction, outcome: str, error: str | None, result: Abo
     return document
 
 
-@grouped
 def force_terminate(
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
     yes: Yes = False,

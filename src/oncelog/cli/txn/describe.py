@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.ids import TopicPartition
+from oncelog.cli.support.failures import complain
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
 from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.partition_arguments import partitions_named
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.transactional_ids import TransactionRow
-    from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
 SORTS = ("id", "producer", "state", "coordinator")
 
 
-@grouped
 def list_(
     state: Annotated[
         list[str] | None,
@@ -76,7 +77,6 @@ def list_(
         raise typer.Exit(1)
 
 
-@grouped
 def describe(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
     cluster: ClusterOptions = ClusterOptions(),
@@ -92,7 +92,6 @@ def describe(
       oncelog txn describe payments-7 payments-8 --json
     """
     from oncelog.admin.transactions.transactional_ids import describe_transactions
-    from oncelog.cli.support.failures import complain
 
     failed = False
     documents = []
@@ -155,8 +154,6 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
 
 
 def _print(client: Client, row: TransactionRow) -> None:
-    from oncelog.admin.transactions.durations import duration_text, moment_text
-
     timeout = "none (two-phase commit)" if row.is_two_phase else duration_text(row.timeout_ms)
     age_ms = _age_ms(row)
     print_line(
@@ -173,7 +170,6 @@ def _print(client: Client, row: TransactionRow) -> None:
         )
 
 
-@grouped
 def producers(
     partitions: Annotated[
         list[str], typer.Argument(metavar="TOPIC[:PARTITION]…", help="Topics, or partitions as topic:0,2-4.")
@@ -191,9 +187,7 @@ def producers(
       oncelog txn producers orders
       oncelog txn producers orders:3 --open --json
     """
-    from oncelog.admin.transactions.durations import moment_text
     from oncelog.admin.transactions.producers import describe_producers
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     with cluster.open_client() as client:
         found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.support.option_groups import grouped
+from oncelog.base.transaction_verdicts import Verdict
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from oncelog.admin.transactions.explanations import Explanation
 
 
-@grouped
 def find_hanging(
     topics: Topics = None,
     partition: Partition = None,
@@ -57,7 +56,6 @@ def find_hanging(
       oncelog txn find-hanging --json --fail-on-hanging
     """
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.base.transaction_verdicts import Verdict
 
     scope = scope_of(topics, partition, broker)
     with (
@@ -93,8 +91,6 @@ def find_hanging(
 
 def summary(found: Scan, every: bool) -> str:
     """One line: how many of which kind, in how many partitions."""
-    from oncelog.base.transaction_verdicts import Verdict
-
     counts = {verdict: len(found.of(verdict)) for verdict in Verdict}
     text = (
         f"{counts[Verdict.HANGING]} hanging of {len(found.transactions)} open transactions "
@@ -110,7 +106,6 @@ def summary(found: Scan, every: bool) -> str:
     return text
 
 
-@grouped
 def explain(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="A consumer group that does not advance.")

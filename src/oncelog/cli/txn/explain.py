@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.base.units import MINUTE_MS
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import report_unanswered, sentences
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
 EXIT_STUCK: Final = 2
 """The exit code with --fail-on-stuck."""
 
-app = new_app("Explain why a group, topic, partition, producer or transactional id is stuck.")
+app = CommandGroup("Explain why a group, topic, partition, producer or transactional id is stuck.")
 
 FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {EXIT_STUCK} if something is stuck.")]
 
 
 @app.command()
-@grouped
 def group(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     window: Annotated[
@@ -55,7 +55,6 @@ def group(
       oncelog explain group billing --json --fail-on-stuck
     """
     from oncelog.admin.explain.subjects import explain_group
-    from oncelog.base.units import MINUTE_MS
 
     who = principal if principal is None or ":" in principal else f"User:{principal}"
     options = cluster.as_arguments()
@@ -65,7 +64,6 @@ def group(
 
 
 @app.command()
-@grouped
 def topic(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     fail_on_stuck: FailOnStuck = False,
@@ -88,7 +86,6 @@ def topic(
 
 
 @app.command()
-@grouped
 def partition(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     number: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition's number.")],
@@ -111,7 +108,6 @@ def partition(
 
 
 @app.command()
-@grouped
 def producer(
     producer_id: Annotated[int, typer.Argument(metavar="PRODUCER-ID", min=0, help="The producer id.")],
     fail_on_stuck: FailOnStuck = False,
@@ -133,7 +129,6 @@ def producer(
 
 
 @app.command()
-@grouped
 def txn(
     name: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID", help="The transactional id.")],
     fail_on_stuck: FailOnStuck = False,

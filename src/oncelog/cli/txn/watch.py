@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
+from oncelog.admin.transactions.durations import moment_text
+from oncelog.base.transaction_verdicts import Verdict
+from oncelog.cli.support.failures import complain
 from oncelog.cli.support.options import AsJson, ClusterOptions
 from oncelog.cli.support.output import print_json_line, print_table, to_json
 from oncelog.cli.support.terminal import clear_screen, print_line
@@ -28,6 +30,7 @@ from oncelog.cli.txn.common import (
     report_unanswered,
     scope_of,
 )
+from oncelog.client.errors import ClientError, ConfigError
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.cluster_scan import Scan, Scope
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 _SHOWN = 40
 
 
-@grouped
 def watch(
     topics: Topics = None,
     partition: Partition = None,
@@ -71,8 +73,6 @@ def watch(
       oncelog txn watch --json --interval 60 >> open-transactions.jsonl
       oncelog txn watch --prometheus 9464 --bootstrap-servers kafka-1:9092
     """
-    from oncelog.base.transaction_verdicts import Verdict
-
     scope = scope_of(topics, partition, broker)
     exporter = None
     if prometheus is not None:
@@ -99,8 +99,6 @@ def watch(
 def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
     """A scan of the cluster, None where that could not be asked; and the seconds that took."""
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.cli.support.failures import complain
-    from oncelog.client.errors import ClientError, ConfigError
 
     started = time.monotonic()
     found = None
@@ -114,7 +112,6 @@ def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | 
 
 
 def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
-    from oncelog.admin.transactions.durations import moment_text
     from oncelog.cli.txn.diagnose import summary
 
     if as_json:
@@ -136,8 +133,6 @@ def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
 
 
 def _document(found: Scan, seconds: float) -> dict[str, Any]:
-    from oncelog.base.transaction_verdicts import Verdict
-
     document: dict[str, Any] = {
         "time_ms": found.now_ms,
         "took_ms": round(seconds * 1000),
