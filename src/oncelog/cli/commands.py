@@ -31,7 +31,7 @@ class SubCommand(NamedTuple):
 COMMANDS: Final[dict[str, SubCommand]] = {
     "serve": SubCommand("oncelog.cli.processes.serve:serve", "Run a broker."),
     "topic": SubCommand("oncelog.cli.topic.commands:app", "Create, list, describe, alter, move and delete topics."),
-    "cluster": SubCommand("oncelog.cli.cluster:app", "Run a cluster here, look at one, take brokers out of it."),
+    "cluster": SubCommand("oncelog.cli.cluster.app:app", "Run a cluster here, look at one, take brokers out of it."),
     "produce": SubCommand("oncelog.cli.records.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
@@ -39,13 +39,15 @@ COMMANDS: Final[dict[str, SubCommand]] = {
         "oncelog.cli.txn.explain:app", "Explain why a group, topic, producer or transaction is stuck."
     ),
     "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
-    "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
+    "mirror": SubCommand(
+        "oncelog.cli.mirror.app:app", "Copy topics and groups of clusters into another, exactly once."
+    ),
     "acl": SubCommand("oncelog.cli.acl.commands:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
         "oncelog.cli.security.commands:app",
         "Make the files of a secured broker (needs oncelog[security]); add and delete users.",
     ),
-    "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
+    "txn": SubCommand("oncelog.cli.txn.app:app", "Find, explain and end hanging transactions."),
     "log": SubCommand(
         "oncelog.cli.log.commands:app", "Look into data directories, offline; import those of Kafka 0.7."
     ),

@@ -18,7 +18,7 @@ from oncelog.cli.acl.options import (
     print_acls,
 )
 from oncelog.cli.support.option_groups import CommandGroup
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 
@@ -37,8 +37,7 @@ def list_(
     resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
     match: Annotated[bool, typer.Option("--match", help="All lists for that name, prefixes and '*' too.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List the entries of all resources, or of some.
 
@@ -54,7 +53,7 @@ def list_(
         found = [
             binding for wanted in _filters(resources, principal, match=match) for binding in list_acls(client, wanted)
         ]
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         print_acls(found)
@@ -67,8 +66,7 @@ def allow(
     resources: PatternOptions = PatternOptions(),
     host: Host = None,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Allow a principal to do something.
 
@@ -78,8 +76,7 @@ def allow(
       oncelog acl allow alice write describe --topic eu- --prefix --host 10.0.0.7
       oncelog acl allow app write --transactional-id app- --prefix
     """
-    wanted = _entries(resources, principal, operations, host, Permission.ALLOW)
-    _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
+    _make(_entries(resources, principal, operations, host, Permission.ALLOW), cluster, dry_run)
 
 
 @app.command()
@@ -89,8 +86,7 @@ def deny(
     resources: PatternOptions = PatternOptions(),
     host: Host = None,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Deny a principal something, whatever else allows it.
 
@@ -99,8 +95,7 @@ def deny(
       oncelog acl deny mallory all --topic '*'
       oncelog acl deny '*' delete --topic orders
     """
-    wanted = _entries(resources, principal, operations, host, Permission.DENY)
-    _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
+    _make(_entries(resources, principal, operations, host, Permission.DENY), cluster, dry_run)
 
 
 @app.command()
@@ -114,8 +109,7 @@ def remove(
     allow: Annotated[bool, typer.Option("--allow", help="Only entries that allow.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only entries that deny.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only shown.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Remove entries. Shows them first; only --yes removes.
 
@@ -142,7 +136,7 @@ def remove(
             and not (deny and binding.entry.permission.name == "ALLOW")
         ]
         removed = delete_acls(client, found) if yes and found else []
-    if as_json:
+    if cluster.as_json:
         print_json({"found": found, "removed": removed})
         return
     print_acls(removed if yes else found)
@@ -175,13 +169,13 @@ def _entries(
     ]
 
 
-def _make(wanted: list[AclBinding], cluster: ClusterOptions, *, dry_run: bool, as_json: bool) -> None:
+def _make(wanted: list[AclBinding], cluster: AdminOptions, dry_run: bool) -> None:
     from oncelog.admin.acls import create_acls
 
     if not dry_run:
         with cluster.open_client() as client:
             create_acls(client, wanted)
-    if as_json:
+    if cluster.as_json:
         print_json(wanted)
         return
     print_acls(wanted)

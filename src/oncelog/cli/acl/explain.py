@@ -18,7 +18,7 @@ from oncelog.cli.acl.options import (
     print_acls,
     word,
 )
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 
@@ -38,8 +38,7 @@ def explain(
     operation: Annotated[
         list[str] | None, typer.Option("--operation", "-o", metavar="NAME", help="May be repeated; default: all.")
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Say what a principal may do to a resource, which entry decides, and what to add where nothing allows it.
 
@@ -59,7 +58,7 @@ def explain(
     with cluster.open_client() as client:
         who = _own_principal(client) if principal is None else principal_of(principal)
         found = acls.explain(client, pattern.resource_type, pattern.name, who, host or "*", wanted)
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         _print(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.cli.cluster import adopt, decommission, status, unregister, up
+from oncelog.cli.cluster import adopt, decommission, status, up
 from oncelog.cli.support.option_groups import CommandGroup
 
 app: Final = CommandGroup(
@@ -15,4 +15,4 @@ app.command("up")(up.up)
 app.command("adopt")(adopt.adopt)
 app.command("status")(status.status)
 app.command("decommission")(decommission.decommission)
-app.command("unregister")(unregister.unregister)
+app.command("unregister")(decommission.unregister)

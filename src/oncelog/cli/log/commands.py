@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from oncelog.cli.log.dump.wanted import Wanted
+from oncelog.cli.log.dump.files import Wanted
 from oncelog.cli.log.importing import import_
 from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AsJson

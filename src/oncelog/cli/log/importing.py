@@ -15,7 +15,7 @@ import typer
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.cli.records.produce import Compression
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json_line, progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import BrokerRefused, ClientError
@@ -80,8 +80,7 @@ def import_(
         typer.Option("--as", metavar="NAME", help="A name by which the import is continued. Default: the log's."),
     ] = None,
     how: ImportOptions = ImportOptions(),
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Import a log of Kafka 0.7 into a topic, each message exactly once.
 
@@ -105,20 +104,20 @@ def import_(
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
-        with cluster.open_client() as client, _events_printed(as_json, how.on_corruption) as on_event:
+        with cluster.open_client() as client, _events_printed(cluster.as_json, how.on_corruption) as on_event:
             settings = _prepared(client, to, max(partitions) + 1, how.settings())
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
                 importer.prepare()
                 importer.run(lambda: _log_in(directory, found, to)[1])
     except KeyboardInterrupt:
-        _print_totals(totals, to, as_json)
+        _print_totals(totals, to, cluster.as_json)
         raise
     except ClientError:
-        if as_json:
-            _print_totals(totals, to, as_json)
+        if cluster.as_json:
+            _print_totals(totals, to, cluster.as_json)
         raise
-    _print_totals(totals, to, as_json)
+    _print_totals(totals, to, cluster.as_json)
 
 
 def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int, Path]]:

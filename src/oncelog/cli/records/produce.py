@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.cli.records.delimited_input import split_stream
-from oncelog.cli.records.input_records import InputError, Parsing, parse
+from oncelog.cli.records.input_records import InputError, Parsing, parse, split_stream
 from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.options import ClusterOptions
 from oncelog.cli.support.output import progress

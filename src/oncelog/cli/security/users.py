@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from oncelog.cli.support.option_groups import CommandGroup
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import ask_password, print_line
 
@@ -55,8 +55,7 @@ def add(
     password_env: Annotated[
         str | None, typer.Option(metavar="NAME", help="An environment variable that holds the password.")
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Add a user, or change a user's password; asks for it, unless a file or the environment has it.
 
@@ -75,7 +74,7 @@ def add(
     with cluster.open_client() as client:
         set_password(client, name, password, wanted, iterations)
         rows = list_credentials(client, [name])
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
         return
     print_line(f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}")
@@ -84,8 +83,7 @@ def add(
 @app.command("list")
 def list_(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="List these users only.")] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List users and the mechanisms by which they log in; nothing that is secret.
 
@@ -98,7 +96,7 @@ def list_(
 
     with cluster.open_client() as client:
         rows = list_credentials(client, names or None)
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
     else:
         print_table(("user", "mechanism", "iterations"), rows)
@@ -113,8 +111,7 @@ def delete(
             "--mechanism", help="Delete the credential of this mechanism only; may be repeated. [default: all]"
         ),
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Delete users. Connections that are there stay until they log in again (connections.max.reauth.ms); their entries
     in access control lists stay, too.
@@ -134,7 +131,7 @@ def delete(
             raise typer.BadParameter(f"no credential of {', '.join(unknown)}; nothing was deleted", param_hint="NAME")
         for row in there:
             delete_credentials(client, row.user, [row.mechanism])
-    if as_json:
+    if cluster.as_json:
         print_json(there)
         return
     for row in there:

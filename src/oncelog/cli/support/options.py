@@ -87,6 +87,13 @@ class ClusterOptions:
         return cluster_options(self.bootstrap, self.properties, self.command_config)
 
 
+@dataclass(frozen=True)
+class AdminOptions(ClusterOptions):
+    """The options of a command that administers a cluster: which one, and how to print."""
+
+    as_json: AsJson = False
+
+
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
     """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
     settings: dict[str, str] = {}

@@ -11,11 +11,11 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.text import counted
 from oncelog.cli.support.failures import complain
 from oncelog.cli.support.option_groups import CommandGroup
-from oncelog.cli.support.options import AsJson, ClusterOptions, key_values
+from oncelog.cli.support.options import AdminOptions, key_values
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.moves import elect, reassign
-from oncelog.cli.topic.setting_names import names_suggested, require_settings
+from oncelog.cli.topic.names import names_suggested, require_settings
 from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Create a topic.
 
@@ -84,7 +83,7 @@ def create(
                 raise
             print_line(f"topic {topic} exists already")
             return
-    if as_json:
+    if cluster.as_json:
         print_json(row)
     else:
         verb = "could be created" if dry_run else "created"
@@ -95,8 +94,7 @@ def create(
 @app.command("list")
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List topics.
 
@@ -109,7 +107,7 @@ def list_(
 
     with cluster.open_client() as client:
         rows = list_topics(client, internal=internal)
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
     else:
         print_table(
@@ -124,8 +122,7 @@ def describe(
     all_configs: Annotated[
         bool, typer.Option("--all-configs", help="Show settings that have their defaults, too.")
     ] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show partitions, leaders, offsets and settings of topics.
 
@@ -146,7 +143,7 @@ def describe(
             configs[one.topic.name] = [row for row in rows if all_configs or row.source == "topic"]
         replicas: list[LogDirRow] = describe_log_dirs(client, [one.topic.name for one in found]) if sizes else []
 
-    if as_json:
+    if cluster.as_json:
         print_json(
             [
                 {
@@ -202,8 +199,7 @@ def alter(
         typer.Option("--delete-config", metavar="KEY", help="Set this setting back to its default; may be repeated."),
     ] = None,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Change a topic's settings, or give it more partitions.
 
@@ -228,7 +224,7 @@ def alter(
                 )
         if partitions is not None:
             add_partitions(client, topic, partitions, validate_only=dry_run)
-    if as_json:
+    if cluster.as_json:
         print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
     else:
         print_line(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
@@ -238,8 +234,7 @@ def alter(
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics' names.")],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Delete topics with all their records.
 
@@ -254,7 +249,7 @@ def delete(
         outcomes = delete_topics(client, topics)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     failed = [one for one in outcomes if one.error and not (if_exists and one.error_code == gone)]
-    if as_json:
+    if cluster.as_json:
         print_json(outcomes)
     else:
         for one in outcomes:

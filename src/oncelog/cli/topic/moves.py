@@ -13,10 +13,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.cli.support.failures import EXIT_FAILED, complain
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.partition_arguments import partitions_named
+from oncelog.cli.topic.names import partitions_named
 from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.topic.throttles import (
     Rate,
@@ -103,8 +103,7 @@ def reassign(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
     ] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Move the replicas of topics to other brokers, or give a topic more replicas or fewer.
 
@@ -125,17 +124,17 @@ def reassign(
     what.check(alone=list_ or unthrottle, cancel=cancel, throttle=throttle)
     with cluster.open_client() as client:
         if list_:
-            _list(client, as_json)
+            _list(client, cluster.as_json)
         elif cancel:
-            _cancel(client, what.file, what.topic, as_json)
+            _cancel(client, what.file, what.topic, cluster.as_json)
         elif unthrottle or (throttle and not what.is_named):
-            _change_throttles(client, throttle, as_json)
+            _change_throttles(client, throttle, cluster.as_json)
         else:
             plan = what.plan(client)
             if dry_run:
-                _show(plan, as_json)
+                _show(plan, cluster.as_json)
             else:
-                _carry_out(client, plan, timeout if wait else 0, wait, throttle, as_json)
+                _carry_out(client, plan, timeout if wait else 0, wait, throttle, cluster.as_json)
 
 
 def _list(client: Client, as_json: bool) -> None:
@@ -276,8 +275,7 @@ def elect(
         bool, typer.Option("--unclean", help="Let a replica lead that was not in sync: what it lacks is LOST.")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="All partitions of the cluster.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Make the first replica of each partition its leader again; or let any replica lead where none is in sync.
 
@@ -297,8 +295,8 @@ def elect(
         wanted = partitions_named(client, topics, led=False)
         outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
     elected = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-    _print_outcomes(outcomes if as_json else elected, "has an elected leader", as_json)
-    if not elected and not as_json:
+    _print_outcomes(outcomes if cluster.as_json else elected, "has an elected leader", cluster.as_json)
+    if not elected and not cluster.as_json:
         print_line("no election was needed")
     if any(one.error is not None for one in outcomes):
         raise typer.Exit(EXIT_FAILED)

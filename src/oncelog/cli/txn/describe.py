@@ -9,10 +9,10 @@ import typer
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.cli.support.failures import complain
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.partition_arguments import partitions_named
+from oncelog.cli.topic.names import partitions_named
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def list_(
         typer.Option("--coordinator", metavar="BROKER", help="Ask this coordinator only; may be repeated."),
     ] = None,
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="By id, producer, state or coordinator.")] = "id",
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List the transactional ids of all coordinators.
 
@@ -66,7 +65,7 @@ def list_(
     with cluster.open_client() as client:
         listing = sorted_ids(client, wanted, coordinators=coordinator or None, key=key)
     report_unanswered(listing.unanswered)
-    if as_json:
+    if cluster.as_json:
         print_json_rows(listing)
     else:
         print_long_table(
@@ -79,8 +78,7 @@ def list_(
 
 def describe(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show what coordinators know of transactional ids.
 
@@ -103,13 +101,13 @@ def describe(
                 failed = True
                 unanswered = described.unanswered.get(name)
                 complain(f"transactional id {name!r}: {unanswered or 'its coordinator does not know it'}")
-            elif as_json:
+            elif cluster.as_json:
                 documents.append(_document(client, row))
             else:
                 if row is not next(iter(described.rows.values())):
                     print_line()
                 _print(client, row)
-    if as_json:
+    if cluster.as_json:
         print_json(documents)
     if failed:
         raise typer.Exit(1)
@@ -175,8 +173,7 @@ def producers(
         list[str], typer.Argument(metavar="TOPIC[:PARTITION]…", help="Topics, or partitions as topic:0,2-4.")
     ],
     open_only: Annotated[bool, typer.Option("--open", help="Only those that have a transaction open.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show the producers that partition leaders remember.
 
@@ -192,7 +189,7 @@ def producers(
     with cluster.open_client() as client:
         found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)
     report_unanswered(found.unanswered)
-    if as_json:
+    if cluster.as_json:
         print_json(found.rows)
     else:
         print_table(

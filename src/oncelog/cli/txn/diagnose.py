@@ -8,7 +8,7 @@ import typer
 
 from oncelog.base.notation.shell_words import option
 from oncelog.base.transaction_verdicts import Verdict
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import (
@@ -40,8 +40,7 @@ def find_hanging(
         bool, typer.Option("--all", help="Every open transaction: the live and the suspected ones too.")
     ] = False,
     fail_on_hanging: FailOnHanging = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Find transactions that no coordinator is going to end.
 
@@ -66,7 +65,7 @@ def find_hanging(
     report_unanswered(found.unanswered)
     hanging = found.of(Verdict.HANGING)
     shown = found.transactions if every else hanging
-    if as_json:
+    if cluster.as_json:
         print_json([one.as_row() for one in shown])
     else:
         if shown:
@@ -118,8 +117,7 @@ def explain(
         str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="A transactional id.")
     ] = None,
     fail_on_hanging: FailOnHanging = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell why a consumer of committed records is stuck.
 
@@ -147,7 +145,7 @@ def explain(
         else:
             found = explain_id(client, transactional_id or "", options=options)
     report_unanswered(found.unanswered)
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         _print(found)

@@ -15,7 +15,7 @@ import typer
 from oncelog.admin.transactions.durations import moment_text
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.cli.support.failures import complain
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json_line, print_table, to_json
 from oncelog.cli.support.terminal import clear_screen, print_line
 from oncelog.cli.txn.common import (
@@ -58,8 +58,7 @@ def watch(
     prometheus_address: Annotated[
         str, typer.Option("--prometheus-address", metavar="HOST", help="Address to serve metrics on.")
     ] = "127.0.0.1",
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Look for hanging transactions again and again, for people, scripts or Prometheus.
 
@@ -86,7 +85,7 @@ def watch(
             if exporter is not None:
                 exporter.scanned(found, seconds)
             if found is not None:
-                _show(found, seconds, as_json=as_json, quiet=exporter is not None and not sys.stdout.isatty())
+                _show(found, seconds, as_json=cluster.as_json, quiet=exporter is not None and not sys.stdout.isatty())
                 if fail_on_hanging and found.of(Verdict.HANGING):
                     raise typer.Exit(EXIT_HANGING)
             if looks == count:
