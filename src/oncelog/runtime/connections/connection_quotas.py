@@ -162,7 +162,6 @@ class ConnectionQuotas:
         self._timer = loop.call_later(delay_s, self._sweep, loop)
 
     def stop_sweeping(self) -> None:
-        """Stop the sweeps."""
         if self._timer is not None:
             self._timer.cancel()
 
