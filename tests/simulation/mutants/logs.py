@@ -12,20 +12,19 @@ from oncelog.core.producers.state import ProducerState
 from oncelog.handlers.produce.verification import Verification
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.group_commit import GroupCommit
-from oncelog.storage.directory import LogDirectory, RemoveDirectories
+from oncelog.storage import recovery
 from oncelog.storage.file_names import LOG_START_OFFSETS
 from oncelog.storage.index.transaction_index import overlapping
 from oncelog.storage.log import read
-from oncelog.storage.log.state import LogState
-from oncelog.storage.maintenance.batch_filter import BatchFilter
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log_directory import LogDirectory, RemoveDirectories
+from oncelog.storage.maintenance.batch_filter import BatchFilter, OffsetMap
 from oncelog.storage.maintenance.log_maintenance import LogMaintenance
-from oncelog.storage.maintenance.offset_map import OffsetMap
 from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
-from oncelog.storage.recovery import recovery
-from oncelog.storage.recovery.recovery import Recovery
+from oncelog.storage.producer_snapshots import Snapshots
+from oncelog.storage.recovery import Recovery
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.segment import Segment
-from oncelog.storage.snapshots.snapshot_files import Snapshots
 from tests.simulation.mutants.mutant import Mutant, every
 
 # Producers
@@ -272,7 +271,7 @@ LOGS: Final = (
     Mutant(
         "read-past-stable",
         "read_committed reads up to the high watermark",
-        LogState,
+        PartitionLog,
         "last_stable_offset",
         _lso_is_high_watermark,
     ),

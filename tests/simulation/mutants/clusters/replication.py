@@ -14,7 +14,8 @@ from oncelog.node.replication.damaged_replicas import DamagedReplicas
 from oncelog.node.replication.fetcher import LeaderFetcher
 from oncelog.storage.leader_epochs import UNDEFINED, LeaderEpochs
 from oncelog.storage.log import append_replicated, truncate
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.truncate import truncate_to
 from tests.simulation.mutants.mutant import Mutant
 
 # The high watermark
@@ -80,7 +81,7 @@ def _leader_believed(right: Any) -> Any:
 
 
 def _not_on_disk(right: Any) -> Any:
-    def write_leader_epochs(self: LogState, sync: Any = None) -> None:
+    def write_leader_epochs(self: PartitionLog, sync: Any = None) -> None:
         self.leader_epochs.changed = False
 
     return write_leader_epochs
@@ -124,7 +125,7 @@ def _to_high_watermark(right: Any) -> Any:
     def follow(self: LeaderFetcher, partition: Any, log: Any, leader_epoch: Any) -> None:
         known = self._by_partition.get(partition)
         if known is None or known.leader_epoch != leader_epoch:
-            log.truncate_to(log.high_watermark, self._services.deadlines.now_ms)
+            truncate_to(log, log.high_watermark, self._services.deadlines.now_ms)
         right(self, partition, log, leader_epoch)
 
     return follow
@@ -244,7 +245,7 @@ REPLICATION: Final = (
     Mutant(
         "epochs-not-on-disk",
         "leader epochs are not written down when a segment is full (KAFKA-7415)",
-        LogState,
+        PartitionLog,
         "write_leader_epochs",
         _not_on_disk,
         ("kill",),
