@@ -170,7 +170,7 @@ class _SideBySide:
         self._ready: deque[tuple[_Strand, Any, ClientError | None]] = deque()
         self._waiting: list[_Strand] = []
         self._strands: dict[_Strand, None] = {}
-        """All that have not ended."""
+        """Strands that have not ended, in the order of their beginning."""
         self._all = self._start(programs, None)
 
     def finish(self) -> list[Any]:
