@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from oncelog.console.plots.axes import Unit, time_label, time_ticks, unit_base, value_label, value_ticks
+from oncelog.plotting.axes import Unit, time_label, time_ticks, unit_base, value_label, value_ticks
 
 WIDTH: Final = 640
 HEIGHT: Final = 200

@@ -1,8 +1,7 @@
-"""Charts as SVG text, drawn by hand: axes, bars, lines, a heat map. No library, no script, nothing fetched."""
+"""Drawings as SVG text by hand: text, lines, boxes, paths, and colours of a heat map."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from html import escape
 
@@ -88,21 +87,6 @@ class Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
             f'font-family="{escape(FONT)}" role="img" aria-label="{escape(label)}">{"".join(self._elements)}</svg>'
         )
-
-
-def nice_ticks(highest: float, wanted: int = 4) -> list[float]:
-    """Round numbers from 0 to at least ``highest``."""
-    if highest <= 0:
-        return [0.0, 1.0]
-    rough = highest / wanted
-    magnitude = 10.0 ** math.floor(math.log10(rough))
-    step = next(magnitude * factor for factor in (1, 2, 2.5, 5, 10) if magnitude * factor >= rough)
-    return [step * index for index in range(math.ceil(highest / step) + 1)]
-
-
-def short(number: float) -> str:
-    """600000 → 600 k."""
-    return f"{number / 1000:g} k" if number >= 1000 else f"{number:g}"
 
 
 def heat_color(value: float, lowest: float, highest: float) -> str:

@@ -1,4 +1,4 @@
-"""``oncelog mirror verify``: source and target compared by counts and checksums."""
+"""``oncelog mirror offsets`` and ``verify``: what a mirror has copied, of groups' offsets and of records."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from oncelog.base.text import counted
 from oncelog.cli.mirror.settings import (
     Config,
+    Groups,
     MirrorProperties,
     SourceConfig,
     Sources,
@@ -19,11 +20,60 @@ from oncelog.cli.mirror.settings import (
     read_clusters,
 )
 from oncelog.cli.support.options import AsJson
-from oncelog.cli.support.output import print_json_line, print_table, progress
+from oncelog.cli.support.output import print_json, print_json_line, print_table, progress
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
+    from oncelog.mirror.progress import GroupOffsetRow
     from oncelog.mirror.verification import RangeRow
+
+
+def offsets(
+    sources: Sources = None,
+    target: Target = None,
+    groups: Groups = None,
+    back: Annotated[
+        bool, typer.Option("--back", help="From the target to the source, for groups that return.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Commit what is shown, for groups without members.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --apply: also where the group has gone on by itself.")
+    ] = False,
+    source_config: SourceConfig = None,
+    target_config: TargetConfig = None,
+    config: Config = None,
+    properties: MirrorProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where groups stand at the source and, translated, at the target.
+
+    An offset is translated exactly, by the maps that the mirror writes with the records. With --back the offsets of
+    groups at the target, in topics that are copies, are translated to the source: for groups that return to it.
+
+    \b
+    Examples:
+      oncelog mirror offsets --source a=kafka-a:9092 --target kafka-c:9092 --groups 'billing|audit'
+      oncelog mirror offsets --source a=kafka-a:9092 --target kafka-c:9092 --groups billing --apply
+      oncelog mirror offsets --source a=kafka-a:9092 --target kafka-c:9092 --groups billing --back --apply
+    """
+    from oncelog.mirror.settings import compiled
+    from oncelog.mirror.translation import translate
+
+    clusters = read_clusters(sources, target, source_config, target_config, config, properties)
+    wanted = compiled(clusters.option("groups", groups) or ".*", "--groups")
+    rows = []
+    for source in clusters.sources:
+        rows += asyncio.run(translate(source, clusters.target, wanted, back=back, apply=apply, force=force))
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("group", "from", "partition", "offset", "to", "translated", "there now", "state")
+    print_table(columns, [_offset_cells(row) for row in rows])
+
+
+def _offset_cells(row: GroupOffsetRow) -> tuple[object, ...]:
+    here = (row.group, row.topic, row.partition, row.source_offset)
+    return (*here, row.target_topic, row.translated, row.target_offset, row.state.value)
 
 
 def verify(
@@ -72,13 +122,13 @@ def verify(
     wrong = [row for row in rows if not row.is_right]
     if not as_json:
         columns = ("source", "topic", "partition", "from", "to", "target", "from", "to", "records", "there", "checksum")
-        print_table(columns, [_cells(row) for row in rows])
+        print_table(columns, [_range_cells(row) for row in rows])
         compared = counted(sum(row.source_records for row in rows), "record")
         print_line(f"{compared} compared, {len(wrong)} of {counted(len(rows), 'range')} differ")
     if wrong:
         raise typer.Exit(1)
 
 
-def _cells(row: RangeRow) -> tuple[object, ...]:
+def _range_cells(row: RangeRow) -> tuple[object, ...]:
     here = (row.source, row.topic, row.partition, row.source_first, row.source_end)
     return (*here, row.target, row.target_first, row.target_end, row.source_records, row.target_records, row.verdict)

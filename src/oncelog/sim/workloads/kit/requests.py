@@ -1,15 +1,20 @@
-"""Requests of administrators, each as one call: topics, partitions, configurations, producers."""
+"""Requests by hand, each to the broker that it has to go to: a partition's leader, a coordinator, every broker.
+
+A client of one broker asks no question first: any connection will do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.aio.client import AsyncClient
+from oncelog.client.aio.client import ANY, TRANSACTION_KEY, AsyncClient
 from oncelog.client.errors import BrokerRefused
-from oncelog.sim.workloads.kit.routing import leader_of
+from oncelog.client.programs.cluster import Broker
 from oncelog.sim.workloads.kit.workload import Topic
+from oncelog.wire.message import Request, Response
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -27,20 +32,69 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
+R = TypeVar("R", bound=Response)
+
+
 TIMEOUT_MS: Final = 10_000
 _TOPIC: Final = 2
 _SET: Final = 0
 
 
-async def create_topic(client: AsyncClient, topic: Topic) -> None:
-    """Raises BrokerRefused."""
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
-    factor = topic.replication_factor
-    wanted = CreatableTopic(
-        name=topic.name, num_partitions=topic.partitions, replication_factor=factor, configs=configs
-    )
-    response = await client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
-    _check(response.topics[0].error_code, f"create {topic.name}")
+def has_several(client: AsyncClient) -> bool:
+    """True if the client was told of several brokers to begin with."""
+    return len(client.bootstrap) > 1
+
+
+async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
+    """The leader of a partition as the cluster has it now. Raises UnknownTopic, BrokerRefused."""
+    if not has_several(client):
+        return ANY
+    await client.metadata([partition.topic])
+    return await client.leader(partition)
+
+
+async def transaction_coordinator_of(client: AsyncClient, transactional_id: str) -> Broker:
+    """The coordinator of a transactional id as the cluster has it now."""
+    if not has_several(client):
+        return ANY
+    client.forget_coordinator(transactional_id, TRANSACTION_KEY)
+    return await client.coordinator(transactional_id, TRANSACTION_KEY)
+
+
+async def ask_all(client: AsyncClient, message: Request[R], error_of: Callable[[R], int]) -> list[R]:
+    """The answers of all brokers, none of which is still reading its logs where there are several."""
+    if not has_several(client):
+        return [await client.request(message)]
+    await client.refresh()
+    return [await _ask(client, message, broker, error_of) for broker in sorted(client.view.brokers)]
+
+
+async def _ask(client: AsyncClient, message: Request[R], broker: int, error_of: Callable[[R], int]) -> R:
+    async def attempt() -> R:
+        response = await client.request(message, broker=broker)
+        code = error_of(response)
+        if code != ErrorCode.NONE:
+            raise BrokerRefused(code, f"{type(message).__name__} to broker {broker}")
+        return response
+
+    return await client.retrying(attempt)
+
+
+async def create_topics(client: AsyncClient, topics: Sequence[Topic]) -> None:
+    """Raises BrokerRefused for the first that was not created."""
+    request = CreateTopicsRequest(timeout_ms=TIMEOUT_MS)
+    for topic in topics:
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
+        request.topics.append(
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                configs=configs,
+            )
+        )
+    for created in (await client.request(request)).topics:
+        _check(created.error_code, f"create {created.name}")
 
 
 async def delete_topic(client: AsyncClient, name: str) -> None:

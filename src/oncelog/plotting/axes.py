@@ -10,14 +10,13 @@ Unit = Literal["count", "per second", "bytes per second", "seconds"]
 _STEPS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _DAY_S: Final = 86_400
 MOST_TIME_TICKS: Final = 7
-_VALUE_TICKS: Final = 4
 
 
-def value_ticks(highest: float, *, whole: bool) -> list[float]:
-    """Ticks from 0 to at least ``highest``, at 1, 2 or 5 times a power of ten; whole numbers only if asked."""
+def value_ticks(highest: float, *, steps: int = 4, whole: bool = False) -> list[float]:
+    """About ``steps`` ticks from 0 to at least ``highest``, at 1, 2 or 5 times a power of ten; or ``whole`` numbers."""
     if not math.isfinite(highest) or highest <= 0:
         return [0.0, 1.0]
-    raw = highest / _VALUE_TICKS
+    raw = highest / steps
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(times * power for times in (1, 2, 5, 10) if times * power >= raw * (1 - 1e-9))
     if whole:

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from oncelog.console.plots.axes import time_label, time_ticks, value_label, value_ticks
-from oncelog.console.plots.columns import column_plot
-from oncelog.console.plots.lines import MOST_POINTS, Line, line_plot, path_of, thinned
+from oncelog.plotting.axes import time_label, time_ticks, value_label, value_ticks
+from oncelog.plotting.columns import column_plot
+from oncelog.plotting.lines import MOST_POINTS, Line, line_plot, path_of, thinned
 
 NAN = math.nan
 HOUR_MS = 3_600_000

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.console.plots.axes import time_label, time_ticks, value_label, value_ticks
-from oncelog.console.plots.lines import Tick
+from oncelog.plotting.axes import time_label, time_ticks, value_label, value_ticks
+from oncelog.plotting.lines import Tick
 
 WIDTH: Final = 1120
 HEIGHT: Final = 190
