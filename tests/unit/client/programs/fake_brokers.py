@@ -215,6 +215,10 @@ class Runner(Protocol):
 
     def run(self, program: Program[T]) -> T: ...
 
+    def within(self, make: Callable[[], T]) -> T:
+        """Call a function where the driver has a clock."""
+        ...
+
     def now_ms(self) -> int: ...
 
 
@@ -227,6 +231,9 @@ class BlockingRunner:
         self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)
         self.run = driver.run
         self.now_ms = driver.now_ms
+
+    def within(self, make: Callable[[], T]) -> T:
+        return make()
 
 
 class VirtualClient:
@@ -255,6 +262,12 @@ class AsyncRunner:
 
     def run(self, program: Program[T]) -> T:
         return self.loop.run(self.client.run(program))
+
+    def within(self, make: Callable[[], T]) -> T:
+        async def call() -> T:
+            return make()
+
+        return self.loop.run(call())
 
     def now_ms(self) -> int:
         return int(self.loop.time() * 1000)
