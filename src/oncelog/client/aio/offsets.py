@@ -1,4 +1,4 @@
-"""Offsets over an asyncio client; the programs are ``programs.group_offsets``."""
+"""Offsets over an asyncio client; the programs are ``programs.group``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.programs import log_offsets
-from oncelog.client.programs.group_offsets import commit_offsets as commit_offsets
-from oncelog.client.programs.group_offsets import committed_offsets as committed_offsets
+from oncelog.client.programs.group import commit_offsets as commit_offsets
+from oncelog.client.programs.group import committed_offsets as committed_offsets
 
 
 async def list_offsets(

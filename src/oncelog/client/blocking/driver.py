@@ -1,7 +1,7 @@
-"""Carries out programs with blocking sockets, in one thread; programs that run side by side share the waits.
+"""Carries out programs with blocking sockets, in one thread; of several side by side, others go on while one waits.
 
-The rule: while one program waits for an answer the others go on. An interrupt closes every program of the run, and
-the links on which answers are outstanding: nothing could tell these answers from later ones.
+The rule: an interrupt closes the programs, and the links on which their answers are outstanding. (A link that was
+interrupted while it sent or received closes itself.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ThreadLock:
 class _Sent:
     """A request that is not waited for."""
 
-    def __init__(self, link: Link, correlation_id: int, deadline_ms: float, now_ms: Callable[[], int]) -> None:
+    def __init__(self, link: Link, correlation_id: int, deadline_ms: int, now_ms: Callable[[], int]) -> None:
         self.link = link
         self._correlation_id = correlation_id
         self._deadline_ms = deadline_ms
@@ -69,49 +69,19 @@ class _Sent:
         return self._response
 
 
-class _Strand:
-    """One of the programs of a run: what it waits for, and the strand that waits for its end."""
-
-    __slots__ = ("correlation_id", "deadline_ms", "failures", "index", "left", "parent", "program", "results", "step")
-
-    def __init__(self, program: Program[Any], parent: _Strand | None = None, index: int = 0) -> None:
-        self.program = program
-        self.parent = parent
-        self.index = index
-        self.step: Step | None = None
-        self.correlation_id = -1
-        self.deadline_ms = 0.0
-        self.left = 0
-        self.results: list[Any] = []
-        self.failures: dict[int, ClientError] = {}
-        """The failures of the programs that it waits for, by index."""
-
-
 class Driver:
     """Runs programs; ``run`` may be called again from within one."""
 
     def __init__(
         self, config: ClientConfig, system: System, open_link: Callable[[Address], steps.Link] | None = None
     ) -> None:
-        self._config = config
-        self._system = system
+        self.request_timeout_ms = config.request_timeout_ms
+        self.system = system
+        self.now_ms = system.now_ms
+        self.now_us = system.now_us
+        self.wall_ms = system.wall_ms
+        self.jitter = system.jitter
         self._open_link = open_link or partial(Link, config=config, system=system)
-
-    def now_ms(self) -> int:
-        """The monotonic clock."""
-        return self._system.now_ms()
-
-    def now_us(self) -> int:
-        """The monotonic clock, in microseconds."""
-        return self._system.now_us()
-
-    def wall_ms(self) -> int:
-        """The wall clock."""
-        return self._system.wall_ms()
-
-    def jitter(self, least: int, most: int) -> int:
-        """A random number."""
-        return self._system.jitter(least, most)
 
     def lock(self) -> ThreadLock:
         """A lock between programs."""
@@ -119,124 +89,166 @@ class Driver:
 
     def run(self, program: Program[T]) -> T:
         """Run a program to its end. Raises what it raises."""
-        run = _Run(self._config, self._system, self._open_link, program)
+        value: Any = None
+        error: ClientError | None = None
         try:
-            result: T = run.finish()
-            return result
-        except BaseException:
-            run.abort()
-            raise
-
-
-class _Run:
-    """A program and those that it runs side by side."""
-
-    def __init__(
-        self,
-        config: ClientConfig,
-        system: System,
-        open_link: Callable[[Address], steps.Link],
-        program: Program[Any],
-    ) -> None:
-        self._config = config
-        self._system = system
-        self._open_link = open_link
-        self._root = _Strand(program)
-        self._ready: deque[tuple[_Strand, Any, ClientError | None]] = deque([(self._root, None, None)])
-        self._waiting: list[_Strand] = []
-        self._split: list[_Strand] = []
-        """Strands that wait for the end of others."""
-
-    def finish(self) -> Any:
-        """Go on until the program has ended; its result."""
-        while True:
-            while self._ready:
-                strand, value, error = self._ready.popleft()
+            while True:
                 try:
-                    step = strand.program.send(value) if error is None else strand.program.throw(error)
+                    step = program.send(value) if error is None else program.throw(error)
                 except StopIteration as end:
-                    if strand.parent is None:
-                        return end.value
-                    self._ended(strand.parent, strand.index, end.value, None)
+                    result: T = end.value
+                    return result
+                value, error = None, None
+                try:
+                    value = self._carry_out(step)
                 except ClientError as failure:
-                    if strand.parent is None:
-                        raise
-                    self._ended(strand.parent, strand.index, None, failure)
-                else:
-                    self._begin(strand, step)
-            self._wait()
+                    error = failure
+        finally:
+            program.close()
 
-    def abort(self) -> None:
-        """Close the programs, and the links on which answers are outstanding."""
+    def begin(self, step: Connect | Submit) -> Any:
+        """Carry out a step that waits for no answer."""
+        if isinstance(step, Connect):
+            return self._open_link(step.address)
+        link = cast("Link", step.link)
+        correlation_id = link.submit(step.message, step.version, answered=step.answered)
+        return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)
+
+    def _carry_out(self, step: Step) -> Any:
+        """Carry out a step of a program that runs alone."""
+        match step:
+            case Call():
+                link = cast("Link", step.link)
+                response = link.response(link.submit(step.message, step.version), step.timeout_ms)
+                return link.read(response, step.read)
+            case Connect() | Submit():
+                return self.begin(step)
+            case Sleep():
+                self.system.sleep(step.milliseconds)
+            case Acquire():
+                cast("ThreadLock", step.lock).is_held = True  # no other program runs
+            case Wait():
+                links = [cast("_Sent", sent).link for sent in step.pending]
+                if all(link.is_open and not link.pending() for link in links):
+                    self.system.wait([link.stream for link in links], step.milliseconds)
+            case Parallel():
+                return _SideBySide(self, step.programs).finish()
+        return None
+
+
+class _Group:
+    """Programs that were begun together, and the strand that goes on when all have ended (None: the caller)."""
+
+    def __init__(self, count: int, parent: _Strand | None) -> None:
+        self.parent = parent
+        self.left = count
+        self.results: list[Any] = [None] * count
+        self.failures: dict[int, ClientError] = {}
+
+    def failure(self) -> ClientError | None:
+        """The first failure, in the order of the programs."""
+        return self.failures[min(self.failures)] if self.failures else None
+
+
+class _Strand:
+    """One of the programs, and the step that it waits for."""
+
+    def __init__(self, program: Program[Any], group: _Group, index: int) -> None:
+        self.program = program
+        self.group = group
+        self.index = index
+        self.step: Step | None = None
+        self.correlation_id = -1
+        self.deadline_ms = 0.0
+
+
+class _SideBySide:
+    """One run of several programs; they may run others side by side in turn."""
+
+    def __init__(self, driver: Driver, programs: Sequence[Program[Any]]) -> None:
+        self._driver = driver
+        self._ready: deque[tuple[_Strand, Any, ClientError | None]] = deque()
+        self._waiting: list[_Strand] = []
+        self._strands: dict[_Strand, None] = {}
+        """Strands that have not ended, in the order of their beginning."""
+        self._all = self._start(programs, None)
+
+    def finish(self) -> list[Any]:
+        """Run until all have ended; their results. Raises the first program's failure."""
+        try:
+            while self._all.left:
+                while self._ready:
+                    self._go_on(*self._ready.popleft())
+                self._wait()
+        except BaseException:
+            self._abort()
+            raise
+        if (failure := self._all.failure()) is not None:
+            raise failure
+        return self._all.results
+
+    def _abort(self) -> None:
         for strand in self._waiting:
             if isinstance(strand.step, Call):
                 strand.step.link.abort()
-        ready = [strand for strand, _, _ in self._ready]
-        for strand in [*self._waiting, *ready, *reversed(self._split), self._root]:
+        for strand in reversed(self._strands):  # programs before those that run them
             strand.program.close()
 
-    def _ended(self, parent: _Strand, index: int, result: Any, failure: ClientError | None) -> None:
-        parent.results[index] = result
+    def _start(self, programs: Sequence[Program[Any]], parent: _Strand | None) -> _Group:
+        group = _Group(len(programs), parent)
+        for index, program in enumerate(programs):
+            strand = _Strand(program, group, index)
+            self._strands[strand] = None
+            self._ready.append((strand, None, None))
+        return group
+
+    def _go_on(self, strand: _Strand, value: Any, error: ClientError | None) -> None:
+        """Run a program up to its next step, and begin that."""
+        try:
+            strand.step = strand.program.send(value) if error is None else strand.program.throw(error)
+        except StopIteration as end:
+            self._ended(strand, end.value, None)
+        except ClientError as failure:
+            self._ended(strand, None, failure)
+        else:
+            try:
+                self._begin(strand, strand.step)
+            except ClientError as failure:
+                self._ready.append((strand, None, failure))
+
+    def _ended(self, strand: _Strand, result: Any, failure: ClientError | None) -> None:
+        del self._strands[strand]
+        group = strand.group
+        group.results[strand.index] = result
         if failure is not None:
-            parent.failures[index] = failure
-        parent.left -= 1
-        if not parent.left:
-            self._split.remove(parent)
-            first = min(parent.failures, default=None)
-            self._ready.append((parent, parent.results, None if first is None else parent.failures[first]))
+            group.failures[strand.index] = failure
+        group.left -= 1
+        if not group.left and group.parent is not None:
+            self._ready.append((group.parent, group.results, group.failure()))
 
     def _begin(self, strand: _Strand, step: Step) -> None:
-        """Begin a step; as long as the program runs alone the step is also finished here."""
-        is_alone = not self._split
-        strand.step = step
-        try:
-            match step:
-                case Call(link, message, version, timeout_ms, read):
-                    strand.correlation_id = _own(link).submit(message, version)
-                    if is_alone:
-                        response = _own(link).response(strand.correlation_id, timeout_ms)
-                        self._ready.append((strand, _own(link).read(response, read), None))
-                        return
-                    allowed = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-                    strand.deadline_ms = self._system.now_ms() + allowed
-                    self._waiting.append(strand)
-                case Submit(link, message, version, timeout_ms, answered):
-                    correlation_id = _own(link).submit(message, version, answered=answered)
-                    deadline_ms = self._system.now_ms() + timeout_ms
-                    sent = _Sent(_own(link), correlation_id, deadline_ms, self._system.now_ms)
-                    self._ready.append((strand, sent, None))
-                case Sleep(milliseconds) if is_alone:
-                    self._system.sleep(milliseconds)
-                    self._ready.append((strand, None, None))
-                case Wait(pending, milliseconds) if is_alone:
-                    links = [cast("_Sent", sent).link for sent in pending]
-                    if all(link.is_open and not link.pending() for link in links):
-                        self._system.wait([link.stream for link in links], milliseconds)
-                    self._ready.append((strand, None, None))
-                case Sleep(milliseconds) | Wait(_, milliseconds):
-                    strand.deadline_ms = self._system.now_ms() + milliseconds
-                    self._waiting.append(strand)
-                case Acquire():
-                    strand.deadline_ms = math.inf
-                    self._waiting.append(strand)
-                case Connect(address):
-                    self._ready.append((strand, self._open_link(address), None))
-                case Parallel(programs):
-                    self._run_each(strand, programs)
-        except ClientError as error:
-            self._ready.append((strand, None, error))
-
-    def _run_each(self, strand: _Strand, programs: Sequence[Program[Any]]) -> None:
-        strand.results, strand.failures, strand.left = [None] * len(programs), {}, len(programs)
-        if not programs:
-            self._ready.append((strand, [], None))
-            return
-        self._split.append(strand)
-        self._ready.extend((_Strand(program, strand, index), None, None) for index, program in enumerate(programs))
+        now_ms = self._driver.now_ms()
+        match step:
+            case Connect() | Submit():
+                self._ready.append((strand, self._driver.begin(step), None))
+                return
+            case Parallel():
+                if not self._start(step.programs, strand).left:
+                    self._ready.append((strand, [], None))
+                return
+            case Call():
+                strand.correlation_id = cast("Link", step.link).submit(step.message, step.version)
+                allowed = self._driver.request_timeout_ms if step.timeout_ms is None else step.timeout_ms
+                strand.deadline_ms = now_ms + allowed
+            case Sleep() | Wait():
+                strand.deadline_ms = now_ms + step.milliseconds
+            case Acquire():
+                strand.deadline_ms = math.inf
+        self._waiting.append(strand)
 
     def _wait(self) -> None:
         """Wait until a strand can go on."""
-        while not self._ready:
+        while self._waiting and not self._ready:
             for strand in list(self._waiting):
                 self._resume_if_done(strand)
             if not self._ready:
@@ -245,25 +257,26 @@ class _Run:
     def _resume_if_done(self, strand: _Strand) -> None:
         value: Any = None
         error: ClientError | None = None
-        is_late = self._system.now_ms() >= strand.deadline_ms
+        is_late = self._driver.now_ms() >= strand.deadline_ms
         match strand.step:
-            case Call(link, read=read):
+            case Call() as call:
+                link = cast("Link", call.link)
                 try:
-                    response = _own(link).arrived(strand.correlation_id)
+                    response = link.arrived(strand.correlation_id)
                     if response is not None:
-                        value = _own(link).read(response, read)
+                        value = link.read(response, call.read)
                     elif is_late:
-                        link.abort()
+                        link.close()
                         raise RequestTimedOut(f"no answer from {link.address} in time")
                     else:
                         return
                 except ClientError as failure:
                     error = failure
             case Acquire(lock):
-                held = cast("ThreadLock", lock)
-                if held.is_held:
+                thread_lock = cast("ThreadLock", lock)
+                if thread_lock.is_held:
                     return
-                held.is_held = True
+                thread_lock.is_held = True
             case Wait(pending):
                 if not is_late and not any(sent.is_done for sent in pending):
                     return
@@ -273,22 +286,18 @@ class _Run:
         self._ready.append((strand, value, error))
 
     def _wait_for_any(self) -> None:
-        left_ms = max(0.0, min(strand.deadline_ms for strand in self._waiting) - self._system.now_ms())
+        driver = self._driver
+        left_ms = max(0.0, min(strand.deadline_ms for strand in self._waiting) - driver.now_ms())
         links: list[Link] = []
         for strand in self._waiting:
             match strand.step:
                 case Call(link):
-                    if _own(link).has_arrived(strand.correlation_id):
+                    if cast("Link", link).has_arrived(strand.correlation_id):
                         return
-                    links.append(_own(link))
+                    links.append(cast("Link", link))
                 case Wait(pending):
                     links += [cast("_Sent", sent).link for sent in pending]
         if links:
-            self._system.wait(list(dict.fromkeys(link.stream for link in links)), left_ms)
+            driver.system.wait(list(dict.fromkeys(link.stream for link in links)), left_ms)
         else:
-            self._system.sleep(left_ms)
-
-
-def _own(link: steps.Link) -> Link:
-    """The link as this driver has opened it."""
-    return cast("Link", link)
+            driver.system.sleep(left_ms)

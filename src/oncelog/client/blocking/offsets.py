@@ -1,4 +1,4 @@
-"""Committed offsets of a group over a blocking client; the programs are ``programs.group_offsets``."""
+"""Committed offsets of a group over a blocking client; the programs are ``programs.group``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.client.machine.offsets import Committed as Committed
 from oncelog.client.machine.offsets import Membership as Membership
-from oncelog.client.programs.group_offsets import commit_offsets as commit_offsets
-from oncelog.client.programs.group_offsets import committed_offsets as committed_offsets
+from oncelog.client.programs.group import commit_offsets as commit_offsets
+from oncelog.client.programs.group import committed_offsets as committed_offsets
 from oncelog.wire.message import Request, Response
 
 if TYPE_CHECKING:

@@ -105,7 +105,10 @@ class FakeLink:
 
     close = abort
 
-    def submit(self, message: Request[Any], version: int | None = None) -> int:
+    def pending(self) -> bool:
+        return any(self.has_arrived(correlation_id) for correlation_id in self._due)
+
+    def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
         self._require_open()
         correlation_id = len(self._brokers.requests)
         answer = self._brokers.answer(self._broker, message)
@@ -142,6 +145,14 @@ class FakeLink:
     def read(self, response: Response[Any], read: Callable[[Response[Any]], T]) -> T:
         self._brokers.decoded += 1
         return read(response)
+
+    def decode(self, response: Response[Any]) -> Any:
+        return self.read(response, Response.decode)
+
+    async def call(
+        self, message: Request[Any], version: int | None, timeout_ms: int | None, *, answered: bool = True
+    ) -> Any:
+        return await self.ask(message, version, timeout_ms, Response.decode)
 
     async def ask(
         self, message: Request[Any], version: int | None, timeout_ms: int | None, read: Callable[[Response[Any]], T]
@@ -204,6 +215,10 @@ class Runner(Protocol):
 
     def run(self, program: Program[T]) -> T: ...
 
+    def within(self, make: Callable[[], T]) -> T:
+        """Call a function where the driver has a clock."""
+        ...
+
     def now_ms(self) -> int: ...
 
 
@@ -216,6 +231,9 @@ class BlockingRunner:
         self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)
         self.run = driver.run
         self.now_ms = driver.now_ms
+
+    def within(self, make: Callable[[], T]) -> T:
+        return make()
 
 
 class VirtualClient:
@@ -244,6 +262,12 @@ class AsyncRunner:
 
     def run(self, program: Program[T]) -> T:
         return self.loop.run(self.client.run(program))
+
+    def within(self, make: Callable[[], T]) -> T:
+        async def call() -> T:
+            return make()
+
+        return self.loop.run(call())
 
     def now_ms(self) -> int:
         return int(self.loop.time() * 1000)

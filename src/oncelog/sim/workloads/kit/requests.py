@@ -12,7 +12,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import ANY, TRANSACTION_KEY, AsyncClient
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs import Broker
+from oncelog.client.programs.cluster import Broker
 from oncelog.sim.workloads.kit.workload import Topic
 from oncelog.wire.message import Request, Response
 from oncelog.wire.messages.alter_partition_reassignments import (
