@@ -19,7 +19,7 @@ from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.requests import EARLIEST, LATEST, offset_query
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs import Cluster, Program, operation
-from oncelog.client.programs.group_offsets import commit_offsets, committed_offsets
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.client.programs.log_offsets import list_offsets
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest

@@ -32,7 +32,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.offsets import Committed
-from oncelog.client.programs.group_offsets import commit_offsets
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand
 

@@ -22,7 +22,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
-from oncelog.client.programs.group_offsets import committed_offsets
+from oncelog.client.programs.group import committed_offsets
 from oncelog.records.batch import read_header
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records

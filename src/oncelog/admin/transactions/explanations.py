@@ -32,7 +32,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program, operation
-from oncelog.client.programs.group_offsets import committed_offsets
+from oncelog.client.programs.group import committed_offsets
 
 MOST_HELD: Final = 10
 """Partitions that are reported in full; the rest are a number."""
