@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
 
 from oncelog.base.acl_rules import AuthorizerSettings, Reason, Ruling, decide
 from oncelog.base.acls import (
@@ -26,6 +28,8 @@ from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+
+_E = TypeVar("_E", bound=IntEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +206,13 @@ def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
 
 
 def _pattern(resource_type: int, pattern_type: int, name: str) -> ResourcePattern:
-    return ResourcePattern(ResourceType(resource_type), PatternType(pattern_type), name)
+    return ResourcePattern(_known(ResourceType, resource_type), _known(PatternType, pattern_type), name)
 
 
 def _entry(principal: str, host: str, operation: int, permission: int) -> AclEntry:
-    return AclEntry(principal, host, Operation(operation), Permission(permission))
+    return AclEntry(principal, host, _known(Operation, operation), _known(Permission, permission))
+
+
+def _known(kind: type[_E], code: int) -> _E:
+    """The value of a code; the one for unknown codes (0) where a newer broker has more of them."""
+    return kind(code) if code in kind._value2member_map_ else kind(0)

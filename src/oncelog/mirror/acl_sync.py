@@ -34,6 +34,8 @@ def wanted_acls(settings: MirrorSettings, acls: Iterable[AclBinding], topics: Co
     wanted = set()
     for (kind, pattern, name), entry in acls:
         operation = entry.operation
+        if operation is Operation.NONE or entry.permission is Permission.UNKNOWN:
+            continue  # of a newer source: it cannot be said to the target
         if entry.permission is Permission.ALLOW:
             operation = Operation.READ if operation is Operation.ALL else operation
             if operation not in _READING:

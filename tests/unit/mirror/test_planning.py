@@ -116,6 +116,7 @@ def test_who_may_read_a_topic_may_read_its_copy() -> None:
         acl("other", Operation.READ),
         acl("ord", Operation.ALL, pattern=4),
         acl("*", Operation.DESCRIBE),
+        acl("orders", Operation.NONE, permission=2),
     ]
     assert wanted_acls(settings(), acls, ["orders"]) == {
         acl("a.orders", Operation.READ),

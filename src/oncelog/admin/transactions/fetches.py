@@ -58,7 +58,7 @@ def partitions_in(
 
 
 def fetched_in(view: ClusterView, answer: FetchResponse, positions: Mapping[TopicPartition, int]) -> list[Fetched]:
-    """The answer's whole batches by partition; an error code stands in for those that cannot be told apart."""
+    """The whole batches of each partition; the error code is −1 where the bytes are not batches."""
     found = []
     for partition, data in partitions_in(view, answer, positions):
         records = memoryview(data.records or b"")  # type: ignore[arg-type]  # decoded ones are buffers
