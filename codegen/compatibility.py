@@ -6,7 +6,6 @@ It comes from the handler registry and the handlers' ``ERRORS``; the omissions a
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -43,7 +42,7 @@ def generated() -> str:
     ]
     for api in APIS:
         lines += ["", f"### {api.name}", ""]
-        errors = importlib.import_module(f"oncelog.handlers.{api.handler}").ERRORS
+        errors = api.load_errors()
         lines += [f"- `{code.name}` ({code.value}): {condition}" for code, condition in sorted(errors.items())]
         if not errors:
             lines.append("No errors of its own.")
@@ -58,7 +57,7 @@ def _legacy() -> Iterator[str]:
         yield f"| {api.name} | {api.key} | {_versions(api)} | {_authorised(api)} |"
     yield ""
     for api in LEGACY_APIS:
-        errors = importlib.import_module(f"oncelog.handlers.{api.handler}").ERRORS
+        errors = api.load_errors()
         for code, condition in sorted(errors.items()):
             yield f"- {api.name}: `{code.name}` ({code.value}): {condition}"
 

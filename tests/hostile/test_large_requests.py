@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.groups import list_groups
+from oncelog.handlers.groups import administration as list_groups
 from oncelog.handlers.topics import create_topics
-from oncelog.handlers.transactions import list_transactions
+from oncelog.handlers.transactions import questions as list_transactions
 from oncelog.node.requests import large_responses
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from oncelog.base.acls import CLUSTER_NAME as CLUSTER_NAME
 from oncelog.base.acls import Operation as Operation
 from oncelog.base.acls import ResourceType as ResourceType
+from oncelog.base.errors import ErrorCode
 
 
 class Api(NamedTuple):
     """One row of the registry.
 
-    ``handler`` is imported at the first request: ``oncelog.handlers.<handler>`` has ``handle(request, context)`` and
-    ``ERRORS`` (error code → when).
+    ``handler`` is imported at the first request. A module of ``oncelog.handlers`` with one API has
+    ``handle(request, context)`` and ``ERRORS`` (error code → when); one with several is named with the function,
+    ``groups.membership:join``, which has ``JOIN_ERRORS`` beside it.
     """
 
     key: int
@@ -31,3 +35,16 @@ class Api(NamedTuple):
     def module(self) -> str:
         """The module of its messages in ``oncelog.wire.messages``."""
         return re.sub("(?<=.)(?=[A-Z])", "_", self.name).lower()
+
+    def load_handler(self) -> Callable[[Any, Any], Any]:
+        """Import the function that decides a request, given it and its context."""
+        module, _, function = self.handler.partition(":")
+        handle: Callable[[Any, Any], Any] = getattr(import_module(f"oncelog.handlers.{module}"), function or "handle")
+        return handle
+
+    def load_errors(self) -> Mapping[ErrorCode, str]:
+        """Import the table of errors: which are answered, and when."""
+        module, _, function = self.handler.partition(":")
+        table = f"{function.upper()}_ERRORS" if function else "ERRORS"
+        errors: Mapping[ErrorCode, str] = getattr(import_module(f"oncelog.handlers.{module}"), table)
+        return errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
@@ -112,10 +111,9 @@ class ClusterBroker:
     def call(self, request: Any, version: int, authoriser: Any = None) -> Any:
         """Decide a request as the node would: the response decoded from its bytes in ``version``."""
         api = BY_KEY[request.API_KEY]
-        handler = importlib.import_module(f"oncelog.handlers.{api.handler}")
         context = self.context(api.key, version, authoriser)
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
-        answer = handler.handle(decoded, context)
+        answer = api.load_handler()(decoded, context)
         if isinstance(answer, Generator):
             answer = self._drive(answer)
         response_type = type(answer) if type(answer).__name__[0] != "_" else type(answer).__mro__[1]

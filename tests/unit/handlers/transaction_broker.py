@@ -5,7 +5,6 @@ Markers of a decision are written at once too, unless ``holds_markers``.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, cast
 
@@ -105,9 +104,8 @@ class TransactionBroker(LogBroker):
     def call(self, request: Any, version: int, *denied: tuple[Operation, str]) -> Any:
         """Decide a request as the node would: the response decoded from its bytes in ``version``."""
         api = BY_KEY[request.API_KEY]
-        handler = importlib.import_module(f"oncelog.handlers.{api.handler}")
         decoded = type(request).decode(b"".join(bytes(c) for c in request.encode(version)), version)
-        answer = handler.handle(decoded, context_of(self, api.key, version, *denied))
+        answer = api.load_handler()(decoded, context_of(self, api.key, version, *denied))
         if isinstance(answer, Generator):
             answer = self._drive(answer)
         return request.response_class().decode(b"".join(bytes(c) for c in answer.encode(version)), version)

@@ -1,5 +1,8 @@
-"""Delegation tokens (KIP-48) of a broker that has none: the answers of Apache Kafka without
-``delegation.token.secret.key``."""
+"""Delegation tokens (KIP-48, KIP-373) of a broker that has none.
+
+CreateDelegationToken and DescribeDelegationToken (versions 1 to 3), RenewDelegationToken and ExpireDelegationToken
+(1 to 2) answer as Apache Kafka does without ``delegation.token.secret.key``.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +11,90 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
+from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
+from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from oncelog.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
-TOKEN_ERRORS: Final[Mapping[ErrorCode, str]] = {
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "always, to a client that has said who it is",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "the client has neither logged in by SASL nor shown a certificate",
 }
+RENEW_ERRORS: Final = DESCRIBE_ERRORS
+EXPIRE_ERRORS: Final = DESCRIBE_ERRORS
+CREATE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **DESCRIBE_ERRORS,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "not allowed to create tokens for the owner",
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "a renewer is not a user",
+}
+
+_USER: Final = "User"
 
 
-def is_identified(context: Context) -> bool:
+def _is_identified(context: Context) -> bool:
     """True for a client that could be given tokens: one that the listener made say who it is."""
     if context.security_protocol is SecurityProtocol.SSL:
         return context.principal != ANONYMOUS
     return context.security_protocol.has_sasl
 
 
-def token_error(context: Context) -> ErrorCode:
+def _token_error(context: Context) -> ErrorCode:
     """The answer to every question about tokens that is allowed to be asked."""
-    if is_identified(context):
+    if _is_identified(context):
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
-def no_time(error: ErrorCode) -> int:
+def _no_time(error: ErrorCode) -> int:
     """The times of a token that was not made: 0 where Apache Kafka's controller refuses, -1 where its broker does."""
     return 0 if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else -1
+
+
+def create(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
+    """Refuse, and name the owner and the requester that the token would have had."""
+    requester_type, _, requester_name = context.principal.partition(":")
+    owner_type, owner_name = requester_type, requester_name
+    if request.owner_principal_name:
+        owner_type, owner_name = request.owner_principal_type or "", request.owner_principal_name
+    error = _create_error(request, context, f"{owner_type}:{owner_name}")
+    return CreateDelegationTokenResponse(
+        error_code=error,
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp_ms=_no_time(error),
+        expiry_timestamp_ms=_no_time(error),
+        max_timestamp_ms=_no_time(error),
+    )
+
+
+def _create_error(request: CreateDelegationTokenRequest, context: Context, owner: str) -> ErrorCode:
+    if _is_identified(context):
+        if owner != context.principal and not context.allows(Operation.CREATE_TOKENS, ResourceType.USER, owner):
+            return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        if any(each.principal_type != _USER for each in request.renewers):
+            return ErrorCode.INVALID_PRINCIPAL_TYPE
+    return _token_error(context)
+
+
+def renew(_request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
+    """No token has this code."""
+    error = _token_error(context)
+    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_no_time(error))
+
+
+def expire(_request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
+    """No token has this code."""
+    error = _token_error(context)
+    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_no_time(error))
+
+
+def describe(_request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
+    """No tokens, and why."""
+    return DescribeDelegationTokenResponse(error_code=_token_error(context))

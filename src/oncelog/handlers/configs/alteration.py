@@ -1,4 +1,6 @@
-"""Shared by AlterConfigs and IncrementalAlterConfigs. Not an API."""
+"""Changes of configs: AlterConfigs, versions 0 to 2 (KIP-133), replaces all that a resource sets itself;
+IncrementalAlterConfigs, versions 0 to 1 (KIP-339), sets, removes, appends to and takes from single keys.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.controller.entities.config_changes import (
     Alteration,
     ChangeType,
+    ConfigChange,
     alter_configs,
     alteration_bytes,
     repeated_resources,
@@ -26,13 +29,15 @@ from oncelog.handlers.broker.metadata_changes import (
     outcome_error,
 )
 from oncelog.handlers.broker.waits import Steps
+from oncelog.wire.messages import incremental_alter_configs as incremental
+from oncelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
-T = TypeVar("T")
-JAAS: Final = "sasl.jaas.config"
-ENABLED: Final = "sasl.enabled.mechanisms"
-RESOURCES_A_COMMIT: Final = 1000
+_T = TypeVar("_T")
+_JAAS: Final = "sasl.jaas.config"
+_MECHANISMS: Final = "sasl.enabled.mechanisms"
+_RESOURCES_A_COMMIT: Final = 1000
 """The most resources in one commit; of large ones there are fewer."""
-ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
+ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
     ErrorCode.INVALID_CONFIG: "a config is unknown or has a wrong value, or the change is not one for its type",
@@ -44,9 +49,10 @@ ALTERATION_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to alter the group's configs",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster's configs",
 }
+ALTER_INCREMENTALLY_ERRORS: Final = ALTER_ERRORS
 
 
-def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
+def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
     """Change what can be changed, many in one commit; one outcome for each alteration, in their order."""
     denied = {each.resource: _denial(context, each.resource) or _unusable_login(each) for each in alterations}
     allowed = [each for each in alterations if denied[each.resource] is None]
@@ -56,29 +62,22 @@ def alter(alterations: Sequence[Alteration], context: Context, *, dry_run: bool)
     def decide(batch: Sequence[Alteration]) -> Decided[None]:
         return alter_configs(cluster.image, cluster.config, cluster.broker_id, batch, repeated)
 
-    found = batches(allowed, partial(alteration_bytes, cluster.image), RESOURCES_A_COMMIT)
+    found = batches(allowed, partial(alteration_bytes, cluster.image), _RESOURCES_A_COMMIT)
     outcomes = yield from committed_in_batches(found, decide, dry_run=dry_run)
     decided = iter(outcomes)
     return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]
 
 
-def responses(
-    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., T]
-) -> list[T]:
+def _responses(
+    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., _T]
+) -> list[_T]:
     """The answers to each alteration; ``response`` is the message of the API."""
-    told = []
+    answers = []
     for alteration, outcome in zip(alterations, outcomes, strict=True):
         error_code, message = outcome_error(outcome)
-        resource = alteration.resource
-        told.append(
-            response(
-                error_code=error_code,
-                error_message=message,
-                resource_type=resource.type,
-                resource_name=resource.name,
-            )
-        )
-    return told
+        kind, name = alteration.resource
+        answers.append(response(error_code=error_code, error_message=message, resource_type=kind, resource_name=name))
+    return answers
 
 
 def _unusable_login(alteration: Alteration) -> Refusal | None:
@@ -88,11 +87,11 @@ def _unusable_login(alteration: Alteration) -> Refusal | None:
     for change in alteration.changes:
         if change.value is None or change.type not in (ChangeType.SET, ChangeType.APPEND):
             continue
-        if change.key.endswith((f".{JAAS}", ENABLED)):
+        if change.key.endswith((f".{_JAAS}", _MECHANISMS)):
             from oncelog.core.sasl.settings import check_line, check_mechanisms  # most brokers need nothing of it
 
             try:
-                (check_mechanisms if change.key.endswith(ENABLED) else check_line)(change.key, change.value)
+                (check_mechanisms if change.key.endswith(_MECHANISMS) else check_line)(change.key, change.value)
             except ConfigError as error:
                 return Refusal(ErrorCode.INVALID_REQUEST, str(error))
     return None
@@ -109,3 +108,33 @@ def _denial(context: Context, resource: Resource) -> Refusal | None:
         allowed = context.allows_cluster(Operation.ALTER_CONFIGS)
         refusal = CLUSTER_DENIED
     return None if allowed else refusal
+
+
+def alter(request: AlterConfigsRequest, context: Context) -> Steps[AlterConfigsResponse]:
+    """Keys that are not named go back to their defaults."""
+    alterations = [
+        Alteration(
+            Resource(resource.resource_type, resource.resource_name),
+            [ConfigChange(config.name, config.value) for config in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    outcomes = yield from _changed(alterations, context, dry_run=request.validate_only)
+    return AlterConfigsResponse(responses=_responses(alterations, outcomes, AlterConfigsResourceResponse))
+
+
+def alter_incrementally(
+    request: incremental.IncrementalAlterConfigsRequest, context: Context
+) -> Steps[incremental.IncrementalAlterConfigsResponse]:
+    """Keys that are not named stay as they are."""
+    alterations = [
+        Alteration(
+            Resource(resource.resource_type, resource.resource_name),
+            [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    outcomes = yield from _changed(alterations, context, dry_run=request.validate_only)
+    answers = _responses(alterations, outcomes, incremental.AlterConfigsResourceResponse)
+    return incremental.IncrementalAlterConfigsResponse(responses=answers)

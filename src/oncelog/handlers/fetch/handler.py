@@ -26,7 +26,7 @@ from oncelog.handlers.fetch.params import READ_COMMITTED, READ_UNCOMMITTED, para
 from oncelog.handlers.fetch.partitions import SortedPartitions, forgotten_of, partitions_of, requester_of
 from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.fetch.response import TOPIC_IDS_SINCE, refusal_of, respond
-from oncelog.handlers.logs.appended_records import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
 from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

@@ -17,7 +17,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.handlers.logs.confirmed_ends import until_confirmed
+from oncelog.handlers.logs.ends import until_confirmed
 from oncelog.handlers.logs.list_offsets import CLIENT, EARLIEST, LATEST
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -9,6 +9,7 @@ from oncelog.base.ids import INTERNAL_TOPICS, Offset
 from oncelog.handlers.produce.partition_append import ACKS_ALL, PartitionAppend
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.append import append_batch
 from oncelog.wire.messages.produce import BatchIndexAndErrorMessage
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def append(each: PartitionAppend, acks: int, transactional_id: str | None, conte
             each.result.log_start_offset = leader.log.log_start_offset
         return
     try:
-        appended = leader.log.append(
+        appended = append_batch(
+            leader.log,
             each.records,
             now_ms=context.now_ms,
             leader_epoch=leader.leader_epoch,

@@ -13,7 +13,7 @@ from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
 from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.records.batch import CODEC_MASK
-from oncelog.storage.config import AT_ONCE_BYTES
+from oncelog.storage.log_config import AT_ONCE_BYTES
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context

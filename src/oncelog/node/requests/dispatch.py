@@ -311,7 +311,7 @@ class Requests:
         if header.api_key != API_VERSIONS_KEY:
             name, version = registry.BY_KEY[header.api_key].name, header.api_version
             raise PeerError(f"request for {name} version {version}, which this broker does not have")
-        from oncelog.handlers.cluster.api_versions import unsupported_version
+        from oncelog.handlers.cluster.versions import unsupported_version
 
         slot = connection.reserve()
         slot.chunks = encode_response(header.correlation_id, API_VERSIONS_KEY, 0, unsupported_version())

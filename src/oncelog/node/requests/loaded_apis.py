@@ -44,7 +44,7 @@ class LoadedApi:
         self.min_version, self.max_version = api.min_version, api.max_version
         messages = import_module(f"oncelog.wire.messages.{api.module}")
         self.request_type: type[Message] = getattr(messages, f"{api.name}Request")
-        self.handle: Handle = as_steps(import_module(f"oncelog.handlers.{api.handler}").handle)
+        self.handle: Handle = as_steps(api.load_handler())
 
 
 class LoadedApis:

@@ -24,9 +24,9 @@ from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.handlers import registry
-from oncelog.handlers.access.sasl_handshake import unsupported_mechanism
+from oncelog.handlers.access.sasl import unsupported_mechanism
 from oncelog.handlers.broker.waits import Lane, Offload, Steps
-from oncelog.handlers.cluster.api_versions import names_its_software
+from oncelog.handlers.cluster.versions import names_its_software
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.requests.login_credentials import LoginCredentials

@@ -15,45 +15,13 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.limits import UNLIMITED
 from oncelog.handlers.broker.waits import Coordinate, UntilConfirmed
-from oncelog.handlers.groups import (
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    sync_group,
-)
-from oncelog.wire.messages import delete_groups as dg
-from oncelog.wire.messages import describe_groups as d
-from oncelog.wire.messages import find_coordinator as fc
-from oncelog.wire.messages import heartbeat as h
+from oncelog.handlers.registry import BY_KEY
 from oncelog.wire.messages import join_group as j
-from oncelog.wire.messages import leave_group as lv
-from oncelog.wire.messages import list_groups as lg
 from oncelog.wire.messages import offset_commit as oc
-from oncelog.wire.messages import offset_delete as od
 from oncelog.wire.messages import offset_fetch as of
 from oncelog.wire.messages import sync_group as s
 from tests.scenario.groups.driver import Driver, subscription
 
-HANDLERS = {
-    j.JoinGroupRequest: join_group,
-    s.SyncGroupRequest: sync_group,
-    h.HeartbeatRequest: heartbeat,
-    lv.LeaveGroupRequest: leave_group,
-    oc.OffsetCommitRequest: offset_commit,
-    of.OffsetFetchRequest: offset_fetch,
-    od.OffsetDeleteRequest: offset_delete,
-    d.DescribeGroupsRequest: describe_groups,
-    lg.ListGroupsRequest: list_groups,
-    dg.DeleteGroupsRequest: delete_groups,
-    fc.FindCoordinatorRequest: find_coordinator,
-}
 ME = BrokerId(1)
 T_ID, U_ID = TopicId(b"t" * 16), TopicId(b"u" * 16)
 
@@ -138,7 +106,7 @@ class Bench:
             listener=("me", 9092),
             now_ms=0,
         )
-        handled = HANDLERS[type(request)].handle(request, context)
+        handled = BY_KEY[request.API_KEY].load_handler()(request, context)
         response = self.drive(handled) if isinstance(handled, Iterator) else handled
         if response is None:
             return None

@@ -1,0 +1,193 @@
+"""SCRAM credentials of users (KIP-554): DescribeUserScramCredentials and AlterUserScramCredentials, version 0.
+
+An answer never has what is in a credential. The client has salted the password, which never gets here. A credential
+stands with the user's other configs in the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.entities.entity_writes import write_entities
+from oncelog.core.controller.image.client_entities import ClientEntity
+from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
+from oncelog.core.controller.outcomes import Decided, Refusal
+from oncelog.core.sasl.scram_credentials import (
+    CODES,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    DamagedCredential,
+    credential_of_salted,
+    read_credential,
+)
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
+from oncelog.handlers.broker.waits import Steps
+from oncelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from oncelog.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.RESOURCE_NOT_FOUND: "the user has no SCRAM credential",
+    ErrorCode.DUPLICATE_RESOURCE: "the user is named twice",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster",
+}
+
+
+def describe(request: DescribeUserScramCredentialsRequest, context: Context) -> DescribeUserScramCredentialsResponse:
+    """The users that are named; all that have credentials where none is named."""
+    if not context.allows_cluster(Operation.DESCRIBE):
+        return _denied(request)
+    image = context.cluster.image
+    if not request.users:
+        results = [_described(user, infos) for user, infos in _all(image)]
+    else:
+        times: dict[str, int] = {}
+        for each in request.users:
+            times[each.name] = times.get(each.name, 0) + 1
+        results = [_result(image, user, count) for user, count in times.items()]
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _all(image: ClusterImage) -> list[tuple[str, list[CredentialInfo]]]:
+    users = sorted({entity.user for entity in image.client_entities if entity.user})
+    described = [(user, _infos(image, user)) for user in users]
+    return [(user, infos) for user, infos in described if infos]
+
+
+def _result(image: ClusterImage, user: str, count: int) -> DescribeUserScramCredentialsResult:
+    if count > 1:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    infos = _infos(image, user)
+    if not infos:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+        )
+    return _described(user, infos)
+
+
+def _described(user: str, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _infos(image: ClusterImage, user: str) -> list[CredentialInfo]:
+    configs = configs_of(image, ClientEntity(user=user)) if user else {}
+    infos = []
+    for code, mechanism in CODES.items():
+        if mechanism in configs:
+            try:
+                iterations = read_credential(mechanism, configs[mechanism]).iterations
+            except DamagedCredential:
+                iterations = 0  # nobody can log in by it, but it can be seen and deleted
+            infos.append(CredentialInfo(mechanism=code, iterations=iterations))
+    return infos
+
+
+def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refused = DescribeUserScramCredentialsResult(error_code=code, error_message=None)
+    return DescribeUserScramCredentialsResponse(
+        error_code=code, error_message=None, results=[refused for _ in request.users or ()]
+    )
+
+
+ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.RESOURCE_NOT_FOUND: "the credential to delete does not exist",
+    ErrorCode.DUPLICATE_RESOURCE: "the user is named twice, be it with two mechanisms",
+    ErrorCode.UNACCEPTABLE_CREDENTIAL: "an empty name or salt, a name or salt that is too long, iterations below 4096 "
+    "or above 16384",
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: "neither SCRAM-SHA-256 nor SCRAM-SHA-512",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+}
+
+MAX_NAME: Final = 1024
+MAX_BYTES: Final = 1024
+"""The longest salt, and the longest salted password."""
+_TWICE: Final = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def alter(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[AlterUserScramCredentialsResponse]:
+    """Change each user's credential that can be; the others are refused one by one."""
+    asked: list[Change] = [*request.deletions, *request.upsertions]
+    if not context.allows_cluster(Operation.ALTER):
+        return _altered([each.name for each in asked], [CLUSTER_DENIED for _ in asked])
+    changes: dict[str, list[Change]] = {}
+    for each in asked:
+        changes.setdefault(each.name, []).append(each)
+    outcomes = yield from committed(lambda: _decide(context.cluster.image, list(changes.values())))
+    return _altered(changes, outcomes)
+
+
+def _decide(image: ClusterImage, changes: Sequence[Sequence[Change]]) -> Decided[None]:
+    outcomes: list[Refusal | None] = []
+    configs: dict[ClientEntity, Mapping[str, str]] = {}
+    for of_user in changes:
+        first = of_user[0]
+        entity = ClientEntity(user=first.name)
+        before = configs_of(image, entity) if first.name else {}
+        refusal = _change_refusal(first, before)
+        if refusal is None and len(of_user) > 1:
+            refusal = _TWICE
+        if refusal is None:
+            configs[entity] = _after(first, before)
+        outcomes.append(refusal)
+    return Decided(write_entities(image, configs), outcomes)
+
+
+def _change_refusal(change: Change, before: Mapping[str, str]) -> Refusal | None:
+    if not change.name:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in CODES:
+        return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, ScramCredentialDeletion):
+        if CODES[change.mechanism] in before:
+            return None
+        return Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    if change.iterations > MAX_ITERATIONS:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if change.iterations < MIN_ITERATIONS:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if not 0 < len(change.salt) <= MAX_BYTES or not 0 < len(change.salted_password) <= MAX_BYTES:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt or the salted password is empty or too long")
+    if len(change.name) > MAX_NAME or not change.name.isprintable():
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username is too long or has control characters")
+    return None
+
+
+def _after(change: Change, before: Mapping[str, str]) -> dict[str, str]:
+    mechanism = CODES[change.mechanism]
+    after = {name: value for name, value in before.items() if name != mechanism}
+    if isinstance(change, ScramCredentialUpsertion):
+        salt, salted = bytes(change.salt), bytes(change.salted_password)
+        after[mechanism] = credential_of_salted(mechanism, salt, salted, change.iterations).text()
+    return after
+
+
+def _altered(users: Iterable[str], outcomes: Iterable[Refusal | None]) -> AlterUserScramCredentialsResponse:
+    results = []
+    for user, outcome in zip(users, outcomes, strict=True):
+        code, message = outcome_error(outcome)
+        results.append(AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
+    return AlterUserScramCredentialsResponse(results=results)

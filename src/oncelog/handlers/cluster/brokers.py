@@ -1,0 +1,95 @@
+"""The brokers of the cluster.
+
+DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and brokers. There are no
+controllers that clients could reach. A fenced broker is listed on request, and so is one that is down, as fenced, where
+it was last; an unregistered one is not.
+
+UnregisterBroker, version 0 (KIP-631): a broker that is down for good counts no longer. Any broker decides: it marks the
+lasting record of the other, unless that has registered since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.brokers.unregistration import unregister as unregistered
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed
+from oncelog.handlers.broker.waits import Steps
+from oncelog.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.MISMATCHED_ENDPOINT_TYPE: "controllers are asked for; this is a broker",
+    ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: "neither brokers nor controllers are asked for",
+}
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+def describe(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    """The cluster as this broker sees it."""
+    if request.endpoint_type == _CONTROLLERS:
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=message)
+    if request.endpoint_type != _BROKERS:
+        message = f"Unsupported endpoint type {request.endpoint_type}"
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
+    cluster = context.cluster
+    response = DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.image.controller_id,
+        brokers=list(_brokers(context, with_fenced=request.include_fenced_brokers)),
+    )
+    if request.include_cluster_authorized_operations:
+        allowed = context.allows_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME) if allowed else 0
+        )
+    return response
+
+
+def _brokers(context: Context, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
+    """The brokers that have the listener by which the client came, in order of their ids."""
+    image = context.cluster.image
+    for broker_id in sorted({*image.broker_records, *image.brokers} if with_fenced else image.brokers):
+        found = image.brokers.get(broker_id)
+        if found is not None:
+            address, rack, fenced = context.address_of(found), found.rack, found.fenced
+        elif image.is_registered(broker_id):
+            record = image.broker_records[broker_id]
+            address, rack, fenced = context.last_address_of(record), record.rack, True
+        else:
+            continue
+        if address is not None and (with_fenced or not fenced):
+            host, port = address
+            yield DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack, is_fenced=fenced)
+
+
+UNREGISTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "no such broker",
+    ErrorCode.INVALID_REQUEST: "the broker is running",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+}
+
+
+def unregister(request: UnregisterBrokerRequest, context: Context) -> Steps[UnregisterBrokerResponse]:
+    """Unregister the broker."""
+    if not context.allows_cluster(Operation.ALTER):
+        return _refused(CLUSTER_DENIED)
+    (outcome,) = yield from committed(lambda: unregistered(context.cluster.image, request.broker_id))
+    return _refused(outcome) if isinstance(outcome, Refusal) else UnregisterBrokerResponse()
+
+
+def _refused(refusal: Refusal) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=refusal.error_code, error_message=refusal.message)

@@ -1,0 +1,140 @@
+"""Versions of the protocol, and levels of features.
+
+ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), tells what the registry has. A version that the broker does not
+know is answered, in version 0, with UNSUPPORTED_VERSION and the versions of this API (``unsupported_version``): the
+client asks again.
+
+UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none. Version 0 can
+only raise levels, whatever it says of downgrades, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES, FeatureUpdate, update_features
+from oncelog.core.controller.outcomes import Refusal
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import committed
+from oncelog.handlers.broker.waits import Steps
+from oncelog.handlers.registry import APIS, BY_KEY
+from oncelog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from oncelog.wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this version of ApiVersions",
+    ErrorCode.INVALID_REQUEST: "the client's software name or version is empty or has odd characters (version 3)",
+}
+
+_SOFTWARE_SINCE: Final = 3
+_LEVEL_ZERO_SINCE: Final = 4
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """Versions by API, features supported and finalized."""
+    if not names_its_software(request, context.version):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    image = context.cluster.image
+    return ApiVersionsResponse(
+        api_keys=_with_legacy() if context.cluster.config.get("oncelog.legacy.protocol") else _API_VERSIONS,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
+            for name, levels in sorted(SUPPORTED_FEATURES.items())
+            if levels.low > 0 or context.version >= _LEVEL_ZERO_SINCE  # older clients refuse a level of 0
+        ],
+        finalized_features_epoch=image.features_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
+
+
+def names_its_software(request: ApiVersionsRequest, version: int) -> bool:
+    """True if the names of the client's software are acceptable, or the version has none."""
+    return version < _SOFTWARE_SINCE or bool(
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, to be encoded in version 0, to a version of ApiVersions that this broker does not know."""
+    api = BY_KEY[ApiVersionsRequest.API_KEY]
+    known = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+
+
+def _with_legacy() -> list[ApiVersion]:
+    """The ranges with the older versions that are served beside the others."""
+    from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+
+    return [
+        ApiVersion(
+            api_key=each.api_key,
+            min_version=LEGACY_BY_KEY[each.api_key].min_version if each.api_key in LEGACY_BY_KEY else each.min_version,
+            max_version=each.max_version,
+        )
+        for each in _API_VERSIONS
+    ]
+
+
+_API_VERSIONS: Final = [
+    ApiVersion(
+        api_key=api.key,
+        min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
+        max_version=api.max_version,
+    )
+    for api in APIS
+]
+"""Shared by all answers; not to be changed."""
+
+
+UPDATE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.INVALID_UPDATE_VERSION: "an unknown feature, a level that is not supported, or a downgrade not asked for",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
+}
+
+_LAST_WITH_RESULTS: Final = 1
+
+
+def update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
+    """Change the levels, or only say whether they could be (``validate_only``)."""
+    if not context.allows_cluster(Operation.ALTER):
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
+        )
+    return (yield from _update(request, context))
+
+
+def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
+    updates = [
+        FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
+        for update in request.feature_updates
+    ]
+    cluster = context.cluster
+    outcomes = yield from committed(
+        lambda: update_features(cluster.image, cluster.broker_id, updates), dry_run=request.validate_only
+    )
+    refusal = next((outcome for outcome in outcomes if isinstance(outcome, Refusal)), None)
+    if refusal is not None:
+        return UpdateFeaturesResponse(error_code=refusal.error_code, error_message=refusal.message)
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results if context.version <= _LAST_WITH_RESULTS else [])

@@ -1,0 +1,119 @@
+"""Quotas of users, client ids and addresses (KIP-546): DescribeClientQuotas and AlterClientQuotas, versions 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.controller.entities.client_quotas import (
+    QuotaAlteration,
+    QuotaEntity,
+    alter_client_quotas,
+    duplicate_refusal,
+    found_quotas,
+    quota_entity,
+    quota_filter,
+)
+from oncelog.core.controller.outcomes import Refusal, Refused
+from oncelog.core.controller.topics.parts import batches
+from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, outcome_error
+from oncelog.handlers.broker.waits import Steps
+from oncelog.wire.messages import describe_client_quotas as described
+from oncelog.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    EntryResult,
+)
+from oncelog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+
+DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.INVALID_REQUEST: "an entity type twice or empty, a match that its type does not have, ip beside others",
+    ErrorCode.UNSUPPORTED_VERSION: "an entity type other than user, client-id and ip",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster's configs",
+}
+
+
+def describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
+    """The entities that the filter matches, with their quotas; not those that quotas are inherited by."""
+    if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
+        return _refused(Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    components = [(each.entity_type, each.match_type, each.match) for each in request.components]
+    try:
+        wanted = quota_filter(components, strict=request.strict)
+    except Refused as refused:
+        return _refused(refused.refusal)
+    found = found_quotas(context.cluster.image, wanted)
+    return DescribeClientQuotasResponse(entries=[_entry(entity, quotas) for entity, quotas in found])
+
+
+def _refused(refusal: Refusal) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=refusal.error_code, error_message=refusal.message, entries=None)
+
+
+def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> described.EntryData:
+    return described.EntryData(
+        entity=[described.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[described.ValueData(key=key, value=value) for key, value in quotas.items()],
+    )
+
+
+ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.INVALID_REQUEST: "an entity twice or empty, an entity type, key or value that cannot be, "
+    "ip beside others",
+    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster's configs",
+}
+
+_ENTITIES_A_COMMIT: Final = 1000
+_ENTITY_BYTES: Final = 512
+"""The nodes of an entity beside its names and keys."""
+
+
+def alter(request: AlterClientQuotasRequest, context: Context) -> Steps[AlterClientQuotasResponse]:
+    """Change what can be changed; one outcome for each entity. An entity named twice is refused, and what was said of
+    it first is in force, as in Apache Kafka."""
+    if not context.allows_cluster(Operation.ALTER_CONFIGS):
+        return AlterClientQuotasResponse(entries=[_denied(entry) for entry in request.entries])
+    outcomes: dict[QuotaEntity, Refusal | None] = {}
+    alterations = []
+    for entry in request.entries:
+        entity = quota_entity([(each.entity_type, each.entity_name) for each in entry.entity])
+        keys = [change.key for change in entry.ops]
+        if entity in outcomes or len(set(keys)) < len(keys):
+            outcomes[entity] = duplicate_refusal(entity)
+            continue
+        outcomes[entity] = None
+        changes = [(change.key, None if change.remove else change.value) for change in entry.ops]
+        alterations.append(QuotaAlteration(entity, changes))
+    decided = yield from committed_in_batches(
+        batches(alterations, _alteration_bytes, _ENTITIES_A_COMMIT),
+        lambda batch: alter_client_quotas(context.cluster.image, batch),
+        dry_run=request.validate_only,
+    )
+    for alteration, outcome in zip(alterations, decided, strict=True):
+        if outcomes[alteration.entity] is None:
+            outcomes[alteration.entity] = outcome
+    return AlterClientQuotasResponse(entries=[_result(entity, outcome) for entity, outcome in outcomes.items()])
+
+
+def _alteration_bytes(alteration: QuotaAlteration) -> int:
+    texts = [name or "" for _, name in alteration.entity] + [key for key, _ in alteration.changes]
+    return _ENTITY_BYTES + 2 * sum(map(len, texts))  # a node's name is encoded, and a tree takes larger commits
+
+
+def _denied(entry: EntryData) -> EntryResult:
+    return EntryResult(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message, entity=entry.entity)
+
+
+def _result(entity: QuotaEntity, outcome: Refusal | None) -> EntryResult:
+    error_code, message = outcome_error(outcome)
+    return EntryResult(
+        error_code=error_code,
+        error_message=message,
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+    )

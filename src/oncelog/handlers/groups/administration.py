@@ -1,0 +1,171 @@
+"""Groups as a whole.
+
+DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): state and members of classic groups. A group that does
+not exist is described as Dead without an error up to version 5, and is GROUP_ID_NOT_FOUND from 6 on. The members' own
+data is shown when the group is Stable.
+
+ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups that this broker coordinates. Filters by state (4) and type
+(5) ignore case; names that do not exist match nothing. A requester that may describe the cluster sees all groups,
+others those that they may describe.
+
+DeleteGroups, versions 0 to 2 (KIP-229): empty groups go, with their offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
+from oncelog.core.groups.model import Decision, GroupDescription
+from oncelog.core.groups.states import GroupState
+from oncelog.handlers.api import Operation, ResourceType
+from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.waits import NextSlice, Steps
+from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
+from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from oncelog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.model import GroupListing
+    from oncelog.core.groups.shard import GroupShard
+
+
+DESCRIBE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.GROUP_ID_NOT_FOUND: "no such group (version 6)",
+}
+
+_NOT_FOUND_SINCE: Final = 6
+_OPERATIONS_SINCE: Final = 3
+
+
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGroupsResponse]:
+    """Ask each group's coordinator; groups that may not be seen come first, as in Apache Kafka. One that is named
+    thirty thousand times is answered once: a group can be large."""
+    visible = {group_id: context.allows_group(Operation.DESCRIBE, group_id) for group_id in request.groups}
+    described = [
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for group_id in visible
+        if not visible[group_id]
+    ]
+    with_operations = request.include_authorized_operations and context.version >= _OPERATIONS_SINCE
+    for group_id in (group_id for group_id, may_see in visible.items() if may_see):
+        found = yield from ask(group_id, partial(_describe, GroupId(group_id)))
+        group = _described(group_id, found, context)
+        if with_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
+        described.append(group)
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> Decision:
+    found = shard.describe(group_id)
+    return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND if found is None else found, waits_for_pending=True)
+
+
+def _described(group_id: str, found: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:
+    if found is ErrorCode.GROUP_ID_NOT_FOUND:
+        dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if context.version >= _NOT_FOUND_SINCE:
+            dead.error_code, dead.error_message = found, f"Group {group_id} not found."
+        return dead
+    if isinstance(found, ErrorCode):
+        return DescribedGroup(group_id=group_id, error_code=found)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in found.members
+        ],
+    )
+
+
+LIST_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the groups is still being read from the log; try again",
+}
+
+
+_GROUPS_A_TURN: Final = 5000
+
+
+def list_groups(request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
+    """All groups that the filters and the authoriser let through; none while some are still being loaded."""
+    shards = list(context.groups.shards())
+    offsets_topic = context.cluster.image.topics.get(CONSUMER_OFFSETS)
+    if offsets_topic is not None:
+        led = sum(partition.leader == context.cluster.broker_id for partition in offsets_topic.partitions)
+        if len(shards) < led:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    groups = [group for shard in shards for group in shard.listings()]
+    if len(groups) > _GROUPS_A_TURN:
+        return (yield from _in_slices(groups, request, context))
+    return ListGroupsResponse(groups=_listed(groups, request, context))
+
+
+def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
+    """The groups as they were when they were asked for."""
+    listed = []
+    for start in range(0, len(groups), _GROUPS_A_TURN):
+        yield NextSlice()
+        listed += _listed(groups[start : start + _GROUPS_A_TURN], request, context)
+    return ListGroupsResponse(groups=listed)
+
+
+def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> list[ListedGroup]:
+    states = {state.lower().strip() for state in request.states_filter}
+    types = {group_type.lower().strip() for group_type in request.types_filter}
+    sees_all = context.would_allow_cluster(Operation.DESCRIBE)
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state,
+            group_type=group.group_type,
+        )
+        for group in groups
+        if (not states or group.state.lower() in states)
+        and (not types or group.group_type in types)
+        and (sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+    ]
+
+
+DELETE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
+    **COORDINATOR_ERRORS,
+    ErrorCode.GROUP_ID_NOT_FOUND: "no such group",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members",
+}
+
+
+def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[DeleteGroupsResponse]:
+    """Delete each group named, once; those that may not be deleted come last, as in Apache Kafka."""
+    results, refused = [], []
+    for group_id in dict.fromkeys(request.groups_names):
+        if not context.allows_group(Operation.DELETE, group_id):
+            refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            continue
+        error = yield from ask(group_id, partial(_delete, GroupId(group_id)))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    return DeleteGroupsResponse(results=[*results, *refused])
+
+
+def _delete(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> Decision:
+    return shard.delete_group(group_id, token, now_ms)
