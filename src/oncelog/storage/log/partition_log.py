@@ -1,7 +1,7 @@
 """One partition's log: its segments, its offsets, its producers, and what is not on disk yet.
 
 Operations are functions over a :class:`PartitionLog`, a module each: ``append``, ``append_replicated``, ``read``,
-``truncate``, ``rolling``, ``verification``. Nothing waits here: syncing, deleting and compacting are handed out, and
+``truncate``, ``rolling``. Nothing waits here: syncing, deleting and compacting are handed out, and
 their completion is reported back. Every change keeps the invariants:
 
 1. log start ≤ high watermark ≤ log end; last stable ≤ high watermark; durable ≤ log end.
