@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.sim.checkers import offsets
-from oncelog.sim.checkers.history import GroupPartition, History, Outcome, Write
+from oncelog.sim.checkers.history import GroupPartition, History, RecordedOutcome, Write
 from oncelog.sim.checkers.history_index import HistoryIndex, Incarnation
 
 
@@ -85,9 +85,9 @@ def aborted_reads(index: HistoryIndex) -> Iterator[str]:
     aborted = {
         value: name
         for value, (write, name, transaction) in index.written.items()
-        if Outcome.ABORTED in (write.outcome, transaction and transaction.outcome)
+        if RecordedOutcome.ABORTED in (write.outcome, transaction and transaction.outcome)
     }
-    refused = {value for value in aborted if index.written[value][0].outcome is Outcome.ABORTED}
+    refused = {value for value in aborted if index.written[value][0].outcome is RecordedOutcome.ABORTED}
     for partition, records in index.history.drained.items():
         for offset, value, _ in records:
             if value in aborted:
@@ -102,7 +102,7 @@ def torn_transactions(index: HistoryIndex) -> Iterator[str]:
     """Transactions with an unknown end of which part is visible at the end and part is not."""
     visible = index.visible
     for transaction in index.history.transactions:
-        if transaction.outcome is Outcome.UNKNOWN:
+        if transaction.outcome is RecordedOutcome.UNKNOWN:
             shown = sum(write[1] in visible for write in transaction.writes)
             if 0 < shown < len(transaction.writes):
                 absent = [w for w in transaction.writes if w.value not in visible and not index.excused(w)]
@@ -115,7 +115,7 @@ def uncommitted_reads(index: HistoryIndex) -> Iterator[str]:
     begun = {
         write.value: transaction
         for transaction in index.history.transactions
-        if transaction.outcome is not Outcome.ABORTED
+        if transaction.outcome is not RecordedOutcome.ABORTED
         for write in transaction.writes
     }
     for poll in index.history.polls:
@@ -243,8 +243,8 @@ def _expired_too_early(index: HistoryIndex) -> Iterator[str]:
 def commits_without_a_part(index: HistoryIndex) -> Iterator[str]:
     """A transaction was committed by a client that had been told that a record of it is refused."""
     for transaction in index.history.transactions:
-        if transaction.outcome is Outcome.COMMITTED:
-            refused = [write.value for write in transaction.writes if write.outcome is Outcome.ABORTED]
+        if transaction.outcome is RecordedOutcome.COMMITTED:
+            refused = [write.value for write in transaction.writes if write.outcome is RecordedOutcome.ABORTED]
             if refused:
                 yield f"{transaction.name} was committed, {refused[0]} and {len(refused) - 1} more had been refused"
 
