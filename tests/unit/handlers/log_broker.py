@@ -21,7 +21,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ReplicationLimit
 from oncelog.handlers.broker.waits import Steps, UntilReadable
-from oncelog.node.logs.log_configs import log_config
+from oncelog.node.replication.partitions import log_config
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
