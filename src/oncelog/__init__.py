@@ -1,5 +1,7 @@
 """oncelog: a commit log that speaks the Kafka protocol, with exactly-once that can be inspected.
 
+docs/public-surface.md names what programs may rely on; everything else in this package is internal.
+
 ``read_arrow`` is imported when it is asked for: it needs numpy and pyarrow, which the broker never loads. Its type is
 in ``__init__.pyi``.
 """

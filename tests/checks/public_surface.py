@@ -21,7 +21,7 @@ from oncelog.cli.commands import COMMANDS, load_command
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RECORD: Final = Path(__file__).with_suffix(".txt")
-METRICS: Final = ROOT / "docs" / "metrics.md"
+METRICS: Final = (ROOT / "docs" / "metrics.md", ROOT / "docs" / "hanging-transactions.md")
 COMMAND: Final = "python -m tests.checks.public_surface"
 MODULES: Final = (
     "oncelog",
@@ -181,10 +181,10 @@ def _parameter_of_command(parameter: Any) -> str:
 # Metrics
 
 
-def documented_metrics(text: str | None = None) -> dict[str, list[str]]:
-    """The metrics of docs/metrics.md with their labels."""
+def documented_metrics() -> dict[str, list[str]]:
+    """The metrics in the tables of the documentation, with their labels."""
     found: dict[str, list[str]] = {}
-    for line in (METRICS.read_text("utf-8") if text is None else text).splitlines():
+    for line in (line for page in METRICS for line in page.read_text("utf-8").splitlines()):
         if row := re.match(r"\| (`oncelog_[^|]*)\| ([^|]*)\|", line):
             labels = row[2].replace(",", " ").replace("`", "").split()
             found.update(dict.fromkeys(re.findall(r"`(oncelog_\w+)`", row[1]), labels))

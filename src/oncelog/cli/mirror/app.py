@@ -8,6 +8,7 @@ import typer
 
 from oncelog.cli.mirror import copies
 from oncelog.cli.mirror.settings import (
+    OPTIONS,
     Config,
     Groups,
     MirrorProperties,
@@ -115,7 +116,7 @@ def mirror(
       oncelog mirror --config mirror.properties --prometheus 9465
       oncelog mirror --source a=kafka-a:9092 --target kafka-c:9092 --topics orders --exit --json
     """
-    given = {key: value for key, value in locals().items() if key in _OF_ENGINES}
+    given = {key: value for key, value in locals().items() if key.replace("_", "-") in OPTIONS}
     if context.invoked_subcommand is not None:
         return
     if sources is None and config is None and not properties:
@@ -126,22 +127,3 @@ def mirror(
     clusters = read_clusters(sources, target, source_config, target_config, config, properties)
     report = Report(interval_s, as_json, quiet, None if prometheus is None else (prometheus_address, prometheus))
     run(engine_settings(clusters, given), report, until_caught_up=until_caught_up)
-
-
-_OF_ENGINES: Final = {
-    "topics",
-    "groups",
-    "naming",
-    "begin",
-    "on_gap",
-    "read_uncommitted",
-    "no_configs",
-    "acls",
-    "delete_topics",
-    "replication_factor",
-    "commit_interval_ms",
-    "refresh_interval_ms",
-    "groups_interval_ms",
-    "instance",
-}
-"""Parameters that are settings of engines."""

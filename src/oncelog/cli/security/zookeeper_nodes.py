@@ -41,8 +41,7 @@ def zookeeper_acl(
     those of consumers stay everybody's. To go back, let all brokers have zookeeper.set.acl=false, run this with --open,
     and take their logins away last. Brokers may go on running; interrupted, it is run again.
     """
-    from oncelog.node.listeners.broker_settings import ConfigError
-    from oncelog.node.listeners.errors import StoreUnusable
+    from oncelog.node.listeners.broker_settings import ConfigError, StoreUnusable
     from oncelog.ports import SessionLost, TreeUnavailable
 
     settings, connect = _read(config, open_)

@@ -34,7 +34,7 @@ from oncelog.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -163,7 +163,7 @@ def _fetch(
     shard: GroupShard,
     token: int,
     now_ms: int,
-) -> Decision:
+) -> GroupDecision:
     return shard.fetch_offsets(
         asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
     )

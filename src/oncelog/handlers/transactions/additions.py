@@ -26,7 +26,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.errors import add_error
+from oncelog.core.transactions.decisions import add_error
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,

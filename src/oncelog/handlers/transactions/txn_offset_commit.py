@@ -34,7 +34,7 @@ from oncelog.base.ids import (
 )
 from oncelog.core.groups.model import (
     CommitReply,
-    Decision,
+    GroupDecision,
     PartitionCommit,
     Producer,
     TransactionalCommitRequest,
@@ -215,11 +215,11 @@ def _decide(
         Producer(adding.identity.producer_id, adding.identity.producer_epoch, request.transactional_id),
     )
 
-    def decide(shard: GroupShard, token: int, now_ms: int) -> Decision:
+    def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
         refusal = _verified_now(adding, guarded, context)
         if refusal is not ErrorCode.NONE:
             context.transactions.verification_failed(1)
-            return Decision(reply=CommitReply(refusal))
+            return GroupDecision(reply=CommitReply(refusal))
         return shard.commit_transactional_offsets(commit, token, now_ms)
 
     reply: CommitReply | ErrorCode = yield from ask(request.group_id, decide)

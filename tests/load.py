@@ -1,11 +1,14 @@
-"""Idempotent producers that number their records, and remember which were acknowledged, where and when."""
+"""The load of drills and benchmarks: producers that number their records and keep which were acknowledged, and readers.
+
+An acknowledged record has to be stored once, in order, at the offset that was acknowledged (:func:`broken`).
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -58,11 +61,21 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 class Load:
     """One idempotent producer with acks=all over all partitions of a topic, in a thread of its own."""
 
-    def __init__(self, bootstrap: str, topic: str, name: str, partitions: int, *, pause_s: float = 0.002) -> None:
-        self._bootstrap = bootstrap
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        name: str,
+        partitions: int,
+        *,
+        pause_s: float = 0.002,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
         self._topic = topic
         self.name = name
         self._pause_s = pause_s
+        self._settings = settings or {}
         self.sent = [0] * partitions
         self.acknowledged: list[list[Acknowledged]] = [[] for _ in range(partitions)]
         self.failed: list[str] = []
@@ -108,7 +121,7 @@ class Load:
     def _run(self) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                "bootstrap.servers": self.bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 1,
@@ -117,6 +130,7 @@ class Load:
                 "message.timeout.ms": HANG_S * 1000,
                 "request.timeout.ms": 5_000,
                 **QUICK,
+                **self._settings,
             }
         )
         while not self._stopping.is_set():
@@ -153,29 +167,41 @@ class Stored(NamedTuple):
     offset: int
 
 
-def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Stored]]:
-    """All records of each partition, in order."""
-    settings = {"group.id": "count", "enable.partition.eof": True, "enable.auto.commit": False, **QUICK}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
-    consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
-    found: list[list[Stored]] = [[] for _ in range(partitions)]
-    unread = set(range(partitions))
-    deadline = time.monotonic() + HANG_S
+def read_to_end(
+    bootstrap: str,
+    topic: str,
+    partitions: Sequence[int],
+    settings: Mapping[str, Any] | None = None,
+    timeout_s: float = HANG_S,
+) -> Iterator[Message]:
+    """The records of partitions, each partition in order. Raises TimeoutError where the end does not come."""
+    ours = {"group.id": "count", "enable.partition.eof": True, "enable.auto.commit": False, **QUICK}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **ours, **(settings or {})})
+    consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in partitions])
+    unread = set(partitions)
+    deadline = time.monotonic() + timeout_s
     try:
         while unread and time.monotonic() < deadline:
             for message in consumer.consume(1_000, 0.05):
-                error, partition = message.error(), message.partition() or 0
+                error = message.error()
                 if error is None:
-                    name, number, _ = (message.value() or b"::").split(b":", 2)
-                    found[partition].append(Stored(name.decode(), int(number), message.offset() or 0))
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unread.discard(partition)
+                    unread.discard(message.partition() or 0)
                 elif not error.retriable() and error.code() not in _RETRIED:
                     raise KafkaException(error)
     finally:
         consumer.close()
     if unread:
-        raise TimeoutError(f"no end of {topic}, partitions {unread}")
+        raise TimeoutError(f"no end of {topic}, partitions {unread}: is a transaction left open?")
+
+
+def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Stored]]:
+    """All records of each partition, in order."""
+    found: list[list[Stored]] = [[] for _ in range(partitions)]
+    for message in read_to_end(bootstrap, topic, range(partitions)):
+        name, number, _ = (message.value() or b"::").split(b":", 2)
+        found[message.partition() or 0].append(Stored(name.decode(), int(number), message.offset() or 0))
     return found
 
 

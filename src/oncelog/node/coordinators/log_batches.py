@@ -1,8 +1,8 @@
-"""Reads an internal topic's log back into the machine that wrote it, a slice at a time."""
+"""The batches of coordinator shards: builds what a shard appends, and reads its log back, a slice at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import Offset, ProducerId
@@ -10,12 +10,41 @@ from oncelog.base.units import MIB
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
+from oncelog.records.builder import build_batch
 from oncelog.records.control import end_transaction_marker_of
-from oncelog.records.record import read_keys_and_values, read_records
+from oncelog.records.record import Record, read_keys_and_values, read_records
 from oncelog.storage.log.read import read_batches
 
 if TYPE_CHECKING:
+    from oncelog.core.groups.model import Producer
     from oncelog.storage.log.partition_log import PartitionLog
+
+_BASE_SEQUENCE: Final = 0
+"""The base sequence of every batch of transactional offsets, as in Apache Kafka: nobody numbers or checks them."""
+
+KeysAndValues = Sequence[tuple[bytes, bytes | None]]
+
+
+def batch_of(contents: KeysAndValues, now_ms: int) -> memoryview:
+    """A batch of records that nobody's producer wrote."""
+    return memoryview(build_batch(_records(contents, now_ms)))
+
+
+def transactional_batch_of(contents: KeysAndValues, now_ms: int, producer: Producer) -> memoryview:
+    """A batch in the transaction of a client's producer."""
+    batch = build_batch(
+        _records(contents, now_ms),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=_BASE_SEQUENCE,
+        transactional=True,
+    )
+    return memoryview(batch)
+
+
+def _records(contents: KeysAndValues, now_ms: int) -> list[Record]:
+    return [Record(index, now_ms, key, value, ()) for index, (key, value) in enumerate(contents)]
+
 
 SLICE_BYTES: Final = MIB // 8
 """Bytes that one slice reads: some milliseconds of the loop."""
