@@ -21,8 +21,8 @@ from demo.terminal import Output, Terminal
 from oncelog.base.ids import TopicName
 from oncelog.base.ids import TopicPartition as Partition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

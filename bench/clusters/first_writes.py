@@ -15,7 +15,7 @@ from typing import Final
 from bench.peers import Served
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.cluster import ClusterClient
+from oncelog.client.blocking import Client
 from oncelog.client.blocking.link import Link
 from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from oncelog.client.machine.requests import LAST_PRODUCE_VERSION_BY_NAME, produce_request
@@ -40,7 +40,7 @@ def write_each(cluster: Served, topics: Sequence[str], partitions: int) -> None:
     missing = {TopicPartition(TopicName(topic), index) for topic in topics for index in range(partitions)}
     batch = build_batch([Record(0, time.time_ns() // 1_000_000, None, b"x" * 100)])
     deadline = time.monotonic() + _LONGEST_S
-    with ClusterClient(cluster.bootstrap_servers, config=_SETTINGS) as client:
+    with Client(cluster.bootstrap_servers, config=_SETTINGS) as client:
         while True:
             missing -= _write(client, topics, dict.fromkeys(missing, batch))
             if not missing:
@@ -53,7 +53,7 @@ def write_each(cluster: Served, topics: Sequence[str], partitions: int) -> None:
 def led_by_others_s(cluster: Served, topics: Sequence[str], broker_id: int) -> float:
     """Seconds until metadata names another leader than ``broker_id`` for every partition. Raises RuntimeError."""
     began = time.perf_counter()
-    with ClusterClient(cluster.bootstrap_servers, config=_SETTINGS) as client:
+    with Client(cluster.bootstrap_servers, config=_SETTINGS) as client:
         while time.perf_counter() - began < _LONGEST_S:
             found = client.metadata(topics).values()
             if all(one.leader not in (-1, broker_id) for topic in found for one in topic.partitions.values()):
@@ -62,7 +62,7 @@ def led_by_others_s(cluster: Served, topics: Sequence[str], broker_id: int) -> f
     raise RuntimeError(f"broker {broker_id} is still the leader of partitions")
 
 
-def _write(client: ClusterClient, topics: Sequence[str], batches: Batches) -> set[TopicPartition]:
+def _write(client: Client, topics: Sequence[str], batches: Batches) -> set[TopicPartition]:
     """Send each leader what is its own, all at the same time; the partitions whose record is written."""
     client.metadata(topics)
     sent: list[tuple[Link, int]] = []
@@ -78,7 +78,7 @@ def _write(client: ClusterClient, topics: Sequence[str], batches: Batches) -> se
     return written
 
 
-def _by_leader(client: ClusterClient, batches: Batches) -> dict[int, Batches]:
+def _by_leader(client: Client, batches: Batches) -> dict[int, Batches]:
     """Batches by the broker that leads their partition; those without a leader are left out."""
     grouped: dict[int, dict[TopicPartition, Buffer]] = {}
     for partition, batch in batches.items():

@@ -11,8 +11,8 @@ from enum import IntEnum
 from typing import Final
 
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.cluster import Broker
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs.cluster import Broker
 from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -47,9 +47,9 @@ class BatchProducer(TransactionalProducer):
         """Take one batch into the transaction; waits while too much is buffered. Raises TransactionFailed."""
         self.transactions.require_open("send records")
         self.machine.add_batch(partition, batch, now_ms())
-        self._step(flush=True, wait_ms=0)
+        self._step(flush=True, waits=False)
         while self.machine.buffered_bytes >= BUFFER_BYTES:
-            self._step(flush=True, wait_ms=100)
+            self._step(flush=True, waits=True)
         self._raise_failure()
 
 

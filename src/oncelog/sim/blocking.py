@@ -14,9 +14,10 @@ from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from threading import Thread
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.stream import Stream
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import ConnectionLost, NoBrokerReachable
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
@@ -117,6 +118,10 @@ class SimulatedSystem:
         """Virtual time."""
         return self._kernel.now_ms()
 
+    def now_us(self) -> int:
+        """Virtual time."""
+        return self._kernel.now_us
+
     def wall_ms(self) -> int:
         """Virtual time; clients' clocks are right."""
         return self._kernel.now_ms()
@@ -124,6 +129,13 @@ class SimulatedSystem:
     def sleep(self, milliseconds: float) -> None:
         """Let virtual time pass."""
         self._baton.wait(asyncio.sleep(milliseconds / 1000))
+
+    def wait(self, streams: Sequence[Stream], wait_ms: float) -> bool:
+        """Let virtual time pass until bytes come on one of them."""
+        if not any(stream.pending() for stream in streams):
+            own = cast("Sequence[SimulatedStream]", streams)
+            self._baton.wait(_first([stream.something(int(wait_ms)) for stream in own]))
+        return any(stream.pending() for stream in streams)
 
     def jitter(self, least: int, most: int) -> int:
         """A pause between the two, by seed."""
@@ -158,7 +170,7 @@ class SimulatedStream(asyncio.Protocol):
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
         """Wait for at least one byte; 0 when none came in time."""
         if not self._came and not self._ended and timeout_ms > 0:
-            self._baton.wait(self._something(timeout_ms))
+            self._baton.wait(self.something(timeout_ms))
         if not self._came:
             if self._ended:
                 raise ConnectionLost(f"{self._address} closed the connection")
@@ -186,7 +198,7 @@ class SimulatedStream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    async def _something(self, timeout_ms: int) -> None:
+    async def something(self, timeout_ms: int) -> None:
         """Wait until bytes come, or the end, or the time is up."""
         self._awaited = asyncio.get_running_loop().create_future()
         try:
@@ -233,6 +245,17 @@ async def with_client(
             return work(client)
 
     return await Baton(in_thread).run()
+
+
+async def _first(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Wait for one of them."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _within(timeout_ms: int, work: Coroutine[Any, Any, T]) -> T:

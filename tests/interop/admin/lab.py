@@ -14,8 +14,8 @@ from oncelog.admin.transactions.transactional_ids import describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

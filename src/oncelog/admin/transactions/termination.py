@@ -20,8 +20,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 FENCES: Final = "its producer, if it is alive, is fenced and has to be started again"

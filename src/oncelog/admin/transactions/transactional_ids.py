@@ -22,9 +22,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, NEVER_TIMES_OUT, ONGOING_STATE
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -30,8 +30,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.membership import GroupMembership
-from oncelog.client.aio.offsets import commit_offsets, list_offsets
-from oncelog.client.errors import BrokerRefused, ClientError, Closed
+from oncelog.client.errors import ClientError, Closed
 from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings
 from oncelog.client.machine.offsets import GroupMetadata
@@ -63,11 +62,9 @@ class AsyncGroupConsumer:
     ) -> None:
         settings, fetch = settings or GroupSettings(), fetch or FetchSettings()
         member = GroupMember(group, topics, settings)
-        self._client = client
         self._consumer = AsyncConsumer(client, fetch)
         self._assigned = AssignedPartitions(group, settings.instance_id, reset, loop_ms())
         self._membership = GroupMembership(client, member, self._assigned, read_committed=fetch.read_committed)
-        self._read_committed = fetch.read_committed
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._to_tell: dict[TopicPartition, int] | None = None
@@ -130,12 +127,7 @@ class AsyncGroupConsumer:
 
     async def commit(self) -> None:
         """Commit what was processed. The member joins again if the coordinator demands it."""
-        offsets = self._assigned.begin_commit(loop_ms())
-        try:
-            await commit_offsets(self._client, self._assigned.metadata.group, offsets, self._assigned.membership)
-        except BrokerRefused as error:
-            self._membership.refused(error)
-        self._assigned.end_commit(offsets)
+        await self._membership.commit()
 
     async def close(self, *, commit: bool = True) -> None:
         """Give up the partitions, committing if wanted; leave the group (a static member stays); close connections."""
@@ -179,6 +171,5 @@ class AsyncGroupConsumer:
     async def _reset_if_gone(self, fetched: Fetched) -> bool:
         if not self._assigned.is_out_of_range(fetched):
             return False
-        wanted = self._assigned.beginnings([fetched.partition])
-        self.seek(await list_offsets(self._client, wanted, read_committed=self._read_committed))
+        self.seek(await self._membership.reset_positions(fetched.partition))
         return True

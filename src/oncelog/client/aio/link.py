@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import ssl
+from collections.abc import Callable
 from typing import Any, Final, Self, TypeVar
 
 from oncelog.base.errors import PeerError
@@ -31,6 +32,7 @@ from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 
 R = TypeVar("R", bound=ResponseMessage)
+T = TypeVar("T")
 MAX_BYTES_OF_STRANGERS: Final = MIB
 _READ_BYTES: Final = 256 * 1024
 
@@ -90,14 +92,32 @@ class AsyncLink:
 
         Raises ConnectionLost, RequestTimedOut, UnsupportedRequest.
         """
-        await self._stay_authenticated()
-        return await self._call(message, version, timeout_ms, answered)
+        response = await self.ask(message, version, timeout_ms, Response.decode, answered=answered)
+        return response if answered else message.response_class()()
 
-    async def close(self) -> None:
-        """Close the link; requests in flight are lost."""
+    async def ask(
+        self,
+        message: Request[R],
+        version: int | None,
+        timeout_ms: int | None,
+        read: Callable[[Response[R]], T],
+        *,
+        answered: bool = True,
+    ) -> T:
+        """Like ``call``; the result is ``read`` of the response."""
+        await self._stay_authenticated()
+        return await self._ask(message, version, timeout_ms, read, answered)
+
+    def abort(self) -> None:
+        """Close the link at once; requests in flight are lost."""
         self._fail(f"the connection to {self.address} is closed")
         if self._reading is not None:
             self._reading.cancel()
+
+    async def close(self) -> None:
+        """Close the link; requests in flight are lost."""
+        self.abort()
+        if self._reading is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reading
         with contextlib.suppress(OSError):
@@ -110,9 +130,14 @@ class AsyncLink:
         await self._authenticate()
         self._machine.limit(self._config.max_response_bytes)
 
-    async def _call(
-        self, message: Request[R], version: int | None, timeout_ms: int | None = None, answered: bool = True
-    ) -> R:
+    async def _ask(
+        self,
+        message: Request[R],
+        version: int | None,
+        timeout_ms: int | None,
+        read: Callable[[Response[R]], T],
+        answered: bool = True,
+    ) -> T:
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
         correlation_id, chunks = self._machine.send(message, version, answered=answered)
@@ -125,9 +150,9 @@ class AsyncLink:
             async with asyncio.timeout(allowed / 1000):
                 await self._writer.drain()
                 if not answered:
-                    return message.response_class()()
+                    return None  # type: ignore[return-value]  # ``call`` has an empty response for it
                 response = await future
-            decoded: R = response.decode()
+            return read(response)
         except TimeoutError:
             self._fail(f"the connection to {self.address} is closed: an answer did not come")
             raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms") from None
@@ -140,7 +165,6 @@ class AsyncLink:
         except asyncio.CancelledError:
             self._fail(f"the connection to {self.address} is closed: a call was cancelled")
             raise
-        return decoded
 
     async def _read(self) -> None:
         """Receive until the connection ends, handing each response to the call that waits for it."""
@@ -198,7 +222,7 @@ class AsyncLink:
         machine = SaslMachine(sasl, secrets.token_urlsafe(24))
         while not machine.done:
             try:
-                response = await self._call(machine.next_request(), None)
+                response = await self._ask(machine.next_request(), None, None, Response.decode)
             except UnsupportedRequest:
                 raise AuthenticationFailed(f"{self.address} does not ask for SASL; is it another listener?") from None
             await asyncio.to_thread(machine.answered, response)  # a password's key takes milliseconds to derive

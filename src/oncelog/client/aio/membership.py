@@ -14,12 +14,9 @@ from typing import Any, Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms
-from oncelog.client.aio.link import AsyncLink
-from oncelog.client.aio.offsets import committed_offsets, list_offsets
-from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions
 from oncelog.client.machine.group import GroupMember, State
-from oncelog.wire.message import Request
+from oncelog.client.programs.group import MemberPrograms
 
 _GOODBYE_S: Final = 5.0
 
@@ -34,17 +31,14 @@ class GroupMembership:
     def __init__(
         self, client: AsyncClient, member: GroupMember, assigned: AssignedPartitions, *, read_committed: bool
     ) -> None:
-        self._client = client
+        self._run = client.run
         self._member = member
         self._assigned = assigned
-        self._read_committed = read_committed
-        self._link: AsyncLink | None = None
+        self._programs = MemberPrograms(client.cluster, member, assigned, read_committed)
         self._task: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[dict[TopicPartition, int]] | None = None
         self._abandoned: dict[asyncio.Task[Any], None] = {}
         self._wake = asyncio.Event()
-        self._counts: dict[str, int] = {}
-        self._check_due_ms = 0
         self._attended_ms = loop_ms()
         self.news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -90,25 +84,28 @@ class GroupMembership:
         self._assigned.revoke()
         self._wake.set()
 
-    def refused(self, error: BrokerRefused) -> None:
-        """A commit was refused. Raises ``error`` unless the member recovers by joining again."""
-        self._member.refused(error.code)
-        self._wake.set()
-        self._tell()
+    async def commit(self) -> bool:
+        """Commit what was processed. Returns False if it was refused and the member joins again."""
+        is_done = await self._run(self._programs.commit())
+        if not is_done:
+            self._wake.set()
+            self._tell()
+        return is_done
+
+    async def reset_positions(self, partition: TopicPartition) -> dict[TopicPartition, int]:
+        """The position to go on at for a partition whose own is outside the log."""
+        return await self._run(self._programs.reset_positions(partition))
 
     async def leave(self) -> None:
         """End the task and leave the group. Raises ClientError; TimeoutError when that takes too long."""
         await self._stop()
-        goodbye = self._member.leave()
-        if goodbye is not None:
-            async with asyncio.timeout(_GOODBYE_S):
-                await (await self._coordinator()).call(goodbye)
+        async with asyncio.timeout(_GOODBYE_S):
+            await self._run(self._programs.leave())
 
     async def close(self) -> None:
         """End the task and close the coordinator's connection."""
         await self._stop()
-        if self._link is not None:
-            await self._link.close()
+        self._programs.close()
 
     async def _stop(self) -> None:
         tasks = [task for task in (self._task, self._starting, *self._abandoned) if task is not None]
@@ -127,12 +124,9 @@ class GroupMembership:
 
     async def _join(self) -> None:
         """Join or sync: one request, and the assignment's partitions if this member leads."""
-        await self._exchange(self._member.next_request(loop_ms()))
-        if self._member.state is State.ASSIGNING:
-            self._counts = await self._partition_counts()
-            self._member.assign(self._counts)
-        elif self._member.state is State.STABLE:
-            self._check_due_ms = loop_ms() + TOPIC_CHECK_MS
+        await self._run(self._programs.exchange(self._member.next_request(loop_ms())))
+        if self._member.state is State.STABLE:
+            self._programs.topics_due_ms = loop_ms() + TOPIC_CHECK_MS
             self._start()
 
     async def _keep_alive(self) -> None:
@@ -140,11 +134,10 @@ class GroupMembership:
         member = self._member
         self._wake.clear()
         if member.state is State.STABLE:
-            await self._exchange(member.next_request(loop_ms()))
-            if member.is_leader and loop_ms() >= self._check_due_ms:
-                await self._check_topics()
+            await self._run(self._programs.exchange(member.next_request(loop_ms())))
+            await self._run(self._programs.check_topics())
         else:
-            await self._exchange(member.keep_alive(loop_ms()))
+            await self._run(self._programs.exchange(member.keep_alive(loop_ms())))
         if member.state is not State.STABLE:
             self._end_start()
             self._tell()
@@ -156,49 +149,10 @@ class GroupMembership:
             async with asyncio.timeout(pause_ms / 1000):
                 await self._wake.wait()
 
-    async def _exchange(self, request: Request[Any] | None) -> None:
-        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
-        if request is None:
-            return
-        member = self._member
-        wait_ms = self._client.config.request_timeout_ms
-        if member.state is State.UNJOINED:
-            wait_ms += member.settings.rebalance_timeout_ms
-
-        async def attempt() -> None:
-            try:
-                answer = await (await self._coordinator()).call(request, timeout_ms=wait_ms)
-            except ClientError:
-                self._client.forget_coordinator(member.group)
-                raise
-            member.answered(answer, loop_ms())
-
-        await self._client.retrying(attempt)
-
-    async def _coordinator(self) -> AsyncLink:
-        """A connection for the membership alone, because a join may wait on it for minutes."""
-        broker = await self._client.coordinator(self._member.group)
-        info = self._client.view.brokers.get(broker)
-        if self._link is None or not self._link.is_open or info is None or info.address != self._link.address:
-            if self._link is not None:
-                await self._link.close()
-            self._link = await self._client.connect(broker)
-        return self._link
-
-    async def _partition_counts(self) -> dict[str, int]:
-        topics = await self._client.metadata(self._member.topics_to_assign())
-        return {name: len(info.partitions) for name, info in topics.items() if info.exists}
-
-    async def _check_topics(self) -> None:
-        """Call for a rebalance if a topic has appeared or grown; done by the group's leader."""
-        self._check_due_ms = loop_ms() + TOPIC_CHECK_MS
-        if await self._partition_counts() != self._counts:
-            self._member.rejoin()
-
     def _start(self) -> None:
         """Look up the start positions in a second task, while heartbeats go on."""
         self._end_start()
-        self._starting = asyncio.create_task(self._positions(self._member.assignment))
+        self._starting = asyncio.create_task(self._run(self._programs.start_positions(self._member.assignment)))
         self._starting.add_done_callback(self._tell)
 
     def _end_start(self) -> None:
@@ -211,12 +165,6 @@ class GroupMembership:
     def _gone(self, task: asyncio.Task[Any]) -> None:
         del self._abandoned[task]
         _failure(task)
-
-    async def _positions(self, owned: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
-        group = self._member.group
-        committed = await committed_offsets(self._client, group, owned, require_stable=True) if owned else {}
-        positions, missing = self._assigned.start(owned, committed)
-        return positions | await list_offsets(self._client, missing, read_committed=self._read_committed)
 
     def _tell(self, _: object = None) -> None:
         if not self.news.done():

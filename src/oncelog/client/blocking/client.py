@@ -1,29 +1,36 @@
-"""A client of one cluster: offsets, fetching and producing in one thread. Links and retries are ``cluster``'s."""
+"""A client of one cluster over blocking sockets, for one thread: its programs, driven to their ends one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from types import TracebackType
+from typing import Concatenate, Final, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.cluster import ClusterClient
+from oncelog.client.blocking.driver import Driver
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.client.errors import BrokerRefused, UnsupportedRequest
+from oncelog.client.blocking.link import Link
+from oncelog.client.blocking.system import THIS_MACHINE, System
+from oncelog.client.config import ClientConfig, parse_addresses
+from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.client.machine.requests import list_offsets_request, produce_request, produce_version_limit
+from oncelog.client.machine.requests import produce_request, produce_version_limit
+from oncelog.client.programs.cluster import GROUP_KEY, Broker, Cluster
+from oncelog.client.programs.log_offsets import ListedOffset, list_offsets
+from oncelog.client.programs.operation import show_signature
+from oncelog.client.programs.steps import Program
 from oncelog.wire.chunks import Buffer
+from oncelog.wire.message import Request, Response
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-
-
-class ListedOffset(NamedTuple):
-    """An answer of ListOffsets; offset −1 when no record is that late."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
+P = ParamSpec("P")
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
 
 
 class Produced(NamedTuple):
@@ -34,40 +41,104 @@ class Produced(NamedTuple):
     log_start_offset: int
 
 
-class Client(ClusterClient):
-    """A client; use it as a context manager, from one thread."""
+def _method(program: Callable[Concatenate[Cluster, P], Program[T]]) -> Callable[Concatenate[Client, P], T]:
+    """A program of the cluster as a method of the client."""
 
-    def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, ListedOffset]:
-        """The first offset at or after a timestamp in milliseconds; −1 is the latest, −2 earliest, −3 max timestamp.
+    @wraps(program)
+    def run(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(program(self.cluster, *args, **kwargs))
 
-        One request to each leader. Raises UnknownTopic, BrokerRefused and what ``request`` does.
+    show_signature(run, program, inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD))
+    return run
+
+
+class Client:
+    """The connections and the metadata of one cluster; a context manager, for one thread.
+
+    ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for what is wrong in either.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        client_id: str | None = None,
+        config: ClientConfig | Mapping[str, str] | None = None,
+        system: System = THIS_MACHINE,
+    ) -> None:
+        text = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
+        self.bootstrap = parse_addresses(text)
+        if not isinstance(config, ClientConfig):
+            config = ClientConfig.from_properties(config or {})
+            config = replace(config, client_id=client_id) if client_id else config
+        self.config = config
+        self.system = system
+        driver = Driver(config, system)
+        self.run = driver.run
+        self.cluster = Cluster(self.bootstrap, config, driver)
+        self.view = self.cluster.view
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; whatever is asked for afterwards raises Closed."""
+        for link in self.cluster.close():
+            link.abort()
+
+    # Requests and the brokers they go to.
+
+    def request(
+        self, message: Request[R], version: int | None = None, *, broker: Broker = "any", timeout_ms: int | None = None
+    ) -> R:
+        """Send one request and return its response, whatever error codes are in it. Not retried.
+
+        Raises NoBrokerReachable, ConnectionLost, RequestTimedOut, UnsupportedRequest.
         """
-        found: dict[TopicPartition, ListedOffset] = {}
+        return self.run(self.cluster.request(message, version, broker=broker, timeout_ms=timeout_ms))
 
-        def attempt() -> None:
-            missing = [partition for partition in wanted if partition not in found]
-            grouped = self.by_leader(missing)
-            sent = []
-            for broker, partitions in grouped.items():
-                link = self.link(broker)
-                message = list_offsets_request(self.view, wanted, partitions, read_committed)
-                version = link.versions.choose(message, old=True)
-                if version == 0 and any(wanted[partition] >= 0 for partition in partitions):
-                    raise UnsupportedRequest(
-                        f"{link.address} is too old to find offsets by time (Kafka 0.10.1 and later can)"
-                    )
-                sent.append((link, link.submit(message, version)))
-            refused: BrokerRefused | None = None
-            for link, correlation_id in sent:
-                response = link.decode(link.response(correlation_id))
-                refused = _take_listed(response, found) or refused
-            if refused is not None:
-                raise refused
+    def link(self, broker: Broker = "any") -> Link:
+        """An open link to a broker. Raises NoBrokerReachable for "any", ConnectionLost for a particular one."""
+        return cast("Link", self.run(self.cluster.link(broker)))
 
-        self.retrying(attempt)
-        return found
+    def connect(self, broker: int) -> Link:
+        """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
+        return cast("Link", self.run(self.cluster.connect(broker)))
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
+        """Drop the known coordinator of ``key``: it is looked up again when next needed."""
+        self.cluster.forget_coordinator(key, key_type)
+
+    def retrying(self, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
+        """The result of ``attempt()``, repeated after pauses while its error may pass; the last error is raised."""
+
+        def program() -> Program[T]:
+            yield from ()
+            return attempt()
+
+        return self.run(self.cluster.retrying(program, timeout_ms))
+
+    def may_pass(self, error: ClientError) -> bool:
+        """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
+        return self.cluster.may_pass(error)
+
+    coordinator = _method(Cluster.coordinator)
+    pause = _method(Cluster.pause)
+    refresh = _method(Cluster.refresh)
+    refresh_brokers = _method(Cluster.refresh_brokers)
+    all_topics = _method(Cluster.all_topics)
+    metadata = _method(Cluster.metadata)
+    topic = _method(Cluster.topic)
+    leader = _method(Cluster.leader)
+    by_leader = _method(Cluster.by_leader)
+    list_offsets = _method(list_offsets)
+
+    # Records.
 
     def fetch(
         self,
@@ -114,14 +185,4 @@ class Client(ClusterClient):
         return self.retrying(attempt)
 
 
-def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> BrokerRefused | None:
-    refused = None
-    for topic in response.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.partition_index)
-            if one.error_code:
-                refused = BrokerRefused(one.error_code, f"offsets of {partition}")
-            else:
-                offset = one.old_style_offsets[0] if one.old_style_offsets else one.offset
-                found[partition] = ListedOffset(offset, one.timestamp, one.leader_epoch)
-    return refused
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Client", "ListedOffset", "Produced"]

@@ -6,17 +6,18 @@ positions move is decided by ``machine.positions``; here it is sent and waited f
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.cluster import ClusterClient
 from oncelog.client.blocking.link import Link, now_ms
+from oncelog.client.blocking.system import THIS_MACHINE
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+from oncelog.client.programs.operation import BlockingRunner
 
 _PATIENCE: Final = 5
 
@@ -31,9 +32,10 @@ class _Sent(NamedTuple):
 class Fetcher:
     """Fetches a set of partitions, which may be replaced at any time."""
 
-    def __init__(self, client: ClusterClient, settings: FetchSettings) -> None:
-        self._client = client
-        self.positions = Positions(client.view, settings)
+    def __init__(self, client: BlockingRunner, settings: FetchSettings) -> None:
+        self._run = client.run
+        self._cluster = client.cluster
+        self.positions = Positions(client.cluster.view, settings)
         self._links: dict[int, Link] = {}
         self._sent: dict[int, _Sent] = {}
         self._failing_since_ms: int | None = None
@@ -47,7 +49,7 @@ class Fetcher:
     ) -> None:
         """Fetch exactly these from now on; answers still on their way for others are dropped."""
         for partition in positions:
-            self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
+            self._run(self._cluster.retrying(partial(self._cluster.leader, partition)))
         self.positions.assign(positions, until)
 
     def poll(self, wait_ms: int | None = None) -> list[Fetched]:
@@ -99,7 +101,7 @@ class Fetcher:
         """A link for fetching alone: a broker answers nothing else on a connection whose fetch is waiting."""
         link = self._links.get(broker)
         if link is None or not link.is_open:
-            link = self._links[broker] = self._client.connect(broker)
+            link = self._links[broker] = cast("Link", self._run(self._cluster.connect(broker)))
         return link
 
     def _send_all(self) -> None:
@@ -107,14 +109,14 @@ class Fetcher:
         missing = self.positions.without_leader(now)
         try:
             if missing:
-                self._client.metadata(missing)
+                self._run(self._cluster.metadata(missing))
             stale = [
                 t
                 for t in {p.topic for ps in self.positions.leaders(now).values() for p in ps}
-                if self._client.view.age_ms(t, now) is None
+                if self._cluster.view.age_ms(t, now) is None
             ]
             if stale:
-                self._client.metadata(stale)
+                self._run(self._cluster.metadata(stale))
         except ClientError as error:
             self._failed(error)
         for broker, partitions in self.positions.leaders(now_ms()).items():
@@ -134,7 +136,7 @@ class Fetcher:
         except ClientError as error:
             self._failed(error, partitions)
             return
-        deadline = now_ms() + self._client.config.request_timeout_ms + message.max_wait_ms
+        deadline = now_ms() + self._cluster.config.request_timeout_ms + message.max_wait_ms
         self._sent[broker] = _Sent(link, correlation_id, asked, deadline)
 
     def _collect(self, wait_ms: int) -> list[Fetched]:
@@ -183,19 +185,16 @@ class Fetcher:
         now = now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now
-        if not self._client.may_pass(error) or now - self._failing_since_ms > self._client.config.retry_timeout_ms:
+        if not self._cluster.may_pass(error) or now - self._failing_since_ms > self._cluster.config.retry_timeout_ms:
             raise error
-        self._client.pause(self._attempt)
+        self._run(self._cluster.pause(self._attempt))
         self._attempt += 1
         for partition in partitions or ():
-            self._client.view.forget(partition.topic)
+            self._cluster.view.forget(partition.topic)
 
 
 def _await_any(links: Sequence[Link], wait_ms: int) -> bool:
     """Wait until something has come on one of the links. Returns False if nothing has within ``wait_ms``."""
     if not all(link.is_open and not link.pending() for link in links):
         return True
-    poll = select.poll()
-    for link in links:
-        poll.register(link.fileno(), select.POLLIN)
-    return bool(poll.poll(wait_ms))
+    return THIS_MACHINE.wait(links, wait_ms)

@@ -2,7 +2,7 @@
 
 Rules: delivery is at least once: only what the caller reported through ``processed`` is committed, and it is committed
 before partitions are given up. Membership is kept up from ``poll``, which has to be called more often than the
-session time-out. The coordinator has a connection of its own, because a join may wait on it for minutes.
+session time-out.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.client.blocking.link import Link, now_ms
-from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
-from oncelog.client.errors import BrokerRefused, ClientError, Closed, UnknownTopic
-from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions, Reset
+from oncelog.client.blocking.link import now_ms
+from oncelog.client.errors import ClientError, Closed, UnknownTopic
+from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.wire.message import Request
+from oncelog.client.programs.group import MemberPrograms
 
 OnAssigned = Callable[[dict[TopicPartition, int]], None]
 OnRevoked = Callable[[tuple[TopicPartition, ...]], None]
@@ -48,15 +47,14 @@ class GroupConsumer:
         on_assigned: OnAssigned | None = None,
         on_revoked: OnRevoked | None = None,
     ) -> None:
-        self._client = client
-        self._member = GroupMember(group, topics, settings or GroupSettings())
-        self._fetcher = Fetcher(client, fetch or FetchSettings())
-        self._assigned = AssignedPartitions(group, self._member.settings.instance_id, reset, now_ms())
+        settings, fetch = settings or GroupSettings(), fetch or FetchSettings()
+        self._run = client.run
+        self._member = GroupMember(group, topics, settings)
+        self._fetcher = Fetcher(client, fetch)
+        self._assigned = AssignedPartitions(group, settings.instance_id, reset, now_ms())
+        self._programs = MemberPrograms(client.cluster, self._member, self._assigned, fetch.read_committed)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._link: Link | None = None
-        self._check_due_ms = now_ms() + TOPIC_CHECK_MS
-        self._counts: dict[str, int] = {}
         self._is_new = False
         """True while a new assignment is not started yet, or starting it failed half-way."""
         self._is_closed = False
@@ -111,12 +109,7 @@ class GroupConsumer:
 
     def commit(self) -> None:
         """Commit what was processed. The member joins again if the coordinator demands it."""
-        offsets = self._assigned.begin_commit(now_ms())
-        try:
-            commit_offsets(self._client, self._member.group, offsets, self._assigned.membership)
-        except BrokerRefused as error:
-            self._member.refused(error.code)
-        self._assigned.end_commit(offsets)
+        self._run(self._programs.commit())
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if wanted, leave the group, and close the connections."""
@@ -126,75 +119,33 @@ class GroupConsumer:
                 self._on_revoked(self._assigned.owned)
             if commit and self._assigned.has_uncommitted:
                 self.commit()
-            goodbye = self._member.leave()
-            if goodbye is not None:
-                self._coordinator().call(goodbye)
+            self._run(self._programs.leave())
         except ClientError:
             pass  # the session time-out does the rest
         finally:
             self._fetcher.close()
-            if self._link is not None:
-                self._link.close()
+            self._programs.close()
 
     def _usable(self, fetched: Fetched) -> bool:
         """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
         if not self._assigned.is_out_of_range(fetched):
             return True
-        self.seek(self._listed(self._assigned.beginnings([fetched.partition])))
+        self.seek(self._run(self._programs.reset_positions(fetched.partition)))
         return False
 
     def _keep_up(self) -> None:
         """Drive the membership until it is stable and no request is due."""
-        if self._member.is_leader and now_ms() >= self._check_due_ms:
-            self._check_topics()
+        self._run(self._programs.check_topics())
         while (request := self._member.next_request(now_ms())) is not None:
             if self._member.state is not State.STABLE:
                 self._revoke()
             was = self._member.state
-            self._exchange(request)
-            if self._member.state is State.ASSIGNING:
-                self._counts = self._partition_counts()
-                self._member.assign(self._counts)
-            elif was is State.SYNCING and self._member.state is State.STABLE:
+            self._run(self._programs.exchange(request))
+            if was is State.SYNCING and self._member.state is State.STABLE:
                 self._is_new = True
         if self._is_new:
             self._assign()
             self._is_new = False
-
-    def _exchange(self, request: Request[Any]) -> None:
-        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
-        wait_ms = self._client.config.request_timeout_ms
-        if self._member.state is State.UNJOINED:
-            wait_ms += self._member.settings.rebalance_timeout_ms
-
-        def attempt() -> None:
-            try:
-                answer = self._coordinator().call(request, timeout_ms=wait_ms)
-            except ClientError:
-                self._client.forget_coordinator(self._member.group)
-                raise
-            self._member.answered(answer, now_ms())
-
-        self._client.retrying(attempt)
-
-    def _coordinator(self) -> Link:
-        broker = self._client.coordinator(self._member.group)
-        info = self._client.view.brokers.get(broker)
-        if self._link is None or not self._link.is_open or info is None or info.address != self._link.address:
-            if self._link is not None:
-                self._link.close()
-            self._link = self._client.connect(broker)
-        return self._link
-
-    def _partition_counts(self) -> dict[str, int]:
-        topics = self._client.metadata(self._member.topics_to_assign())
-        return {name: len(info.partitions) for name, info in topics.items() if info.exists}
-
-    def _check_topics(self) -> None:
-        """Call for a rebalance if a topic has appeared or grown; done by the group's leader."""
-        self._check_due_ms = now_ms() + TOPIC_CHECK_MS
-        if self._partition_counts() != self._counts:
-            self._member.rejoin()
 
     def _revoke(self) -> None:
         """Commit processed offsets while the generation is still valid, then drop the assignment."""
@@ -214,18 +165,10 @@ class GroupConsumer:
         """Start on the new assignment, from the committed offsets."""
         member, assigned = self._member, self._assigned
         assigned.assign(member.assignment, member.generation, member.member_id)
-        owned = assigned.owned
-        committed = committed_offsets(self._client, member.group, owned, require_stable=True) if owned else {}
-        positions, missing = assigned.start(owned, committed)
-        positions |= self._listed(missing)
+        positions = self._run(self._programs.start_positions(assigned.owned))
         self._fetcher.assign(positions)
         if self._on_assigned is not None:
             self._on_assigned(positions)
-
-    def _listed(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        committed = self._fetcher.positions.settings.read_committed
-        found = self._client.list_offsets(wanted, read_committed=committed) if wanted else {}
-        return {p: one.offset for p, one in found.items()}
 
 
 def require_topics(client: Client, topics: Sequence[str]) -> None:

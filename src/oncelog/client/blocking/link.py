@@ -49,7 +49,7 @@ class Link:
         self._machine.keep(config.max_kept_bytes)
         self._authenticate_at_ms: int | None = None
         deadline = self._now_ms() + config.connect_timeout_ms
-        self._stream: Stream = system.connect(address, config, config.connect_timeout_ms)
+        self.stream: Stream = system.connect(address, config, config.connect_timeout_ms)
         try:
             self._send(self._machine.start())
             while self._machine.phase is not Phase.READY:
@@ -75,7 +75,7 @@ class Link:
 
     def fileno(self) -> int:
         """The descriptor to poll when waiting on several links at once; check ``pending`` before."""
-        return self._stream.fileno()
+        return self.stream.fileno()
 
     @property
     def missing(self) -> int:
@@ -84,7 +84,7 @@ class Link:
 
     def pending(self) -> bool:
         """True if responses or bytes are buffered that polling ``fileno`` would not show."""
-        return bool(self._arrived) or self._stream.pending()
+        return bool(self._arrived) or self.stream.pending()
 
     def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
         """Send a request; its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
@@ -114,6 +114,10 @@ class Link:
             pass
         return self._arrived.pop(correlation_id, None)
 
+    def has_arrived(self, correlation_id: int) -> bool:
+        """True if the response has been read already."""
+        return correlation_id in self._arrived
+
     def call(self, message: Request[R], version: int | None = None, timeout_ms: int | None = None) -> R:
         """Submit, wait, decode. Raises PeerError too, closing the link."""
         response: Response[R] = self.response(self.submit(message, version), timeout_ms)
@@ -134,7 +138,9 @@ class Link:
     def close(self) -> None:
         """Close the link; requests in flight are lost."""
         self._machine.close()
-        self._stream.close()
+        self.stream.close()
+
+    abort = close
 
     def _authenticate(self) -> None:
         """Run the SASL exchange if the settings ask for one. Raises AuthenticationFailed."""
@@ -171,7 +177,7 @@ class Link:
             return
         buffers = [chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview))]
         try:
-            self._stream.send(buffers, self._config.request_timeout_ms)
+            self.stream.send(buffers, self._config.request_timeout_ms)
         except BaseException:  # an interrupt, too: a part of a request may have been sent
             self.close()
             raise
@@ -181,13 +187,13 @@ class Link:
         if self._machine.phase is Phase.CLOSED:
             raise ConnectionLost(f"the connection to {self.address} is closed")
         try:
-            count = self._stream.receive_into(self._machine.buffer(), timeout_ms)
+            count = self.stream.receive_into(self._machine.buffer(), timeout_ms)
             if not count:
                 return False
             self._send(self._machine.received(count))
             while (response := self._machine.next_response()) is not None:
                 self._arrived[response.correlation_id] = response
-            self._stream.expect(self._machine.missing)
+            self.stream.expect(self._machine.missing)
         except PeerError as error:
             self.close()
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error

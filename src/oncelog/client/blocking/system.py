@@ -7,7 +7,9 @@ simulator runs the same code in virtual time.
 from __future__ import annotations
 
 import random
+import select
 import time
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from oncelog.client.blocking.stream import Stream, connect
@@ -19,6 +21,13 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+class HasFileno(Protocol):
+    """A stream or a link."""
+
+    def fileno(self) -> int:
+        """The descriptor to poll."""
+
+
 class System(Protocol):
     """Connections, clocks, sleep and random numbers; the simulator has its own."""
 
@@ -28,11 +37,17 @@ class System(Protocol):
     def now_ms(self) -> int:
         """Milliseconds of the monotonic clock, for time-outs."""
 
+    def now_us(self) -> int:
+        """Microseconds of the same clock."""
+
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
     def sleep(self, milliseconds: float) -> None:
         """Block the caller for so long."""
+
+    def wait(self, streams: Sequence[Stream], wait_ms: float) -> bool:
+        """Block until bytes have come on one of the streams. Returns False if none have within ``wait_ms``."""
 
     def jitter(self, least: int, most: int) -> int:
         """A random number in [least, most]."""
@@ -49,6 +64,10 @@ class ThisMachine:
         """The monotonic clock."""
         return now_ms()
 
+    def now_us(self) -> int:
+        """The monotonic clock."""
+        return time.monotonic_ns() // 1000
+
     def wall_ms(self) -> int:
         """The wall clock."""
         return time.time_ns() // 1_000_000
@@ -56,6 +75,13 @@ class ThisMachine:
     def sleep(self, milliseconds: float) -> None:
         """Block the thread."""
         time.sleep(milliseconds / 1000)
+
+    def wait(self, streams: Sequence[HasFileno], wait_ms: float) -> bool:
+        """Poll the streams' descriptors."""
+        poll = select.poll()
+        for stream in streams:
+            poll.register(stream.fileno(), select.POLLIN)
+        return bool(poll.poll(wait_ms))
 
     def jitter(self, least: int, most: int) -> int:
         """A random number; not reproducible on purpose: clients that fail together must not return together."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, uuid_text
-from oncelog.client.blocking.cluster import ClusterClient
+from oncelog.client.blocking.client import Client
 from oncelog.client.errors import UnknownTopic
 
 
@@ -34,7 +34,7 @@ class ReplacedTopic(NamedTuple):
 class TopicWatch:
     """The topics being read through one client. Call ``replaced`` after every poll, before its records are used."""
 
-    def __init__(self, client: ClusterClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._ids: dict[str, TopicId] = {}
         self._missing_since_ms: dict[str, int] = {}

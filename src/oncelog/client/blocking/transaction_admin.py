@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.cluster import TRANSACTION_KEY
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.transaction_states import FENCED
 from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest

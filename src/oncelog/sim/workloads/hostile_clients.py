@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio.client import ANY, AsyncClient
+from oncelog.client.aio.client import ANY, TRANSACTION_KEY, AsyncClient
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import produce_request
@@ -207,7 +207,7 @@ class _Late(WorkloadProgram[HostileClients]):
             await client.topic(partition.topic)
             leader = coordinator = await client.leader(partition)
             if has_several(client):
-                coordinator = await transaction_coordinator_of(client, self.name)
+                coordinator = await client.coordinator(self.name, TRANSACTION_KEY)
             address = client.view.brokers[coordinator].address
             init = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=10_000)
             link = await client.link(coordinator if has_several(client) else ANY)

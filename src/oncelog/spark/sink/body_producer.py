@@ -119,9 +119,9 @@ class _BodySender(Producer):
         assert isinstance(self.machine, BodyMachine)
         self._raise_failure()
         self.machine.add_body(partition, body, now_ms())
-        self._step(flush=True, wait_ms=0)
+        self._step(flush=True, waits=False)
         while self.machine.buffered_bytes >= BUFFER_BYTES:
-            self._step(flush=True, wait_ms=100)
+            self._step(flush=True, waits=True)
             self._raise_failure()
 
     def _note(self, outcome: Outcome | None) -> None:

@@ -13,7 +13,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.group import AsyncGroupConsumer, OnRevoked
 from oncelog.client.aio.offsets import committed_offsets
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import ClientError
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, SeenRecord
@@ -68,7 +68,6 @@ class RecordedMember(AsyncGroupConsumer):
         self._group = group
         self._isolated = fetch.read_committed
         self._processed: dict[TopicPartition, int] = {}
-        self._refusals: list[BrokerRefused] = []
 
     def took(self, fetched: Fetched) -> list[SeenRecord]:
         """Write down what ``poll`` returned; its records."""
@@ -88,22 +87,7 @@ class RecordedMember(AsyncGroupConsumer):
         """Commit as the consumer does, and write it down."""
         offsets = {p: offset for p, offset in self._processed.items() if p in self.assignment}
         self._processed.clear()
-        await recorded_commit(self._stage, self._doubting, self._group, offsets, self._commit)
-
-    async def _commit(self) -> bool:
-        """True if the commit was agreed to; a refusal makes the consumer join again, and is not raised."""
-        refused, self._membership.refused = self._membership.refused, self._note_refusal  # type: ignore[method-assign]  # for this call
-        self._refusals.clear()
-        try:
-            await super().commit()
-        finally:
-            self._membership.refused = refused  # type: ignore[method-assign]  # as it was
-        for error in self._refusals:
-            refused(error)
-        return not self._refusals
-
-    def _note_refusal(self, error: BrokerRefused) -> None:
-        self._refusals.append(error)
+        await recorded_commit(self._stage, self._doubting, self._group, offsets, self._membership.commit)
 
     async def _began(self, positions: dict[TopicPartition, int]) -> None:
         self._anew(positions)

@@ -12,6 +12,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import ANY, TRANSACTION_KEY, AsyncClient
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs.cluster import Broker
 from oncelog.sim.workloads.kit.workload import Topic
 from oncelog.wire.message import Request, Response
 from oncelog.wire.messages.alter_partition_reassignments import (
@@ -44,7 +45,7 @@ def has_several(client: AsyncClient) -> bool:
     return len(client.bootstrap) > 1
 
 
-async def leader_of(client: AsyncClient, partition: TopicPartition) -> int:
+async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
     """The leader of a partition as the cluster has it now. Raises UnknownTopic, BrokerRefused."""
     if not has_several(client):
         return ANY
@@ -52,7 +53,7 @@ async def leader_of(client: AsyncClient, partition: TopicPartition) -> int:
     return await client.leader(partition)
 
 
-async def transaction_coordinator_of(client: AsyncClient, transactional_id: str) -> int:
+async def transaction_coordinator_of(client: AsyncClient, transactional_id: str) -> Broker:
     """The coordinator of a transactional id as the cluster has it now."""
     if not has_several(client):
         return ANY

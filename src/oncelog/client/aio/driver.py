@@ -1,0 +1,132 @@
+"""Carries out programs on the running event loop; programs that run side by side are tasks.
+
+The rule: what a program waits for is awaited where it was yielded, so a cancelled task closes its program, and a call
+that is cancelled closes its link. Nothing here adds a turn of the loop of its own: the simulator runs it as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from oncelog.client.addresses import Address
+from oncelog.client.aio.link import AsyncLink
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import ClientError
+from oncelog.client.programs import steps
+from oncelog.client.programs.steps import Acquire, Await, Call, Connect, Parallel, Program, Sleep, Step, Submit, Wait
+
+T = TypeVar("T")
+
+
+def loop_ms() -> int:
+    """The running loop's time, which only goes forward: every pause and time-out here is measured by it."""
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+class _Sent:
+    """A request that is not waited for."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        task.add_done_callback(_failure)
+
+    @property
+    def is_done(self) -> bool:
+        """True if it was answered or has failed."""
+        return self.task.done()
+
+    def result(self) -> Any:
+        """The response."""
+        return self.task.result()
+
+
+def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+    """The exception of an ended task, retrieved so that asyncio does not warn about it."""
+    return None if task.cancelled() else task.exception()
+
+
+class Driver:
+    """Runs programs. ``entropy`` gives the jitter of pauses between attempts, ``wall_ms`` the time of records."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        entropy: random.Random,
+        wall_ms: Callable[[], int],
+        open_link: Callable[[Address], Awaitable[steps.Link]] | None = None,
+    ) -> None:
+        self._entropy = entropy
+        self.wall_ms = wall_ms
+        self._open_link = open_link or partial(AsyncLink.open, config=config)
+
+    def now_ms(self) -> int:
+        """The loop's time."""
+        return loop_ms()
+
+    def now_us(self) -> int:
+        """The loop's time, in microseconds."""
+        return int(asyncio.get_running_loop().time() * 1_000_000)
+
+    def jitter(self, least: int, most: int) -> int:
+        """A random number."""
+        return self._entropy.randint(least, most)
+
+    def lock(self) -> asyncio.Lock:
+        """A lock between tasks."""
+        return asyncio.Lock()
+
+    async def run(self, program: Program[T]) -> T:
+        """Run a program to its end. Raises what it raises."""
+        value: Any = None
+        error: ClientError | None = None
+        try:
+            while True:
+                try:
+                    step = program.send(value) if error is None else program.throw(error)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                value, error = None, None
+                try:
+                    value = await self._carry_out(step)
+                except ClientError as failure:
+                    error = failure
+        finally:
+            program.close()
+
+    async def _carry_out(self, step: Step) -> Any:
+        match step:
+            case Call(link, message, version, timeout_ms, read):
+                return await cast("AsyncLink", link).ask(message, version, timeout_ms, read)
+            case Connect(address):
+                return await self._open_link(address)
+            case Sleep(milliseconds):
+                await asyncio.sleep(milliseconds / 1000)
+            case Acquire(lock):
+                await cast("asyncio.Lock", lock).acquire()
+            case Submit(link, message, version, timeout_ms, answered):
+                request = cast("AsyncLink", link).call(message, version, timeout_ms, answered=answered)
+                return _Sent(asyncio.create_task(request))
+            case Wait(pending, milliseconds):
+                tasks = [cast("_Sent", sent).task for sent in pending]
+                await asyncio.wait(tasks, timeout=milliseconds / 1000, return_when=asyncio.FIRST_COMPLETED)
+            case Await(awaitable):
+                return await awaitable
+            case Parallel(programs):
+                return await self._run_each(programs)
+        return None
+
+    async def _run_each(self, programs: Sequence[Program[Any]]) -> list[Any]:
+        tasks = [asyncio.create_task(self.run(program)) for program in programs]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return [task.result() for task in tasks]
+
+
+def awaited(awaitable: Awaitable[T]) -> Program[T]:
+    """A program that waits for something of asyncio's; only this driver can run it."""
+    result: T = yield Await(awaitable)
+    return result

@@ -1,0 +1,303 @@
+"""Carries out programs with blocking sockets, in one thread; of several side by side, others go on while one waits.
+
+The rule: an interrupt closes the programs, and the links on which their answers are outstanding. (A link that was
+interrupted while it sent or received closes itself.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from oncelog.client.addresses import Address
+from oncelog.client.blocking.link import Link
+from oncelog.client.blocking.system import System
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import ClientError, RequestTimedOut
+from oncelog.client.programs import steps
+from oncelog.client.programs.steps import Acquire, Call, Connect, Parallel, Program, Sleep, Step, Submit, Wait
+
+T = TypeVar("T")
+
+
+class ThreadLock:
+    """A lock between programs of one thread."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+
+    def release(self) -> None:
+        """Let the next program have it."""
+        self.is_held = False
+
+
+class _Sent:
+    """A request that is not waited for."""
+
+    def __init__(self, link: Link, correlation_id: int, deadline_ms: int, now_ms: Callable[[], int]) -> None:
+        self.link = link
+        self._correlation_id = correlation_id
+        self._deadline_ms = deadline_ms
+        self._now_ms = now_ms
+        self._response: Any = None
+        self._failure: ClientError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Read what has come; True if the response is in it, or the connection or the time is lost."""
+        if self._response is None and self._failure is None:
+            try:
+                response = self.link.arrived(self._correlation_id)
+                if response is not None:
+                    self._response = self.link.decode(response)
+                elif self._now_ms() < self._deadline_ms:
+                    return False
+                else:
+                    self.link.close()
+                    raise RequestTimedOut(f"no answer from {self.link.address} in time")
+            except ClientError as error:
+                self._failure = error
+        return True
+
+    def result(self) -> Any:
+        """The response."""
+        if self._failure is not None:
+            raise self._failure
+        return self._response
+
+
+class Driver:
+    """Runs programs; ``run`` may be called again from within one."""
+
+    def __init__(
+        self, config: ClientConfig, system: System, open_link: Callable[[Address], steps.Link] | None = None
+    ) -> None:
+        self.request_timeout_ms = config.request_timeout_ms
+        self.system = system
+        self.now_ms = system.now_ms
+        self.now_us = system.now_us
+        self.wall_ms = system.wall_ms
+        self.jitter = system.jitter
+        self._open_link = open_link or partial(Link, config=config, system=system)
+
+    def lock(self) -> ThreadLock:
+        """A lock between programs."""
+        return ThreadLock()
+
+    def run(self, program: Program[T]) -> T:
+        """Run a program to its end. Raises what it raises."""
+        value: Any = None
+        error: ClientError | None = None
+        try:
+            while True:
+                try:
+                    step = program.send(value) if error is None else program.throw(error)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                value, error = None, None
+                try:
+                    value = self._carry_out(step)
+                except ClientError as failure:
+                    error = failure
+        finally:
+            program.close()
+
+    def begin(self, step: Connect | Submit) -> Any:
+        """Carry out a step that waits for no answer."""
+        if isinstance(step, Connect):
+            return self._open_link(step.address)
+        link = cast("Link", step.link)
+        correlation_id = link.submit(step.message, step.version, answered=step.answered)
+        return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)
+
+    def _carry_out(self, step: Step) -> Any:
+        """Carry out a step of a program that runs alone."""
+        match step:
+            case Call():
+                link = cast("Link", step.link)
+                response = link.response(link.submit(step.message, step.version), step.timeout_ms)
+                return link.read(response, step.read)
+            case Connect() | Submit():
+                return self.begin(step)
+            case Sleep():
+                self.system.sleep(step.milliseconds)
+            case Acquire():
+                cast("ThreadLock", step.lock).is_held = True  # no other program runs
+            case Wait():
+                links = [cast("_Sent", sent).link for sent in step.pending]
+                if all(link.is_open and not link.pending() for link in links):
+                    self.system.wait([link.stream for link in links], step.milliseconds)
+            case Parallel():
+                return _SideBySide(self, step.programs).finish()
+        return None
+
+
+class _Group:
+    """Programs that were begun together, and the strand that goes on when all have ended (None: the caller)."""
+
+    def __init__(self, count: int, parent: _Strand | None) -> None:
+        self.parent = parent
+        self.left = count
+        self.results: list[Any] = [None] * count
+        self.failures: dict[int, ClientError] = {}
+
+    def failure(self) -> ClientError | None:
+        """The first failure, in the order of the programs."""
+        return self.failures[min(self.failures)] if self.failures else None
+
+
+class _Strand:
+    """One of the programs, and the step that it waits for."""
+
+    def __init__(self, program: Program[Any], group: _Group, index: int) -> None:
+        self.program = program
+        self.group = group
+        self.index = index
+        self.step: Step | None = None
+        self.correlation_id = -1
+        self.deadline_ms = 0.0
+
+
+class _SideBySide:
+    """One run of several programs; they may run others side by side in turn."""
+
+    def __init__(self, driver: Driver, programs: Sequence[Program[Any]]) -> None:
+        self._driver = driver
+        self._ready: deque[tuple[_Strand, Any, ClientError | None]] = deque()
+        self._waiting: list[_Strand] = []
+        self._strands: dict[_Strand, None] = {}
+        """Strands that have not ended, in the order of their beginning."""
+        self._all = self._start(programs, None)
+
+    def finish(self) -> list[Any]:
+        """Run until all have ended; their results. Raises the first program's failure."""
+        try:
+            while self._all.left:
+                while self._ready:
+                    self._go_on(*self._ready.popleft())
+                self._wait()
+        except BaseException:
+            self._abort()
+            raise
+        if (failure := self._all.failure()) is not None:
+            raise failure
+        return self._all.results
+
+    def _abort(self) -> None:
+        for strand in self._waiting:
+            if isinstance(strand.step, Call):
+                strand.step.link.abort()
+        for strand in reversed(self._strands):  # programs before those that run them
+            strand.program.close()
+
+    def _start(self, programs: Sequence[Program[Any]], parent: _Strand | None) -> _Group:
+        group = _Group(len(programs), parent)
+        for index, program in enumerate(programs):
+            strand = _Strand(program, group, index)
+            self._strands[strand] = None
+            self._ready.append((strand, None, None))
+        return group
+
+    def _go_on(self, strand: _Strand, value: Any, error: ClientError | None) -> None:
+        """Run a program up to its next step, and begin that."""
+        try:
+            strand.step = strand.program.send(value) if error is None else strand.program.throw(error)
+        except StopIteration as end:
+            self._ended(strand, end.value, None)
+        except ClientError as failure:
+            self._ended(strand, None, failure)
+        else:
+            try:
+                self._begin(strand, strand.step)
+            except ClientError as failure:
+                self._ready.append((strand, None, failure))
+
+    def _ended(self, strand: _Strand, result: Any, failure: ClientError | None) -> None:
+        del self._strands[strand]
+        group = strand.group
+        group.results[strand.index] = result
+        if failure is not None:
+            group.failures[strand.index] = failure
+        group.left -= 1
+        if not group.left and group.parent is not None:
+            self._ready.append((group.parent, group.results, group.failure()))
+
+    def _begin(self, strand: _Strand, step: Step) -> None:
+        now_ms = self._driver.now_ms()
+        match step:
+            case Connect() | Submit():
+                self._ready.append((strand, self._driver.begin(step), None))
+                return
+            case Parallel():
+                if not self._start(step.programs, strand).left:
+                    self._ready.append((strand, [], None))
+                return
+            case Call():
+                strand.correlation_id = cast("Link", step.link).submit(step.message, step.version)
+                allowed = self._driver.request_timeout_ms if step.timeout_ms is None else step.timeout_ms
+                strand.deadline_ms = now_ms + allowed
+            case Sleep() | Wait():
+                strand.deadline_ms = now_ms + step.milliseconds
+            case Acquire():
+                strand.deadline_ms = math.inf
+        self._waiting.append(strand)
+
+    def _wait(self) -> None:
+        """Wait until a strand can go on."""
+        while self._waiting and not self._ready:
+            for strand in list(self._waiting):
+                self._resume_if_done(strand)
+            if not self._ready:
+                self._wait_for_any()
+
+    def _resume_if_done(self, strand: _Strand) -> None:
+        value: Any = None
+        error: ClientError | None = None
+        is_late = self._driver.now_ms() >= strand.deadline_ms
+        match strand.step:
+            case Call() as call:
+                link = cast("Link", call.link)
+                try:
+                    response = link.arrived(strand.correlation_id)
+                    if response is not None:
+                        value = link.read(response, call.read)
+                    elif is_late:
+                        link.close()
+                        raise RequestTimedOut(f"no answer from {link.address} in time")
+                    else:
+                        return
+                except ClientError as failure:
+                    error = failure
+            case Acquire(lock):
+                thread_lock = cast("ThreadLock", lock)
+                if thread_lock.is_held:
+                    return
+                thread_lock.is_held = True
+            case Wait(pending):
+                if not is_late and not any(sent.is_done for sent in pending):
+                    return
+            case _ if not is_late:
+                return
+        self._waiting.remove(strand)
+        self._ready.append((strand, value, error))
+
+    def _wait_for_any(self) -> None:
+        driver = self._driver
+        left_ms = max(0.0, min(strand.deadline_ms for strand in self._waiting) - driver.now_ms())
+        links: list[Link] = []
+        for strand in self._waiting:
+            match strand.step:
+                case Call(link):
+                    if cast("Link", link).has_arrived(strand.correlation_id):
+                        return
+                    links.append(cast("Link", link))
+                case Wait(pending):
+                    links += [cast("_Sent", sent).link for sent in pending]
+        if links:
+            driver.system.wait(list(dict.fromkeys(link.stream for link in links)), left_ms)
+        else:
+            driver.system.sleep(left_ms)

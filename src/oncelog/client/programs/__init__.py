@@ -1,0 +1,19 @@
+"""A client's work as programs, which a blocking and an asyncio driver carry out (see ``steps`` and ``operation``)."""
+
+from oncelog.client.programs.cluster import GROUP_KEY, TRANSACTION_KEY, Broker, Cluster
+from oncelog.client.programs.operation import Operation, operation
+from oncelog.client.programs.steps import Link, Program, Sleep, call, parallel
+
+__all__ = [
+    "GROUP_KEY",
+    "TRANSACTION_KEY",
+    "Broker",
+    "Cluster",
+    "Link",
+    "Operation",
+    "Program",
+    "Sleep",
+    "call",
+    "operation",
+    "parallel",
+]

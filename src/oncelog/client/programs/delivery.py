@@ -1,0 +1,268 @@
+"""The delivery of a producer: batches into requests, answers into outcomes, failures to whoever asks next.
+
+``blocking.producer`` and ``aio.producer`` take the records and run the programs. Rules:
+
+1. At most MAX_REQUESTS_IN_FLIGHT requests to a leader wait for their answers; they are sent in order.
+2. Each batch gets at most one outcome a round, in the order sent; a batch that was cut gets one for each of its parts.
+3. A batch that the response lacks is as lost as one whose connection broke; the machine decides what of it is tried
+   again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import counted
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
+from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
+from oncelog.client.machine.producer import (
+    Failed,
+    Outcome,
+    PendingBatch,
+    ProducerMachine,
+    ProducerSettings,
+    record_size,
+)
+from oncelog.client.machine.requests import produce_request, produce_version_limit
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait
+from oncelog.records.record import Record
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+
+MAX_REQUESTS_IN_FLIGHT: Final = 5
+"""Requests to one leader that wait for their answers."""
+_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+_PATIENCE_MS: Final = 100
+"""The longest wait between two looks at what is ready to be sent."""
+
+
+class DeliveryFailed(BrokerRefused):
+    """Records that could not be delivered; they are in ``records``."""
+
+    def __init__(self, failed: Failed) -> None:
+        self.records = failed.records
+        self.maybe_appended = failed.maybe_appended
+        many = f"{counted(len(failed.records), 'record')} for {failed.partition}"
+        super().__init__(
+            failed.error_code,
+            f"{many} {'may not have been' if failed.maybe_appended else 'not'} written",
+            failed.message,
+        )
+
+
+class _Sent(NamedTuple):
+    link: Link
+    pending: Pending
+    batches: list[PendingBatch]
+
+
+class Delivery:
+    """Batches of a producer on their way to the leaders; its generator methods are programs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ProducerSettings,
+        *,
+        idempotent: bool = True,
+        create_topics: bool = False,
+        transactional_id: str | None = None,
+    ) -> None:
+        self.machine = ProducerMachine(settings, transactional=transactional_id is not None)
+        self.on_outcome: Callable[[Outcome], None] | None = None
+        """Called with the outcome of every batch, in order of the answers."""
+        self._cluster = cluster
+        self._idempotent = idempotent and settings.acks == -1
+        self._create_topics = create_topics
+        self._transactional_id = transactional_id
+        self._sticky = StickyPartitioner(settings.batch_bytes)
+        self._failures: list[Failed] = []
+        self._sent: dict[int, deque[_Sent]] = {}
+
+    # Sending.
+
+    def _stepping(self, *, flush: bool, waits: bool) -> Program[None]:
+        """Send the batches that are ready and process the answers that have arrived; ``waits`` for the first."""
+        yield from self._keep_identity()
+        sent = yield from self._send_ready(flush)
+        if waits and self._in_flight():
+            yield Wait(self._first_in_flight(), _PATIENCE_MS)
+        elif waits and not sent:
+            until_due = self.machine.next_due_ms() - self._cluster.now_ms()
+            yield Sleep(max(1, min(until_due if until_due > 0 else 10, _PATIENCE_MS)))
+        self._collect()
+
+    def _flushing(self) -> Program[None]:
+        """Wait until every record is acknowledged. Raises DeliveryFailed for the first that is not."""
+        while not self.machine.is_empty:
+            yield from self._stepping(flush=True, waits=True)
+            self._raise_failure()
+        self._raise_failure()
+
+    def _abandon(self) -> None:
+        """Close the links on which answers are outstanding; what is not flushed is dropped."""
+        for requests in self._sent.values():
+            for sent in requests:
+                sent.link.abort()
+        self._sent.clear()
+
+    def _in_flight(self) -> bool:
+        return any(self._sent.values())
+
+    def _first_in_flight(self) -> list[Pending]:
+        return [requests[0].pending for requests in self._sent.values() if requests]
+
+    def _keep_identity(self) -> Program[None]:
+        """Obtain a producer id before anything is sent, and the next epoch when sequences were lost."""
+        for failed in self.machine.renumber():
+            self._note(failed)
+        if self._idempotent and self.machine.needs_identity and not self._in_flight():
+            try:
+                self.machine.identify(*(yield from self._cluster.retrying(self._new_identity)))
+            except UnsupportedRequest:
+                self._idempotent = False
+
+    def _new_identity(self) -> Program[tuple[int, int]]:
+        response = yield from self._cluster.request(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
+        )
+        if response.error_code:
+            raise BrokerRefused(response.error_code, "a producer id")
+        return response.producer_id, response.producer_epoch
+
+    def _admit(self, partitions: list[TopicPartition]) -> Program[None]:
+        """Hook called before batches for ``partitions`` are sent the first time."""
+        yield from ()
+
+    def _send_ready(self, flush: bool) -> Program[int]:
+        """Group what is ready by leader and send it, as many requests as may be in flight."""
+        cluster, sent = self._cluster, 0
+        for _ in range(MAX_REQUESTS_IN_FLIGHT):
+            ready = list(self.machine.ready(cluster.now_ms(), flush=flush))
+            yield from self._admit(ready)
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for partition in ready:
+                look_up = partial(cluster.leader, partition, create=self._create_topics)
+                try:
+                    leader = yield from cluster.retrying(look_up)
+                except BrokerRefused as error:
+                    self._undeliverable(partition, error)
+                    continue
+                if len(self._sent.get(leader, ())) < MAX_REQUESTS_IN_FLIGHT:
+                    by_leader.setdefault(leader, []).append(partition)
+            if not by_leader:
+                break
+            for leader, partitions in by_leader.items():
+                limit = self.machine.settings.max_batches_a_request
+                yield from self._send(leader, [self.machine.drain(partition) for partition in partitions[:limit]])
+                sent += 1
+        return sent
+
+    def _send(self, leader: int, batches: list[PendingBatch]) -> Program[None]:
+        cluster, acks = self._cluster, self.machine.settings.acks
+        timeout_ms = cluster.config.request_timeout_ms
+        message = produce_request(cluster.view, {one.partition: one.contents for one in batches}, acks, timeout_ms)
+        message.transactional_id = self._transactional_id
+        try:
+            link = yield from cluster.link(leader)
+            version = link.versions.choose(message, self._version_limit(batch.partition for batch in batches))
+            pending: Pending = yield Submit(link, message, version, 2 * timeout_ms, answered=acks != 0)
+        except BaseException as error:
+            self._lost(batches, cluster.now_ms())
+            if not isinstance(error, ClientError) or not cluster.may_pass(error):
+                raise
+            return
+        if acks == 0:
+            self._sent_unanswered(batches)
+        else:
+            self._sent.setdefault(leader, deque()).append(_Sent(link, pending, batches))
+
+    def _collect(self) -> None:
+        """Process the answers that have arrived, in the order of their requests."""
+        for requests in self._sent.values():
+            while requests and requests[0].pending.is_done:
+                sent = requests.popleft()
+                try:
+                    response = sent.pending.result()
+                except ClientError as error:
+                    self._lost(sent.batches, self._cluster.now_ms())
+                    if not self._cluster.may_pass(error):
+                        raise
+                    continue
+                self._take(sent.batches, response, self._cluster.now_ms())
+
+    # Outcomes.
+
+    def _place(self, topic: str, record: Record, partition_count: int) -> TopicPartition:
+        """The partition for a record that names none: its key's, or the one that is being filled."""
+        if record.key is not None:
+            return TopicPartition(TopicName(topic), partition_of_key(record.key, partition_count))
+        return TopicPartition(TopicName(topic), self._sticky.choose(topic, record_size(record), partition_count))
+
+    def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
+        """The highest version of Produce for these partitions."""
+        return produce_version_limit(self._cluster.view, partitions)
+
+    def _take(self, batches: Sequence[PendingBatch], message: ProduceResponse, now_ms: int) -> None:
+        """Note the outcomes of the batches of a request that was answered."""
+        names = self._cluster.view.topic_ids(dict.fromkeys(batch.partition.topic for batch in batches)) or {}
+        answers = {
+            TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), one.index): one
+            for topic in message.responses
+            for one in topic.partition_responses
+        }
+        for batch in batches:
+            one = answers.get(batch.partition)
+            if one is None:
+                self._note(self.machine.lost(batch, now_ms))
+                continue
+            if remedy(one.error_code) is Remedy.REFRESH_METADATA:
+                self._cluster.view.forget(batch.partition.topic)
+            refused = [record.batch_index for record in one.record_errors]
+            reason = _message_of(one)
+            self._note(self.machine.answered(batch, one.error_code, one.base_offset, reason, now_ms, refused))
+
+    def _lost(self, batches: Sequence[PendingBatch], now_ms: int) -> None:
+        """Note the outcomes of the batches of a request that will not be answered."""
+        for batch in batches:
+            self._cluster.view.forget(batch.partition.topic)
+            self._note(self.machine.lost(batch, now_ms))
+
+    def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
+        """Give up what waits for a partition that does not exist or may not be written, and go on with the others.
+        Raises ``error`` if it may pass."""
+        if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
+            raise error
+        for failed in self.machine.undeliverable(partition, error.code, error.reason):
+            self._note(failed)
+
+    def _sent_unanswered(self, batches: Sequence[PendingBatch]) -> None:
+        """Note the outcomes of batches that were sent with acks=0."""
+        for batch in batches:
+            self._note(self.machine.sent_unanswered(batch))
+
+    def _note(self, outcome: Outcome | None) -> None:
+        """Take an outcome in; None: the batch is to be sent again."""
+        if self.on_outcome is not None and outcome is not None:
+            self.on_outcome(outcome)
+        if isinstance(outcome, Failed):
+            self._failures.append(outcome)
+
+    def _raise_failure(self) -> None:
+        """Raise the first failure since the last call, if there is one."""
+        if self._failures:
+            failed = self._failures[0]
+            self._failures.clear()
+            raise DeliveryFailed(failed)
+
+
+def _message_of(answer: PartitionProduceResponse) -> str | None:
+    """The broker's words for a refusal: about the first record that it names, else about the batch."""
+    about_records = (record.batch_index_error_message for record in answer.record_errors)
+    return next((text for text in about_records if text), answer.error_message)

@@ -1,0 +1,60 @@
+"""Offsets of times, from the leaders: ListOffsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from oncelog.base.ids import TopicPartition
+from oncelog.client.errors import BrokerRefused, UnsupportedRequest
+from oncelog.client.machine.requests import list_offsets_request
+from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.steps import Program, call, parallel
+
+
+class ListedOffset(NamedTuple):
+    """An answer of ListOffsets; offset −1 when no record is that late."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+) -> Program[dict[TopicPartition, ListedOffset]]:
+    """The first offset at or after a timestamp in milliseconds; −1 is the latest, −2 earliest, −3 max timestamp.
+
+    One request to each leader. Raises UnknownTopic, BrokerRefused and what ``request`` does.
+    """
+    found: dict[TopicPartition, ListedOffset] = {}
+
+    def ask(broker: int, partitions: list[TopicPartition]) -> Program[BrokerRefused | None]:
+        link = yield from cluster.link(broker)
+        message = list_offsets_request(cluster.view, wanted, partitions, read_committed)
+        version = link.versions.choose(message, old=True)
+        if version == 0 and any(wanted[partition] >= 0 for partition in partitions):
+            raise UnsupportedRequest(f"{link.address} is too old to find offsets by time (Kafka 0.10.1 and later can)")
+        return _take_listed((yield from call(link, message, version)), found)
+
+    def attempt() -> Program[None]:
+        grouped = yield from cluster.by_leader(partition for partition in wanted if partition not in found)
+        for refused in (yield from parallel(ask(broker, partitions) for broker, partitions in grouped.items())):
+            if refused is not None:
+                raise refused
+
+    yield from cluster.retrying(attempt)
+    return found
+
+
+def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> BrokerRefused | None:
+    refused = None
+    for topic in response.topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.name, answer.partition_index)
+            if answer.error_code:
+                refused = BrokerRefused(answer.error_code, f"offsets of {partition}")
+            else:
+                offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
+                found[partition] = ListedOffset(offset, answer.timestamp, answer.leader_epoch)
+    return refused

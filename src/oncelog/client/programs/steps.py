@@ -1,0 +1,174 @@
+"""Programs: what a client does, written once for blocking sockets and for asyncio.
+
+A program is a generator. It yields a step, is resumed with the step's result, and returns its own result. A step that
+fails is raised inside the program at its ``yield``. Programs call each other with ``yield from``.
+
+Rules:
+1. A program does no I/O and knows no clock. ``blocking.driver`` and ``aio.driver`` carry out its steps; the time comes
+   from ``Environment``.
+2. A driver closes the program that it gives up (an interrupt, a cancelled task): GeneratorExit is raised at its
+   ``yield``. A program may clean up then, and must not yield again.
+3. Between two steps nothing else runs. During a step other programs of the same client may: what was read before it
+   may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from oncelog.client.addresses import Address
+from oncelog.client.machine.connection import Response
+from oncelog.client.machine.versions import Versions
+from oncelog.wire.message import Request
+from oncelog.wire.message import Response as ResponseMessage
+
+R = TypeVar("R", bound=ResponseMessage)
+T = TypeVar("T")
+
+
+class Link(Protocol):
+    """A connection to one broker, of either driver."""
+
+    @property
+    def address(self) -> Address:
+        """The broker's address."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while requests can be sent."""
+
+    @property
+    def versions(self) -> Versions:
+        """The API versions and features that the broker announced."""
+
+    def abort(self) -> None:
+        """Close the link at once; calls in flight fail with ConnectionLost."""
+
+
+class Lock(Protocol):
+    """Mutual exclusion between the programs of one client."""
+
+    def release(self) -> None:
+        """Let the next program have it."""
+
+
+class Environment(Protocol):
+    """Time, chance and locks, as the driver has them."""
+
+    def now_ms(self) -> int:
+        """Milliseconds of a clock that only goes forward, for time-outs."""
+
+    def now_us(self) -> int:
+        """The same clock in microseconds."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def jitter(self, least: int, most: int) -> int:
+        """A random number in [least, most]."""
+
+    def lock(self) -> Lock:
+        """A new lock, for ``Acquire``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a negotiated and authenticated Link. Raises NoBrokerReachable, AuthenticationFailed, ConfigError."""
+
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Send a request; the result is ``read`` of its response. Not retried.
+
+    Raises ConnectionLost, RequestTimedOut (the link is closed then), UnsupportedRequest.
+    """
+
+    link: Link
+    message: Request[Any]
+    version: int | None = None
+    timeout_ms: int | None = None
+    read: Callable[[Response[Any]], Any] = Response.decode
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Pause."""
+
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Wait for a lock. Call its ``release`` in a ``finally``."""
+
+    lock: Lock
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Run programs side by side until all have ended. The result is the list of their results, in order.
+
+    Raises the first program's error, in the same order, once all have ended.
+    """
+
+    programs: Sequence[Program[Any]]
+
+
+class Pending(Protocol):
+    """A request that was sent and is not waited for."""
+
+    @property
+    def is_done(self) -> bool:
+        """True if it was answered or has failed."""
+
+    def result(self) -> Any:
+        """The response. Raises ConnectionLost, RequestTimedOut; to be called once it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Send a request without waiting; the result is a Pending. Raises ConnectionLost, UnsupportedRequest."""
+
+    link: Link
+    message: Request[Any]
+    version: int
+    timeout_ms: int
+    answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until one of some requests is done, or the time is up."""
+
+    pending: Sequence[Pending]
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait for an awaitable of asyncio, in programs for its driver alone."""
+
+    awaitable: Awaitable[Any]
+
+
+Step = Connect | Call | Submit | Wait | Sleep | Acquire | Parallel | Await
+Program = Generator[Step, Any, T]
+
+
+def call(link: Link, message: Request[R], version: int | None = None, timeout_ms: int | None = None) -> Program[R]:
+    """Send a request over a link; its response, whatever error codes are in it."""
+    response: R = yield Call(link, message, version, timeout_ms)
+    return response
+
+
+def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:
+    """The results of programs that run side by side; see ``Parallel``."""
+    several = list(programs)
+    if len(several) == 1:
+        return [(yield from several[0])]
+    results: list[T] = yield Parallel(several)
+    return results

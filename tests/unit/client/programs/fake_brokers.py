@@ -1,0 +1,280 @@
+"""A cluster of fake brokers in virtual time, and clients of it that run programs by each of the two drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from oncelog.client.addresses import Address
+from oncelog.client.aio.driver import Driver as AsyncDriver
+from oncelog.client.blocking.driver import Driver as BlockingDriver
+from oncelog.client.blocking.stream import Stream
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
+from oncelog.client.machine.connection import Expected, Response
+from oncelog.client.machine.versions import Versions
+from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.steps import Program
+from oncelog.sim.virtual.kernel import Kernel
+from oncelog.sim.virtual.loop import SimulatedLoop
+from oncelog.wire.message import Request
+from oncelog.wire.message import Response as ResponseMessage
+from oncelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+T = TypeVar("T")
+LATENCY_MS = 10
+CONFIG = ClientConfig(retry_backoff_ms=100, retry_backoff_max_ms=1000, retry_timeout_ms=10_000, request_timeout_ms=3000)
+Answer = Callable[[int, Any], ResponseMessage | None]
+"""The response of a broker to a request; None for none. May raise ConnectionLost."""
+
+
+class FakeBrokers:
+    """Brokers with the ids 1 to ``count``; each answers after LATENCY_MS and what ``slow_ms`` adds."""
+
+    def __init__(self, count: int = 3) -> None:
+        self.addresses = {broker: Address("h", broker) for broker in range(1, count + 1)}
+        self.leaders: dict[str, dict[int, int]] = {}
+        self.controller_id = 1
+        self.metadata_error = 0
+        self.down: set[int] = set()
+        self.slow_ms: dict[int, int] = {}
+        self.answers: dict[type[Request[Any]], Answer] = {MetadataRequest: self._metadata}
+        self.requests: list[tuple[int, Request[Any]]] = []
+        """Requests as they came, each with its broker."""
+        self.connections = 0
+        self.decoded = 0
+        self.now_ms = 0
+
+    def asked(self, kind: type[Request[Any]]) -> list[int]:
+        """The brokers that got requests of a kind, in order."""
+        return [broker for broker, message in self.requests if isinstance(message, kind)]
+
+    def answer(self, broker: int, message: Request[Any]) -> ResponseMessage | None:
+        self.requests.append((broker, message))
+        return self.answers[type(message)](broker, message)
+
+    def _metadata(self, _: int, message: MetadataRequest) -> MetadataResponse:
+        names = self.leaders if message.topics is None else [topic.name or "" for topic in message.topics]
+        brokers = [MetadataResponseBroker(node_id=b, host=at.host, port=at.port) for b, at in self.addresses.items()]
+        topics = [
+            MetadataResponseTopic(
+                name=name,
+                topic_id=name.encode().ljust(16),
+                error_code=0 if name in self.leaders else 3,
+                partitions=[
+                    MetadataResponsePartition(partition_index=index, leader_id=leader)
+                    for index, leader in self.leaders.get(name, {}).items()
+                ],
+            )
+            for name in names
+        ]
+        return MetadataResponse(
+            error_code=self.metadata_error, brokers=brokers, controller_id=self.controller_id, topics=topics
+        )
+
+
+class FakeLink:
+    """A link to a fake broker, for both drivers."""
+
+    def __init__(self, brokers: FakeBrokers, address: Address) -> None:
+        broker = address.port
+        if broker in brokers.down:
+            raise NoBrokerReachable(f"no broker at {address}")
+        brokers.connections += 1
+        self.address = address
+        self.is_open = True
+        self.stream = self
+        self.versions = Versions(dict.fromkeys(range(100), (0, 99)))
+        self._brokers = brokers
+        self._broker = broker
+        self._due: dict[int, tuple[int, Response[Any] | None]] = {}
+        """By correlation id: the time at which a response comes, and the response."""
+
+    def abort(self) -> None:
+        self.is_open = False
+
+    close = abort
+
+    def pending(self) -> bool:
+        return any(self.has_arrived(correlation_id) for correlation_id in self._due)
+
+    def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
+        self._require_open()
+        correlation_id = len(self._brokers.requests)
+        answer = self._brokers.answer(self._broker, message)
+        chosen = self.versions.choose(message) if version is None else version
+        response = None
+        if answer is not None:
+            body = memoryview(b"".join(bytes(chunk) for chunk in answer.encode(chosen)))
+            response = Response(Expected(correlation_id, message.API_KEY, chosen, type(answer)), body)
+        due_ms = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self._broker, 0)
+        self._due[correlation_id] = due_ms, response
+        return correlation_id
+
+    def response(self, correlation_id: int, timeout_ms: int | None) -> Response[Any]:
+        due_ms, response = self._due.pop(correlation_id)
+        allowed = CONFIG.request_timeout_ms if timeout_ms is None else timeout_ms
+        if response is None or due_ms > self._brokers.now_ms + allowed:
+            self._brokers.now_ms += allowed
+            self.abort()
+            raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms")
+        self._brokers.now_ms = max(self._brokers.now_ms, due_ms)
+        return response
+
+    def has_arrived(self, correlation_id: int) -> bool:
+        due_ms, response = self._due[correlation_id]
+        return response is not None and due_ms <= self._brokers.now_ms
+
+    def arrived(self, correlation_id: int) -> Response[Any] | None:
+        self._require_open()
+        return self._due.pop(correlation_id)[1] if self.has_arrived(correlation_id) else None
+
+    def next_ms(self) -> float:
+        return min((due for due, response in self._due.values() if response is not None), default=float("inf"))
+
+    def read(self, response: Response[Any], read: Callable[[Response[Any]], T]) -> T:
+        self._brokers.decoded += 1
+        return read(response)
+
+    def decode(self, response: Response[Any]) -> Any:
+        return self.read(response, Response.decode)
+
+    async def call(
+        self, message: Request[Any], version: int | None, timeout_ms: int | None, *, answered: bool = True
+    ) -> Any:
+        return await self.ask(message, version, timeout_ms, Response.decode)
+
+    async def ask(
+        self, message: Request[Any], version: int | None, timeout_ms: int | None, read: Callable[[Response[Any]], T]
+    ) -> T:
+        self._brokers.now_ms = int(asyncio.get_running_loop().time() * 1000)
+        due_ms, response = self._due.pop(self.submit(message, version))
+        allowed = CONFIG.request_timeout_ms if timeout_ms is None else timeout_ms
+        wait_ms = due_ms - self._brokers.now_ms
+        try:
+            await asyncio.sleep((allowed if response is None else min(wait_ms, allowed)) / 1000)
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        self._brokers.now_ms = int(asyncio.get_running_loop().time() * 1000)
+        if response is None or wait_ms > allowed:
+            self.abort()
+            raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms")
+        self._require_open()
+        return self.read(response, read)
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+
+
+class VirtualSystem:
+    """The System of a blocking driver, in virtual time."""
+
+    def __init__(self, brokers: FakeBrokers) -> None:
+        self._brokers = brokers
+
+    def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
+        raise AssertionError("links are fakes")
+
+    def now_ms(self) -> int:
+        return self._brokers.now_ms
+
+    wall_ms = now_ms
+
+    def now_us(self) -> int:
+        return self._brokers.now_ms * 1000
+
+    def sleep(self, milliseconds: float) -> None:
+        self._brokers.now_ms += int(milliseconds)
+
+    def wait(self, streams: Sequence[Any], wait_ms: float) -> bool:
+        due = min(link.next_ms() for link in streams)
+        self._brokers.now_ms = int(min(due, self._brokers.now_ms + wait_ms))
+        return due <= self._brokers.now_ms
+
+    def jitter(self, least: int, most: int) -> int:
+        return 0
+
+
+class Runner(Protocol):
+    """Runs programs to their ends, by one of the drivers."""
+
+    brokers: FakeBrokers
+    cluster: Cluster
+
+    def run(self, program: Program[T]) -> T: ...
+
+    def within(self, make: Callable[[], T]) -> T:
+        """Call a function where the driver has a clock."""
+        ...
+
+    def now_ms(self) -> int: ...
+
+
+class BlockingRunner:
+    """By the blocking driver."""
+
+    def __init__(self, brokers: FakeBrokers) -> None:
+        self.brokers = brokers
+        driver = BlockingDriver(CONFIG, VirtualSystem(brokers), lambda address: FakeLink(brokers, address))
+        self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)
+        self.run = driver.run
+        self.now_ms = driver.now_ms
+
+    def within(self, make: Callable[[], T]) -> T:
+        return make()
+
+
+class VirtualClient:
+    """The client that operations are given under asyncio."""
+
+    def __init__(self, brokers: FakeBrokers) -> None:
+        entropy = random.Random(1)
+        entropy.randint = lambda a, b: 0  # type: ignore[method-assign]  # no jitter
+
+        async def open_link(address: Address) -> FakeLink:
+            return FakeLink(brokers, address)
+
+        driver = AsyncDriver(CONFIG, entropy, lambda: brokers.now_ms, open_link)
+        self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)
+        self.run = driver.run
+
+
+class AsyncRunner:
+    """By the asyncio driver, on a loop in virtual time."""
+
+    def __init__(self, brokers: FakeBrokers) -> None:
+        self.brokers = brokers
+        self.loop = SimulatedLoop(Kernel(1))  # type: ignore[abstract]  # what it lacks it refuses
+        self.client = VirtualClient(brokers)
+        self.cluster = self.client.cluster
+
+    def run(self, program: Program[T]) -> T:
+        return self.loop.run(self.client.run(program))
+
+    def within(self, make: Callable[[], T]) -> T:
+        async def call() -> T:
+            return make()
+
+        return self.loop.run(call())
+
+    def now_ms(self) -> int:
+        return int(self.loop.time() * 1000)
+
+
+@pytest.fixture(params=[BlockingRunner, AsyncRunner], ids=["blocking", "asyncio"])
+def runner(request: pytest.FixtureRequest) -> Runner:
+    """A client of three brokers, by each driver."""
+    made: Runner = request.param(FakeBrokers())
+    return made

@@ -1,0 +1,162 @@
+"""Producers and transactions, by both drivers and in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.errors import ProducerFenced, TransactionFailed
+from oncelog.client.machine.producer import ProducerSettings
+from oncelog.client.machine.record_values import checked_record
+from oncelog.client.machine.transaction_states import State
+from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.programs.delivery import Delivery, DeliveryFailed
+from oncelog.client.programs.steps import Program, Sleep
+from oncelog.client.programs.transactions import TransactionalDelivery
+from oncelog.wire.message import Response as ResponseMessage
+from oncelog.wire.messages.end_txn import EndTxnRequest
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.produce import ProduceRequest
+from tests.unit.client.programs.fake_answers import Log, with_feature
+from tests.unit.client.programs.fake_brokers import Runner
+from tests.unit.client.programs.fake_brokers import runner as runner
+
+PARTITIONS = [TopicPartition(TopicName("t"), index) for index in range(2)]
+
+
+class Producer(Delivery):
+    """A producer of either kind, for one driver."""
+
+    def __init__(self, runner: Runner, settings: ProducerSettings | None = None) -> None:
+        super().__init__(runner.cluster, settings or ProducerSettings())
+        self.runner = runner
+
+    def add(self, partition: int, value: bytes) -> None:
+        self.machine.add(
+            PARTITIONS[partition], checked_record("t", partition, value, None, (), 0), self.runner.now_ms()
+        )
+
+    def flushing(self) -> Program[None]:
+        return self._flushing()
+
+
+class TransactionalProducer(TransactionalDelivery, Producer):
+    """The same, with transactions; initialized."""
+
+    def __init__(self, runner: Runner) -> None:
+        Producer.__init__(self, runner)
+        self._transactional_id = "x"
+        self.machine = type(self.machine)(self.machine.settings, transactional=True)
+        self._begin_life(TransactionSettings("x"))
+        runner.run(self._initializing(False))
+
+    def committing(self) -> Program[None]:
+        return self._committing()
+
+    def aborting(self) -> Program[None]:
+        return self._aborting()
+
+
+def pause() -> Program[None]:
+    """Let what was begun end."""
+    yield Sleep(100)
+
+
+def test_records_of_two_leaders_are_sent_side_by_side(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner)
+    for value in (b"one", b"two"):
+        producer.add(0, value)
+        producer.add(1, value)
+    runner.run(producer.flushing())
+    assert [b"one" in batches[0] and b"two" in batches[0] for batches in log.appended.values()] == [True, True]
+    assert sorted(runner.brokers.asked(ProduceRequest)) == [1, 3]
+
+
+def test_a_batch_is_sent_again_to_the_new_leader(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner)
+    answer = runner.brokers.answers[ProduceRequest]
+
+    def moving(broker: int, message: ProduceRequest) -> ResponseMessage | None:
+        runner.brokers.leaders["t"] = {0: 2, 1: 3}
+        log.codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER] if broker == 1 else []
+        return answer(broker, message)
+
+    runner.brokers.answers[ProduceRequest] = moving
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    assert runner.brokers.asked(ProduceRequest) == [1, 2]
+    assert len(log.appended[0]) == 1
+
+
+def test_a_refused_record_is_raised_by_flush(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner)
+    log.codes = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    producer.add(0, b"one")
+    with pytest.raises(DeliveryFailed, match="1 record for t-0 not written"):
+        runner.run(producer.flushing())
+    runner.run(producer.flushing())
+
+
+def test_the_link_is_closed_under_answers_that_are_given_up(runner: Runner) -> None:
+    Log(runner.brokers)
+    producer = Producer(runner)
+    producer.add(0, b"one")
+    runner.run(producer._stepping(flush=True, waits=False))
+    producer._abandon()
+    runner.run(pause())
+    assert not runner.cluster.links[1].is_open
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_transaction_is_committed_with_its_records(runner: Runner, level: int) -> None:
+    log = Log(runner.brokers)
+    with_feature(runner, level)
+    producer = TransactionalProducer(runner)
+    for number in range(2):
+        producer.begin()
+        producer.add(0, b"%d" % number)
+        runner.run(producer.committing())
+    assert (len(log.appended[0]), log.ended) == (2, [True, True])
+
+
+def test_an_abort_drops_what_is_not_sent(runner: Runner) -> None:
+    log = Log(runner.brokers)
+    with_feature(runner, 1)
+    producer = TransactionalProducer(runner)
+    producer.begin()
+    producer.add(0, b"sent")
+    runner.run(producer._stepping(flush=True, waits=False))
+    producer.add(1, b"not sent")
+    runner.run(producer.aborting())
+    assert (log.ended, 1 in log.appended, producer.state) == ([False], False, State.READY)
+
+
+def test_a_batch_that_is_refused_costs_the_transaction(runner: Runner) -> None:
+    log = Log(runner.brokers)
+    with_feature(runner, 2)
+    producer = TransactionalProducer(runner)
+    producer.begin()
+    log.codes = [ErrorCode.MESSAGE_TOO_LARGE]
+    producer.add(0, b"one")
+    with pytest.raises(TransactionFailed, match="records of the transaction for t-0"):
+        runner.run(producer.committing())
+    runner.run(producer.aborting())
+    assert log.ended == [False]
+
+
+def test_a_commit_follows_its_coordinator(runner: Runner) -> None:
+    log = Log(runner.brokers)
+    with_feature(runner, 2)
+    producer = TransactionalProducer(runner)
+    producer.begin()
+    producer.add(0, b"one")
+    log.end_codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS]
+    runner.run(producer.committing())
+    assert (log.ended, len(runner.brokers.asked(EndTxnRequest))) == ([True], 3)
+    assert len(runner.brokers.asked(FindCoordinatorRequest)) == 2
+    producer.begin()
+    producer.add(0, b"two")
+    log.end_codes = [ErrorCode.INVALID_PRODUCER_EPOCH]
+    with pytest.raises(ProducerFenced):
+        runner.run(producer.committing())
