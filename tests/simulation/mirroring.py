@@ -13,14 +13,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio import AsyncClient, AsyncTransactionalProducer, Committed, TransactionSettings
 from oncelog.client.aio.offsets import commit_offsets, committed_offsets, list_offsets
 from oncelog.client.errors import ClientError
 from oncelog.coordination.memory import MemoryTree
-from oncelog.mirror.administration import create_topic, read_to_end
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.settings import Cluster, MirrorSettings
+from oncelog.mirror.stored_positions import read_to_end
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.tree_session import TreeHost
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost, World
@@ -86,7 +87,7 @@ class Mirroring:
 
     async def _create(self, host: ClientHost) -> None:
         async with host.client() as client:
-            await create_topic(client, "t", PARTITIONS, 1, {})
+            await create_topic(client, NewTopic("t", PARTITIONS, 1))
 
     async def _write(self, host: ClientHost, number: int) -> None:
         async with host.client() as client:

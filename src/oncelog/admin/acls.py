@@ -21,8 +21,8 @@ from oncelog.base.acls import (
     ResourcePattern,
     ResourceType,
 )
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
@@ -65,12 +65,14 @@ class Explanation:
     super_users: Sequence[str] | None
 
 
-def list_acls(client: Client, wanted: AclFilter | None = None) -> list[AclBinding]:
+@operation
+def list_acls(cluster: Cluster, wanted: AclFilter | None = None) -> Program[list[AclBinding]]:
     """The entries that are wanted, by resource and principal. Raises BrokerRefused."""
-    return sorted(_all_bindings(_described(client, wanted or AclFilter())))
+    answer = yield from _described(cluster, wanted or AclFilter())
+    return sorted(_all_bindings(answer))
 
 
-def _described(client: Client, wanted: AclFilter, *, with_settings: bool = False) -> DescribeAclsResponse:
+def _described(cluster: Cluster, wanted: AclFilter, *, with_settings: bool = False) -> Program[DescribeAclsResponse]:
     message = DescribeAclsRequest(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.name,
@@ -82,15 +84,16 @@ def _described(client: Client, wanted: AclFilter, *, with_settings: bool = False
         with_settings=with_settings,
     )
 
-    def attempt() -> DescribeAclsResponse:
-        response = client.request(message)
+    def attempt() -> Program[DescribeAclsResponse]:
+        response = yield from cluster.request(message)
         _check(response.error_code, response.error_message)
         return response
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
-def create_acls(client: Client, bindings: Sequence[AclBinding]) -> None:
+@operation
+def create_acls(cluster: Cluster, bindings: Sequence[AclBinding]) -> Program[None]:
     """Make entries; those that are there stay. Raises BrokerRefused for the first that is not made."""
     creations = [
         AclCreation(
@@ -105,16 +108,17 @@ def create_acls(client: Client, bindings: Sequence[AclBinding]) -> None:
         for pattern, entry in bindings
     ]
 
-    def attempt() -> None:
-        response = client.request(CreateAclsRequest(creations=creations), broker="controller")
+    def attempt() -> Program[None]:
+        response = yield from cluster.request(CreateAclsRequest(creations=creations), broker="controller")
         for binding, result in zip(bindings, response.results, strict=True):
             if result.error_code:
                 raise BrokerRefused(result.error_code, f"ACL for {binding.entry.principal}", result.error_message)
 
-    client.retrying(attempt)
+    yield from cluster.retrying(attempt)
 
 
-def delete_acls(client: Client, bindings: Iterable[AclBinding]) -> list[AclBinding]:
+@operation
+def delete_acls(cluster: Cluster, bindings: Iterable[AclBinding]) -> Program[list[AclBinding]]:
     """Remove entries; those that were there. Raises BrokerRefused."""
     filters = [
         DeleteAclsFilter(
@@ -129,9 +133,9 @@ def delete_acls(client: Client, bindings: Iterable[AclBinding]) -> list[AclBindi
         for pattern, entry in bindings
     ]
 
-    def attempt() -> list[AclBinding]:
+    def attempt() -> Program[list[AclBinding]]:
         removed: set[AclBinding] = set()
-        response = client.request(DeleteAclsRequest(filters=filters), broker="controller")
+        response = yield from cluster.request(DeleteAclsRequest(filters=filters), broker="controller")
         for result in response.filter_results:
             _check(result.error_code, result.error_message)
             for acl in result.matching_acls:
@@ -140,7 +144,7 @@ def delete_acls(client: Client, bindings: Iterable[AclBinding]) -> list[AclBindi
                 removed.add(AclBinding(pattern, _entry(acl.principal, acl.host, acl.operation, acl.permission_type)))
         return sorted(removed)
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
 def _check(error_code: int, message: str | None) -> None:
@@ -148,25 +152,26 @@ def _check(error_code: int, message: str | None) -> None:
         raise BrokerRefused(error_code, "access control lists", message)
 
 
+@operation
 def explain(
-    client: Client,
+    cluster: Cluster,
     resource_type: ResourceType,
     name: str,
     principal: str,
     host: str,
     operations: Sequence[Operation] = (),
-) -> Explanation:
+) -> Program[Explanation]:
     """The rights of ``principal``, connected from ``host``, on a resource: the operations given, or all that it has.
     Raises BrokerRefused if the lists may not be seen."""
-    answer = _described(client, AclFilter(resource_type, name, PatternType.MATCH), with_settings=True)
+    answer = yield from _described(cluster, AclFilter(resource_type, name, PatternType.MATCH), with_settings=True)
     found = sorted(_all_bindings(answer))
     settings = _settings(answer)
     known = AuthorizerSettings() if settings is None else settings
     lists = _by_pattern(found)
     decisions = []
-    for operation in operations or OPERATIONS[resource_type]:
-        ruling: Ruling = decide(lists.items(), known, principal, host, operation)
-        decisions.append(Decision(operation, ruling.allowed, ruling.reason, ruling.acl))
+    for each in operations or OPERATIONS[resource_type]:
+        ruling: Ruling = decide(lists.items(), known, principal, host, each)
+        decisions.append(Decision(each, ruling.allowed, ruling.reason, ruling.acl))
     super_users = None if settings is None else sorted(known.super_users)
     return Explanation(resource_type, name, principal, host, decisions, found, super_users)
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -20,8 +20,6 @@ _FIRST_VERSION_WITH_FENCED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker."""
-
     broker_id: int
     host: str
     port: int
@@ -33,8 +31,6 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """The cluster."""
-
     cluster_id: str | None
     brokers: list[BrokerRow]
     features: dict[str, int] = field(default_factory=dict)
@@ -53,52 +49,68 @@ class LogDirRow:
     is_future: bool
 
 
-def describe_cluster(client: Client) -> ClusterRow:
+@operation
+def describe_cluster(cluster: Cluster) -> Program[ClusterRow]:
     """Brokers by id, and the finalized features one of them announces."""
-    client.retrying(client.refresh_brokers)
-    view = client.view
+    yield from cluster.retrying(cluster.refresh_brokers)
+    view = cluster.view
     rows = [
         BrokerRow(one.broker_id, one.address.host, one.address.port, one.rack, one.broker_id == view.controller_id)
         for _, one in sorted(view.brokers.items())
     ]
-    return ClusterRow(view.cluster_id, rows, dict(client.link().versions.features))
+    link = yield from cluster.link()
+    return ClusterRow(view.cluster_id, rows, dict(link.versions.features))
 
 
-def registered_brokers(client: Client) -> list[BrokerRow]:
+@operation
+def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
     """The registered brokers by id, fenced ones too where brokers tell them (KIP-1073). Raises BrokerRefused."""
-    link = client.link()
+    link = yield from cluster.link()
     if not link.versions.supports(DescribeClusterRequest):
-        return describe_cluster(client).brokers
+        return (yield from describe_cluster(cluster)).brokers
     with_fenced = link.versions.supports(DescribeClusterRequest, _FIRST_VERSION_WITH_FENCED)
-    response = client.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
+    response = yield from cluster.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
     if response.error_code:
         raise BrokerRefused(response.error_code, "cluster", response.error_message)
     return [
-        BrokerRow(one.broker_id, one.host, one.port, one.rack, one.broker_id == response.controller_id, one.is_fenced)
-        for one in sorted(response.brokers, key=lambda one: one.broker_id)
+        BrokerRow(
+            broker.broker_id,
+            broker.host,
+            broker.port,
+            broker.rack,
+            broker.broker_id == response.controller_id,
+            broker.is_fenced,
+        )
+        for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
     ]
 
 
-def unregister_broker(client: Client, broker_id: int) -> None:
+@operation
+def unregister_broker(cluster: Cluster, broker_id: int) -> Program[None]:
     """Let nothing count any more on a broker that is down for good. Raises BrokerRefused."""
-    response = client.request(UnregisterBrokerRequest(broker_id=broker_id))
+    response = yield from cluster.request(UnregisterBrokerRequest(broker_id=broker_id))
     if response.error_code:
         raise BrokerRefused(response.error_code, f"broker {broker_id}", response.error_message)
 
 
+@operation
 def describe_log_dirs(
-    client: Client, topics: Iterable[str] | None = None, brokers: Iterable[int] | None = None
-) -> list[LogDirRow]:
+    cluster: Cluster, topics: Iterable[str] | None = None, brokers: Iterable[int] | None = None
+) -> Program[list[LogDirRow]]:
     """Sizes of replicas, of all topics or some, on all live brokers or some. Raises BrokerRefused."""
     wanted = None
     if topics is not None:
-        wanted = [DescribableLogDirTopic(topic=name, partitions=list(client.topic(name).partitions)) for name in topics]
+        wanted = []
+        for name in topics:
+            info = yield from cluster.topic(name)
+            wanted.append(DescribableLogDirTopic(topic=name, partitions=list(info.partitions)))
     if brokers is None:
-        client.retrying(client.refresh_brokers)
-        brokers = [one.broker_id for one in registered_brokers(client) if not one.is_fenced]
+        yield from cluster.retrying(cluster.refresh_brokers)
+        registered = yield from registered_brokers(cluster)
+        brokers = [row.broker_id for row in registered if not row.is_fenced]
     rows: list[LogDirRow] = []
     for broker in brokers:
-        response = client.request(DescribeLogDirsRequest(topics=wanted), broker=broker)
+        response = yield from cluster.request(DescribeLogDirsRequest(topics=wanted), broker=broker)
         if response.error_code:
             raise BrokerRefused(response.error_code, f"log directories of broker {broker}")
         for result in response.results:
@@ -109,12 +121,12 @@ def describe_log_dirs(
                     broker,
                     result.log_dir,
                     topic.name,
-                    one.partition_index,
-                    one.partition_size,
-                    one.offset_lag,
-                    one.is_future_key,
+                    partition.partition_index,
+                    partition.partition_size,
+                    partition.offset_lag,
+                    partition.is_future_key,
                 )
                 for topic in result.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
     return sorted(rows, key=lambda row: (row.broker_id, row.directory, row.topic, row.partition))

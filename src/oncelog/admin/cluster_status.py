@@ -9,7 +9,7 @@ changes meanwhile, and the next one is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -17,11 +17,10 @@ from oncelog.admin.cluster import registered_brokers
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName
 from oncelog.base.text import counted
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
@@ -77,7 +76,6 @@ class PartitionStatus:
 
     @property
     def has_leader(self) -> bool:
-        """True if a broker leads it."""
         return self.leader is not None
 
     @property
@@ -122,36 +120,36 @@ class ClusterStatus:
     """Questions that the user may not ask; a replica that a reassignment adds then counts as one that is missed."""
 
 
-def cluster_status(client: Client, *, spare: bool = True) -> ClusterStatus:
+@operation
+def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterStatus]:
     """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused.
 
     Without ``spare`` min.insync.replicas is asked only of topics that lack something: a partition with all replicas in
     sync is not under it, but ``at_min_isr`` then has not all that are at it. The others are counted and become no rows.
     """
-    topics = client.metadata(None)
+    topics = yield from cluster.metadata(None)
     reassignments: list[ReassignmentRow] = []
     not_seen = []
     try:
-        reassignments = list_reassignments(client)
+        reassignments = yield from list_reassignments(cluster)
     except BrokerRefused as error:
         if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
         not_seen.append(str(error))
     looked_at = topics if spare else {name: one for name, one in topics.items() if _lacks_something(one)}
-    partitions = partition_rows(looked_at.values(), reassignments, _min_isr(client, looked_at))
+    partitions = partition_rows(looked_at.values(), reassignments, (yield from min_isr_of(cluster, list(looked_at))))
     counts = counts_of(topics.values())
-    found = assess(client.view.cluster_id, _brokers(client, counts), partitions, reassignments, counts)
+    found = assess(cluster.view.cluster_id, (yield from _brokers(cluster, counts)), partitions, reassignments, counts)
     return replace(found, not_seen=not_seen)
 
 
 def counts_of(topics: Collection[TopicInfo]) -> Counts:
-    """The numbers of all partitions."""
-    partitions = [one for topic in topics for one in topic.partitions.values()]
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
     return Counts(
         topics=sum(bool(topic.partitions) for topic in topics),
         partitions=len(partitions),
-        leads=Counter([one.leader for one in partitions]),
-        replicas=Counter([broker for one in partitions for broker in one.replicas]),
+        leads=Counter([partition.leader for partition in partitions]),
+        replicas=Counter([broker for partition in partitions for broker in partition.replicas]),
     )
 
 
@@ -159,7 +157,7 @@ def partition_rows(
     topics: Iterable[TopicInfo], reassignments: Iterable[ReassignmentRow], min_isr: Mapping[str, int]
 ) -> list[PartitionStatus]:
     """All partitions of ``topics``, by topic and index."""
-    adding = {(one.topic, one.partition): one.adding for one in reassignments}
+    adding = {(reassignment.topic, reassignment.partition): reassignment.adding for reassignment in reassignments}
     return [
         PartitionStatus(
             topic.name,
@@ -184,10 +182,10 @@ def assess(
 ) -> ClusterStatus:
     """Sort the rows by what they lack, and name the problems. Being at min ISR and a reassignment are none. Partitions
     that are counted, and have no row, lack nothing."""
-    offline = [one for broker in brokers for one in broker.directories if one.error is not None]
-    without_leader = [one for one in partitions if not one.has_leader]
-    under_replicated = [one for one in partitions if one.is_under_replicated]
-    under_min_isr = [one for one in partitions if one.spare is not None and one.spare < 0]
+    offline = [directory for broker in brokers for directory in broker.directories if directory.error is not None]
+    without_leader = [partition for partition in partitions if not partition.has_leader]
+    under_replicated = [partition for partition in partitions if partition.is_under_replicated]
+    under_min_isr = [partition for partition in partitions if partition.spare is not None and partition.spare < 0]
     problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.is_missed]
     controllers = [one.broker_id for one in brokers if one.is_controller]
     if not controllers:
@@ -211,29 +209,31 @@ def assess(
         without_leader=without_leader,
         under_replicated=under_replicated,
         under_min_isr=under_min_isr,
-        at_min_isr=[one for one in partitions if one.spare == 0],
+        at_min_isr=[partition for partition in partitions if partition.spare == 0],
         offline_directories=offline,
         reassignments=reassignments,
     )
 
 
 def _lacks_something(topic: TopicInfo) -> bool:
-    return any(one.leader < 0 or len(one.isr) < len(one.replicas) for one in topic.partitions.values())
+    return any(
+        partition.leader < 0 or len(partition.isr) < len(partition.replicas) for partition in topic.partitions.values()
+    )
 
 
-def _min_isr(client: Client, topics: Mapping[TopicName, TopicInfo]) -> dict[str, int]:
+def min_isr_of(cluster: Cluster, names: Sequence[str]) -> Program[dict[str, int]]:
     """min.insync.replicas of each topic whose configuration may be read."""
     values: dict[str, str | None] = {}
-    names = list(topics)
     for at in range(0, len(names), _TOPICS_AT_ONCE):
-        values |= values_of(client, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
+        values |= yield from values_of(cluster, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
     return {name: int(value) for name, value in values.items() if value is not None}
 
 
-def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
+def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
     """A row for each broker that is registered or has replicas; those that are up are asked for their directories."""
     leads, replicas = counted.leads, counted.replicas
-    registered = {one.broker_id: one for one in registered_brokers(client)}
+    known_brokers = yield from registered_brokers(cluster)
+    registered = {row.broker_id: row for row in known_brokers}
     rows = []
     for broker_id in sorted({*registered, *replicas}):
         known = registered.get(broker_id)
@@ -246,7 +246,7 @@ def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
         error = None
         if state == "up":
             try:
-                directories = _directories(client, broker_id)
+                directories = yield from _directories(cluster, broker_id)
             except BrokerRefused as refused:
                 error = str(refused)
             except ClientError as failed:
@@ -256,18 +256,18 @@ def _brokers(client: Client, counted: Counts) -> list[BrokerStatus]:
     return rows
 
 
-def _directories(client: Client, broker_id: int) -> list[DirectoryStatus]:
+def _directories(cluster: Cluster, broker_id: int) -> Program[list[DirectoryStatus]]:
     """The log directories of a broker, without the replicas in them. Raises ClientError."""
-    response = client.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
+    response = yield from cluster.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
     if response.error_code:
         raise BrokerRefused(response.error_code, f"log directories of broker {broker_id}")
     return [
         DirectoryStatus(
             broker_id,
-            one.log_dir,
-            explain(one.error_code) if one.error_code else None,
-            one.total_bytes if one.total_bytes >= 0 else None,
-            one.usable_bytes if one.usable_bytes >= 0 else None,
+            result.log_dir,
+            explain(result.error_code) if result.error_code else None,
+            result.total_bytes if result.total_bytes >= 0 else None,
+            result.usable_bytes if result.usable_bytes >= 0 else None,
         )
-        for one in response.results
+        for result in response.results
     ]

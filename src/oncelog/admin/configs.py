@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs.cluster import Broker
-from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from oncelog.client.programs import Broker, Cluster, Program, operation
+from oncelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -59,87 +63,111 @@ class ConfigRow:
     documentation: str | None = None
 
 
+@operation
 def describe_configs(
-    client: Client,
+    cluster: Cluster,
     kind: ResourceType,
     name: str,
     keys: Iterable[str] | None = None,
     *,
     documentation: bool = False,
-) -> list[ConfigRow]:
+) -> Program[list[ConfigRow]]:
     """Describe all keys of a resource, or those named, by name."""
     resource = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
     )
     message = DescribeConfigsRequest(resources=[resource], include_documentation=documentation)
 
-    def attempt() -> list[ConfigRow]:
-        response = client.request(message, broker=_broker(kind, name))
+    def attempt() -> Program[list[ConfigRow]]:
+        response = yield from cluster.request(message, broker=_broker(kind, name))
         result = response.results[0]
         if result.error_code:
             raise BrokerRefused(result.error_code, f"{kind.name.lower()} {name!r}", result.error_message)
-        rows = (
-            ConfigRow(
-                one.name,
-                one.value,
-                SOURCES.get(one.config_source, "unknown"),
-                one.config_source == _DEFAULT_SOURCE,
-                one.read_only,
-                one.is_sensitive,
-                one.documentation or None,
-            )
-            for one in result.configs
-        )
-        return sorted(rows, key=lambda row: row.name)
+        return sorted(map(_row, result.configs), key=lambda row: row.name)
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
-def values_of(client: Client, kind: ResourceType, names: Iterable[str], key: str) -> dict[str, str | None]:
-    """The value of one key by name, asked in one request; names that may not be read, or are gone, are left out."""
-    found = values_by_name(client, kind, names, [key])
-    return {name: values[key] for name, values in found.items() if key in values}
+def _row(config: DescribeConfigsResourceResult) -> ConfigRow:
+    return ConfigRow(
+        config.name,
+        config.value,
+        SOURCES.get(config.config_source, "unknown"),
+        config.config_source == _DEFAULT_SOURCE,
+        config.read_only,
+        config.is_sensitive,
+        config.documentation or None,
+    )
 
 
-def values_by_name(
-    client: Client, kind: ResourceType, names: Iterable[str], keys: Iterable[str]
-) -> dict[str, dict[str, str | None]]:
-    """The values of some keys by name, as ``values_of``."""
-    asked = list(keys)
-    wanted = [
-        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=asked) for name in names
-    ]
-    response = client.retrying(lambda: client.request(DescribeConfigsRequest(resources=wanted)))
+@operation
+def configs_by_name(
+    cluster: Cluster, kind: ResourceType, names: Iterable[str]
+) -> Program[dict[str, dict[str, ConfigRow]]]:
+    """All keys by name, asked in one request; names that may not be read, or are gone, are left out."""
+    response = yield from _describe(cluster, kind, names, None)
     return {
-        result.resource_name: {one.name: one.value for one in result.configs if one.name in asked}
+        result.resource_name: {config.name: _row(config) for config in result.configs}
         for result in response.results
         if not result.error_code
     }
 
 
+@operation
+def values_of(cluster: Cluster, kind: ResourceType, names: Iterable[str], key: str) -> Program[dict[str, str | None]]:
+    """The value of one key by name, asked in one request; names that may not be read, or are gone, are left out."""
+    found = yield from values_by_name(cluster, kind, names, [key])
+    return {name: values[key] for name, values in found.items() if key in values}
+
+
+@operation
+def values_by_name(
+    cluster: Cluster, kind: ResourceType, names: Iterable[str], keys: Iterable[str]
+) -> Program[dict[str, dict[str, str | None]]]:
+    """The values of some keys by name, as ``values_of``."""
+    asked = list(keys)
+    response = yield from _describe(cluster, kind, names, asked)
+    return {
+        result.resource_name: {config.name: config.value for config in result.configs if config.name in asked}
+        for result in response.results
+        if not result.error_code
+    }
+
+
+def _describe(
+    cluster: Cluster, kind: ResourceType, names: Iterable[str], keys: list[str] | None
+) -> Program[DescribeConfigsResponse]:
+    resources = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names
+    ]
+    message = DescribeConfigsRequest(resources=resources)
+    return (yield from cluster.retrying(lambda: cluster.request(message)))
+
+
+@operation
 def alter_configs(
-    client: Client,
+    cluster: Cluster,
     kind: ResourceType,
     name: str,
     *,
     change: Mapping[str, str] | None = None,
     delete: Iterable[str] = (),
     validate_only: bool = False,
-) -> None:
+) -> Program[None]:
     """Set some keys and return others to their defaults; the rest stays. Raises BrokerRefused."""
     configs = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in (change or {}).items()]
     configs += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in delete]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     message = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
-    def attempt() -> None:
+    def attempt() -> Program[None]:
         broker = _broker(kind, name)
-        response = client.request(message, broker="controller" if broker == "any" else broker)
+        response = yield from cluster.request(message, broker="controller" if broker == "any" else broker)
         for one in response.responses:
             if one.error_code:
                 raise BrokerRefused(one.error_code, f"{kind.name.lower()} {name!r}", one.error_message)
 
-    client.retrying(attempt)
+    yield from cluster.retrying(attempt)
 
 
 def _broker(kind: ResourceType, name: str) -> Broker:

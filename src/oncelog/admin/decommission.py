@@ -19,6 +19,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.programs import Cluster, Program, operation
 
 _LOOKS: Final = 60
 _PASSING: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICATION_FACTOR)
@@ -35,28 +36,6 @@ class Departure:
     plan: dict[TopicPartition, Replicas]
     registered: tuple[int, ...]
     """The brokers of the cluster."""
-
-
-class Decommission:
-    """The moves off one broker, step by step; ``at_once``: partitions that are on their way at a time."""
-
-    def __init__(self, client: Client, broker_id: int, at_once: int) -> None:
-        self._client = client
-        self._broker_id = broker_id
-        self._at_once = at_once
-        self._under_way = MovesUnderWay()
-
-    def step(self) -> tuple[Departure, list[PartitionOutcome]]:
-        """Begin moves until so many partitions are on their way; what was left before, and the moves that were refused.
-
-        Raises PlanRefused, BrokerRefused.
-        """
-        found = plan_decommission(self._client, self._broker_id, self._under_way)
-        begin = dict(list(found.plan.items())[: max(0, self._at_once - found.moving)])
-        outcomes = reassign(self._client, begin, may_change_factor=False) if begin else []
-        refused = {(one.topic, one.partition) for one in outcomes if one.error is not None}
-        self._under_way.note({at: new for at, new in begin.items() if tuple(at) not in refused})
-        return found, [one for one in outcomes if one.error_code not in _PASSING]
 
 
 class MovesUnderWay:
@@ -88,12 +67,32 @@ class MovesUnderWay:
         return {partition: self._targets[partition] for partition in unseen if self._looks[partition] <= _LOOKS}
 
 
-def plan_decommission(client: Client, broker_id: int, under_way: MovesUnderWay | None = None) -> Departure:
+@operation
+def plan_decommission(cluster: Cluster, broker_id: int, under_way: MovesUnderWay | None = None) -> Program[Departure]:
     """The replicas that a broker still has, and the brokers to which they go. Raises PlanRefused, BrokerRefused."""
     # Reassignments first: one that ends in between is then seen as it ended.
-    reassignments = list_reassignments(client)
-    topics = client.metadata(None)
-    return departure(broker_id, topics, reassignments, registered_brokers(client), under_way or MovesUnderWay())
+    reassignments = yield from list_reassignments(cluster)
+    topics = yield from cluster.metadata(None)
+    return departure(
+        broker_id, topics, reassignments, (yield from registered_brokers(cluster)), under_way or MovesUnderWay()
+    )
+
+
+@operation
+def move_off(
+    cluster: Cluster, broker_id: int, at_once: int, under_way: MovesUnderWay
+) -> Program[tuple[Departure, list[PartitionOutcome]]]:
+    """Begin moves off a broker until ``at_once`` partitions are on their way. Returns the state before that, and the
+    moves that were refused. ``under_way`` is the same for all steps of one decommission.
+
+    Raises PlanRefused, BrokerRefused.
+    """
+    found = yield from plan_decommission(cluster, broker_id, under_way)
+    begin = dict(list(found.plan.items())[: max(0, at_once - found.moving)])
+    outcomes = (yield from reassign(cluster, begin, may_change_factor=False)) if begin else []
+    refused = {(outcome.topic, outcome.partition) for outcome in outcomes if outcome.error is not None}
+    under_way.note({at: new for at, new in begin.items() if tuple(at) not in refused})
+    return found, [outcome for outcome in outcomes if outcome.error_code not in _PASSING]
 
 
 def departure(
@@ -104,18 +103,21 @@ def departure(
     under_way: MovesUnderWay,
 ) -> Departure:
     """The plan for a cluster that is as given. Raises PlanRefused."""
-    racks = {one.broker_id: one.rack for one in brokers if not one.is_fenced}
+    racks = {broker.broker_id: broker.rack for broker in brokers if not broker.is_fenced}
     holding = {
         TopicPartition(topic.name, index)
         for topic in topics.values()
         for index, one in topic.partitions.items()
         if broker_id in one.replicas
     }
-    listed = {TopicPartition(TopicName(one.topic), one.partition): one.target for one in reassignments}
+    listed = {
+        TopicPartition(TopicName(reassignment.topic), reassignment.partition): reassignment.target
+        for reassignment in reassignments
+    }
     leaving = {at: target for at, target in listed.items() if broker_id not in target}
     targets = {**target_assignment(topics, listed), **under_way.unseen(leaving, holding)}
     plan = plan_departure(targets, racks, broker_id)
-    registered = tuple(sorted(one.broker_id for one in brokers))
+    registered = tuple(sorted(broker.broker_id for broker in brokers))
     return Departure(len(holding | set(plan)), len(holding - set(plan)), plan, registered)
 
 
@@ -129,3 +131,17 @@ def target_assignment(
         for index, one in topic.partitions.items()
         for at in (TopicPartition(topic.name, index),)
     }
+
+
+class Decommission:
+    """The moves off one broker, step by step, with a blocking client; see ``move_off``."""
+
+    def __init__(self, client: Client, broker_id: int, at_once: int) -> None:
+        self._client = client
+        self._broker_id = broker_id
+        self._at_once = at_once
+        self._under_way = MovesUnderWay()
+
+    def step(self) -> tuple[Departure, list[PartitionOutcome]]:
+        """Begin moves; the state before that, and the moves that were refused. Raises PlanRefused, BrokerRefused."""
+        return move_off(self._client, self._broker_id, self._at_once, self._under_way)

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from oncelog.admin.topics import Outcome
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import EARLIEST, LATEST, Client
-from oncelog.client.blocking.offsets import Committed, at_coordinator, commit_offsets, committed_offsets
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.assignor import decode_member_assignment
-from oncelog.client.machine.requests import offset_query
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.machine.requests import EARLIEST, LATEST, offset_query
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs.group import commit_offsets, committed_offsets
+from oncelog.client.programs.log_offsets import list_offsets
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -103,43 +105,48 @@ class ResetTo:
     shift: int | None = None
 
 
-def list_groups(client: Client, states: Iterable[str] = ()) -> list[GroupRow]:
+@operation
+def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[GroupRow]]:
     """Groups of all coordinators, by name."""
-    client.retrying(client.refresh_brokers)
+    yield from cluster.retrying(cluster.refresh_brokers)
     message = ListGroupsRequest(states_filter=list(states))
     rows: dict[str, GroupRow] = {}
 
-    def ask(broker: int) -> None:
-        response = client.request(message, broker=broker)
+    def ask(broker: int) -> Program[None]:
+        response = yield from cluster.request(message, broker=broker)
         if response.error_code:
             raise BrokerRefused(response.error_code, f"groups of broker {broker}")
-        for one in response.groups:
-            rows[one.group_id] = GroupRow(one.group_id, one.group_state, one.group_type, one.protocol_type, broker)
+        for group in response.groups:
+            rows[group.group_id] = GroupRow(
+                group.group_id, group.group_state, group.group_type, group.protocol_type, broker
+            )
 
-    for broker in sorted(client.view.brokers):
-        client.retrying(lambda broker=broker: ask(broker))  # type: ignore[misc]  # bound now
+    for broker in sorted(cluster.view.brokers):
+        yield from cluster.retrying(lambda broker=broker: ask(broker))  # type: ignore[misc]  # bound now
     return [rows[name] for name in sorted(rows)]
 
 
-def describe_group(client: Client, group: str) -> GroupDescription:
+@operation
+def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
     """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND when there is none."""
 
-    def attempt() -> GroupDescription:
-        described = _describe_new(client, group) or _describe_classic(client, group)
+    def attempt() -> Program[GroupDescription]:
+        described = (yield from _describe_new(cluster, group)) or (yield from _describe_classic(cluster, group))
         if described is None:
             raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r}")
         return described
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
-def group_lag(client: Client, description: GroupDescription) -> list[LagRow]:
+@operation
+def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[LagRow]]:
     """Committed and end offsets of every partition the group uses; topics deleted meanwhile have no end."""
     group = description.group
-    committed = committed_offsets(client, group)
+    committed = yield from committed_offsets(cluster, group)
     owners = {partition: member for member in description.members for partition in member.partitions}
     partitions = sorted({*committed, *owners})
-    starts, ends = log_bounds(client, partitions)
+    starts, ends = yield from log_bounds(cluster, partitions)
     rows = []
     for partition in partitions:
         owner, found, end = owners.get(partition), committed.get(partition), ends.get(partition)
@@ -160,32 +167,31 @@ def group_lag(client: Client, description: GroupDescription) -> list[LagRow]:
     return rows
 
 
+@operation
 def plan_reset(
-    client: Client, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
-) -> list[ResetRow]:
+    cluster: Cluster, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
+) -> Program[list[ResetRow]]:
     """The target offset of each partition: those named, or all that the group has committed in. See ``plan_from``."""
-    return plan_from(client, committed_offsets(client, group), to, partitions)
+    return (yield from plan_from(cluster, (yield from committed_offsets(cluster, group)), to, partitions))
 
 
+@operation
 def plan_from(
-    client: Client,
+    cluster: Cluster,
     committed: Mapping[TopicPartition, Committed],
     to: ResetTo,
     partitions: Iterable[TopicPartition] | None = None,
-) -> list[ResetRow]:
+) -> Program[list[ResetRow]]:
     """The target offset of each partition: those named, or all in ``committed``.
 
     Offsets outside the log are moved to its nearest end; a time after the last record means the end.
     """
     wanted = sorted(committed if partitions is None else set(partitions))
-    earliest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, EARLIEST)).items()}
-    latest = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, LATEST)).items()}
+    earliest = yield from _offsets(cluster, wanted, EARLIEST)
+    latest = yield from _offsets(cluster, wanted, LATEST)
     at_time: Mapping[TopicPartition, int] = {}
     if to.timestamp_ms is not None:
-        at_time = {
-            p: one.offset
-            for p, one in client.list_offsets(dict.fromkeys(wanted, offset_query(to.timestamp_ms))).items()
-        }
+        at_time = yield from _offsets(cluster, wanted, offset_query(to.timestamp_ms))
     rows = []
     for partition in wanted:
         found = committed.get(partition)
@@ -197,118 +203,120 @@ def plan_from(
     return rows
 
 
-def execute_reset(client: Client, group: str, plan: Iterable[ResetRow]) -> None:
+@operation
+def execute_reset(cluster: Cluster, group: str, plan: Iterable[ResetRow]) -> Program[None]:
     """Commit a plan. Raises BrokerRefused, mostly because the group has members."""
     offsets = {TopicPartition(TopicName(row.topic), row.partition): Committed(row.target) for row in plan}
     try:
-        commit_offsets(client, group, offsets)
+        yield from commit_offsets(cluster, group, offsets)
     except BrokerRefused as error:
         if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
             raise BrokerRefused(error.code, f"group {group!r}", "the group has members; stop them first") from None
         raise
 
 
-def delete_groups(client: Client, groups: Iterable[str]) -> list[Outcome]:
+@operation
+def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outcome]]:
     """Delete groups with their offsets, an outcome each."""
     outcomes = []
     for group in dict.fromkeys(groups):
 
-        def attempt(group: str = group) -> int:
-            code = at_coordinator(client, group, DeleteGroupsRequest(groups_names=[group])).results[0].error_code
+        def attempt(group: str = group) -> Program[int]:
+            response = yield from cluster.at_coordinator(group, DeleteGroupsRequest(groups_names=[group]))
+            code = response.results[0].error_code
             if remedy(code) is not Remedy.FAIL:
                 raise BrokerRefused(code, f"group {group!r}")
             return code
 
-        code = client.retrying(attempt)
+        code = yield from cluster.retrying(attempt)
         outcomes.append(Outcome(group, explain(code) if code else None, code))
     return outcomes
 
 
-def delete_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> list[Outcome]:
+@operation
+def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Program[list[Outcome]]:
     """Forget a group's offsets of partitions no member is subscribed to, an outcome each."""
     by_topic: dict[TopicName, list[OffsetDeleteRequestPartition]] = {}
     for one in partitions:
         by_topic.setdefault(one.topic, []).append(OffsetDeleteRequestPartition(partition_index=one.partition))
     topics = [OffsetDeleteRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
 
-    def attempt() -> list[Outcome]:
-        response = at_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=topics))
+    def attempt() -> Program[list[Outcome]]:
+        response = yield from cluster.at_coordinator(group, OffsetDeleteRequest(group_id=group, topics=topics))
         if response.error_code:
             raise BrokerRefused(response.error_code, f"group {group!r}")
         return [
             Outcome(
-                f"{topic.name}-{one.partition_index}",
-                explain(one.error_code) if one.error_code else None,
-                one.error_code,
+                f"{topic.name}-{partition.partition_index}",
+                explain(partition.error_code) if partition.error_code else None,
+                partition.error_code,
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
-def _describe_new(client: Client, group: str) -> GroupDescription | None:
+def _describe_new(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
     """A group of the new protocol (KIP-848); None when the broker has none of that name."""
     message = ConsumerGroupDescribeRequest(group_ids=[group])
     try:
-        found = at_coordinator(client, group, message).groups[0]
+        response = yield from cluster.at_coordinator(group, message)
     except UnsupportedRequest:
         return None
+    found = response.groups[0]
     if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
     if found.error_code:
         raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
     members = [
         MemberRow(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
             tuple(
                 TopicPartition(TopicName(topic.topic_name), index)
-                for topic in one.assignment.topic_partitions
+                for topic in member.assignment.topic_partitions
                 for index in topic.partitions
             ),
         )
-        for one in found.members
+        for member in found.members
     ]
-    coordinator = client.coordinator(group)
+    coordinator = yield from cluster.coordinator(group)
     return GroupDescription(group, found.group_state, "consumer", "consumer", found.assignor_name, coordinator, members)
 
 
-def _describe_classic(client: Client, group: str) -> GroupDescription | None:
-    found = at_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups[0]
+def _describe_classic(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+    response = yield from cluster.at_coordinator(group, DescribeGroupsRequest(groups=[group]))
+    found = response.groups[0]
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
         return None
     if found.error_code:
         raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
     members = [
         MemberRow(
-            one.member_id,
-            one.group_instance_id,
-            one.client_id,
-            one.client_host,
-            decode_member_assignment(one.member_assignment) if found.protocol_type == "consumer" else (),
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            decode_member_assignment(member.member_assignment) if found.protocol_type == "consumer" else (),
         )
-        for one in found.members
+        for member in found.members
     ]
+    coordinator = yield from cluster.coordinator(group)
     return GroupDescription(
-        group,
-        found.group_state,
-        "classic",
-        found.protocol_type,
-        found.protocol_data,
-        client.coordinator(group),
-        members,
+        group, found.group_state, "classic", found.protocol_type, found.protocol_data, coordinator, members
     )
 
 
+@operation
 def log_bounds(
-    client: Client, partitions: list[TopicPartition]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    cluster: Cluster, partitions: list[TopicPartition]
+) -> Program[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]]:
     """First and next offsets of the partitions that still exist and have a leader."""
-    topics = client.metadata({partition.topic for partition in partitions}) if partitions else {}
+    topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
     there = []
     for partition in partitions:
         topic = topics.get(partition.topic)
@@ -317,9 +325,16 @@ def log_bounds(
             there.append(partition)
     if not there:
         return {}, {}
-    starts = client.list_offsets(dict.fromkeys(there, EARLIEST))
-    ends = client.list_offsets(dict.fromkeys(there, LATEST))
-    return {p: one.offset for p, one in starts.items()}, {p: one.offset for p, one in ends.items()}
+    starts = yield from _offsets(cluster, there, EARLIEST)
+    ends = yield from _offsets(cluster, there, LATEST)
+    return starts, ends
+
+
+def _offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
+) -> Program[dict[TopicPartition, int]]:
+    listed = yield from list_offsets(cluster, dict.fromkeys(partitions, timestamp))
+    return {partition: found.offset for partition, found in listed.items()}
 
 
 def _target(to: ResetTo, found: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:

@@ -112,7 +112,7 @@ def _with_leaders(
         old = assignment[partition][:1]
         if old and old[0] in replicas and loads.leads[old[0]] < share:
             loads.leads[old[0]] += 1
-            led[partition] = (old[0], *(one for one in replicas if one != old[0]))
+            led[partition] = (old[0], *(replica for replica in replicas if replica != old[0]))
     for partition, replicas in chosen.items():
         if partition not in led:
             led[partition] = tuple(loads.with_leader(replicas, rather=assignment[partition]))
@@ -139,7 +139,6 @@ class _Loads:
             self.leads.update(brokers[:1])
 
     def place(self, partition: TopicPartition, broker: int) -> None:
-        """Count a replica."""
         self.replicas[broker] += 1
         self.of_topic[partition.topic, broker] += 1
 
@@ -200,7 +199,7 @@ def _row(row: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
     topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
     if not isinstance(topic, str) or not topic or not _is_id(partition):
         raise PlanRefused(f'{where} needs "topic", a name, and "partition", a number')
-    if not isinstance(replicas, list) or not replicas or not all(_is_id(one) for one in replicas):
+    if not isinstance(replicas, list) or not replicas or not all(_is_id(replica) for replica in replicas):
         raise PlanRefused(f'{where} ({topic}-{partition}) needs "replicas", a list of broker ids')
     if len(set(replicas)) < len(replicas):
         raise PlanRefused(f"{where} ({topic}-{partition}) names a broker twice")

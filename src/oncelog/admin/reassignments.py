@@ -16,9 +16,9 @@ from typing import Final
 from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.programs import Cluster, Program, call, operation
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -60,7 +60,7 @@ class ReassignmentRow:
     @property
     def target(self) -> Replicas:
         """The replicas that will be left, in their order."""
-        return tuple(one for one in self.replicas if one not in self.removing)
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +73,41 @@ class PartitionOutcome:
     error_code: int = 0
 
 
-def list_reassignments(client: Client, *, timeout_ms: int = 30_000) -> list[ReassignmentRow]:
+@operation
+def list_reassignments(cluster: Cluster, *, timeout_ms: int = 30_000) -> Program[list[ReassignmentRow]]:
     """The reassignments under way, by topic and partition. Raises BrokerRefused."""
     message = ListPartitionReassignmentsRequest(topics=None, timeout_ms=timeout_ms)
 
-    def attempt() -> list[ReassignmentRow]:
-        response = client.request(message, broker="controller")
+    def attempt() -> Program[list[ReassignmentRow]]:
+        response = yield from cluster.request(message, broker="controller")
         if response.error_code:
             raise BrokerRefused(response.error_code, "reassignments", response.error_message)
         return sorted(
             (
                 ReassignmentRow(
                     topic.name,
-                    one.partition_index,
-                    tuple(one.replicas),
-                    tuple(one.adding_replicas),
-                    tuple(one.removing_replicas),
+                    partition.partition_index,
+                    tuple(partition.replicas),
+                    tuple(partition.adding_replicas),
+                    tuple(partition.removing_replicas),
                 )
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ),
             key=lambda row: (row.topic, row.partition),
         )
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
+@operation
 def reassign(
-    client: Client,
+    cluster: Cluster,
     wanted: Mapping[TopicPartition, Replicas | None],
     *,
     may_change_factor: bool = True,
     timeout_ms: int = 30_000,
-) -> list[PartitionOutcome]:
+) -> Program[list[PartitionOutcome]]:
     """Begin to move partitions to these replicas, or take back what is under way (None); an outcome each. Without
     ``may_change_factor`` controllers from 4.1 on refuse as many replicas as the partition does not have (KIP-860)."""
     outcomes: list[PartitionOutcome] = []
@@ -124,35 +126,36 @@ def reassign(
         message = AlterPartitionReassignmentsRequest(
             topics=topics, timeout_ms=timeout_ms, allow_replication_factor_change=may_change_factor
         )
-        outcomes += _reassign(client, message)
+        outcomes += yield from _reassign(cluster, message)
     return outcomes
 
 
-def _reassign(client: Client, message: AlterPartitionReassignmentsRequest) -> list[PartitionOutcome]:
-    def attempt() -> list[PartitionOutcome]:
-        response = client.request(
-            message, broker="controller", timeout_ms=message.timeout_ms + client.config.request_timeout_ms
+def _reassign(cluster: Cluster, message: AlterPartitionReassignmentsRequest) -> Program[list[PartitionOutcome]]:
+    def attempt() -> Program[list[PartitionOutcome]]:
+        response = yield from cluster.request(
+            message, broker="controller", timeout_ms=message.timeout_ms + cluster.config.request_timeout_ms
         )
         if response.error_code:
             raise BrokerRefused(response.error_code, "reassignment", response.error_message)
         for topic in response.responses:
-            client.view.forget(topic.name)
+            cluster.view.forget(topic.name)
         return [
-            _outcome(topic.name, one.partition_index, one.error_code, one.error_message)
+            _outcome(topic.name, partition.partition_index, partition.error_code, partition.error_message)
             for topic in response.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
+@operation
 def elect_leaders(
-    client: Client,
+    cluster: Cluster,
     election: Election,
     partitions: Iterable[TopicPartition] | None = None,
     *,
     timeout_ms: int = 30_000,
-) -> list[PartitionOutcome]:
+) -> Program[list[PartitionOutcome]]:
     """Elect leaders of these partitions, with an outcome each; for None of all, with an outcome where one was needed.
 
     A partition that has the leader it should have counts as done. Raises BrokerRefused, UnsupportedRequest.
@@ -163,26 +166,28 @@ def elect_leaders(
         asked = [TopicPartitions(topic=topic, partitions=list(indexes)) for topic, indexes in grouped.items()]
     message = ElectLeadersRequest(election_type=election, topic_partitions=asked, timeout_ms=timeout_ms)
 
-    def attempt() -> list[PartitionOutcome]:
-        link = client.link("controller")
+    def attempt() -> Program[list[PartitionOutcome]]:
+        link = yield from cluster.link("controller")
         version = link.versions.choose(message)
         if election is Election.UNCLEAN and version < _FIRST_VERSION_WITH_TYPE:
             raise UnsupportedRequest("unclean elections: the broker is too old for them")
-        response = link.call(message, version, timeout_ms + client.config.request_timeout_ms)
+        response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
         if response.error_code:
             raise BrokerRefused(response.error_code, f"{election.name.lower()} election")
-        results = [(topic.topic, one) for topic in response.replica_election_results for one in topic.partition_result]
+        results = [
+            (topic.topic, result) for topic in response.replica_election_results for result in topic.partition_result
+        ]
         passing = {one.error_code for _, one in results if remedy(one.error_code) is Remedy.REFRESH_METADATA}
         if ErrorCode.NOT_CONTROLLER in passing:
             raise BrokerRefused(ErrorCode.NOT_CONTROLLER, f"{election.name.lower()} election")
         for topic, _ in results:
-            client.view.forget(topic)
+            cluster.view.forget(topic)
         return sorted(
             (_outcome(topic, one.partition_id, one.error_code, one.error_message) for topic, one in results),
             key=lambda row: (row.topic, row.partition),
         )
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
 def _outcome(topic: str, partition: int, code: int, message: str | None) -> PartitionOutcome:
@@ -192,8 +197,8 @@ def _outcome(topic: str, partition: int, code: int, message: str | None) -> Part
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
     grouped: dict[TopicName, list[int]] = {}
-    for one in partitions:
-        grouped.setdefault(one.topic, []).append(one.partition)
+    for partition in partitions:
+        grouped.setdefault(partition.topic, []).append(partition.partition)
     return grouped
 
 
@@ -201,7 +206,8 @@ def _wire(replicas: Sequence[int] | None) -> list[int] | None:
     return None if replicas is None else list(replicas)
 
 
-def throttle(client: Client, moves: Mapping[TopicPartition, Move], bytes_per_second: int) -> None:
+@operation
+def throttle(cluster: Cluster, moves: Mapping[TopicPartition, Move], bytes_per_second: int) -> Program[None]:
     """Throttle moves that are to begin, or are under way. Raises BrokerRefused."""
     topics: dict[str, dict[str, list[str]]] = {}
     brokers: set[int] = set()
@@ -212,22 +218,28 @@ def throttle(client: Client, moves: Mapping[TopicPartition, Move], bytes_per_sec
         brokers.update(now, wanted)
     for name, lists in topics.items():
         change = {key: ",".join(replicas) for key, replicas in lists.items()}
-        alter_configs(client, ResourceType.TOPIC, name, change=change)
+        yield from alter_configs(cluster, ResourceType.TOPIC, name, change=change)
     for broker in sorted(brokers):
         change = dict.fromkeys(RATES, str(bytes_per_second))
-        alter_configs(client, ResourceType.BROKER, str(broker), change=change)
+        yield from alter_configs(cluster, ResourceType.BROKER, str(broker), change=change)
 
 
-def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[int]) -> tuple[list[str], list[int]]:
+@operation
+def unthrottle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int]) -> Program[tuple[list[str], list[int]]]:
     """Take the throttles of topics and brokers away; those that had one. Raises BrokerRefused."""
-    freed = [name for name in topics if _is_set(client, ResourceType.TOPIC, name, (LEADERS, FOLLOWERS))]
-    released = [broker for broker in brokers if _is_set(client, ResourceType.BROKER, str(broker), RATES)]
+    freed: list[str] = []
+    released: list[int] = []
+    for name in topics:
+        freed += [name] if (yield from _is_set(cluster, ResourceType.TOPIC, name, (LEADERS, FOLLOWERS))) else []
+    for broker in brokers:
+        released += [broker] if (yield from _is_set(cluster, ResourceType.BROKER, str(broker), RATES)) else []
     for name in freed:
-        alter_configs(client, ResourceType.TOPIC, name, delete=(LEADERS, FOLLOWERS))
+        yield from alter_configs(cluster, ResourceType.TOPIC, name, delete=(LEADERS, FOLLOWERS))
     for broker in released:
-        alter_configs(client, ResourceType.BROKER, str(broker), delete=RATES)
+        yield from alter_configs(cluster, ResourceType.BROKER, str(broker), delete=RATES)
     return freed, released
 
 
-def _is_set(client: Client, kind: ResourceType, name: str, keys: Sequence[str]) -> bool:
-    return any(row.value and not row.is_default for row in describe_configs(client, kind, name, keys))
+def _is_set(cluster: Cluster, kind: ResourceType, name: str, keys: Sequence[str]) -> Program[bool]:
+    rows = yield from describe_configs(cluster, kind, name, keys)
+    return any(row.value and not row.is_default for row in rows)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.scram_salts import SALT_BITS, salt_text
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -38,11 +38,12 @@ class Credential(NamedTuple):
     iterations: int
 
 
-def list_credentials(client: Client, users: Collection[str] | None = None) -> list[Credential]:
+@operation
+def list_credentials(cluster: Cluster, users: Collection[str] | None = None) -> Program[list[Credential]]:
     """The credentials of these users, or of all, by user and mechanism; a user without any is left out. Raises
     BrokerRefused."""
     names = None if users is None else [UserName(name=name) for name in sorted(users)]
-    response = client.request(DescribeUserScramCredentialsRequest(users=names))
+    response = yield from cluster.request(DescribeUserScramCredentialsRequest(users=names))
     if response.error_code != ErrorCode.NONE:
         raise BrokerRefused(response.error_code, "SCRAM users", response.error_message)
     found: list[Credential] = []
@@ -56,13 +57,14 @@ def list_credentials(client: Client, users: Collection[str] | None = None) -> li
     return sorted(found)
 
 
+@operation
 def set_password(
-    client: Client,
+    cluster: Cluster,
     user: str,
     password: str,
     mechanisms: Sequence[str] = tuple(MECHANISMS),
     iterations: int = MIN_ITERATIONS,
-) -> None:
+) -> Program[None]:
     """Give a user a password, or another one, by each of these mechanisms: a request each, as one may name a user once.
     Raises BrokerRefused, and ValueError for an empty password."""
     if not password:
@@ -73,19 +75,20 @@ def set_password(
         upsertion = ScramCredentialUpsertion(
             name=user, mechanism=MECHANISMS[mechanism], iterations=iterations, salt=salt, salted_password=salted
         )
-        _alter(client, AlterUserScramCredentialsRequest(upsertions=[upsertion]), user)
+        yield from _alter(cluster, AlterUserScramCredentialsRequest(upsertions=[upsertion]), user)
 
 
-def delete_credentials(client: Client, user: str, mechanisms: Sequence[str]) -> None:
+@operation
+def delete_credentials(cluster: Cluster, user: str, mechanisms: Sequence[str]) -> Program[None]:
     """Delete a user's credentials of these mechanisms; connections that are there stay until they log in again. Raises
     BrokerRefused."""
     for mechanism in mechanisms:
         deletion = ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
-        _alter(client, AlterUserScramCredentialsRequest(deletions=[deletion]), user)
+        yield from _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion]), user)
 
 
-def _alter(client: Client, request: AlterUserScramCredentialsRequest, user: str) -> None:
-    response = client.request(request, broker="controller")
+def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest, user: str) -> Program[None]:
+    response = yield from cluster.request(request, broker="controller")
     for result in response.results:
         _check(user, result.error_code, result.error_message)
 

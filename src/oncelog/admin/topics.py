@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
-from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.errors import BrokerRefused, UnknownTopic, explain
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.machine.requests import EARLIEST, LATEST
+from oncelog.client.programs import Cluster, Program, call, operation
+from oncelog.client.programs.log_offsets import list_offsets
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -56,8 +58,6 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic with its partitions."""
-
     topic: TopicRow
     partitions: list[PartitionRow]
 
@@ -82,25 +82,31 @@ class Outcome:
     error_code: int = 0
 
 
-def list_topics(client: Client, *, internal: bool = True) -> list[TopicRow]:
-    """List all topics, by name."""
-    topics = client.metadata(None).values()
-    return sorted((_row(one) for one in topics if internal or not one.is_internal), key=lambda row: row.name)
+@operation
+def list_topics(cluster: Cluster, *, internal: bool = True) -> Program[list[TopicRow]]:
+    topics = yield from cluster.metadata(None)
+    rows = (_row(topic) for topic in topics.values() if internal or not topic.is_internal)
+    return sorted(rows, key=lambda row: row.name)
 
 
+@operation
 def describe_topics(
-    client: Client, names: Iterable[str] | None = None, *, offsets: bool = True
-) -> list[TopicDescription]:
+    cluster: Cluster, names: Iterable[str] | None = None, *, offsets: bool = True
+) -> Program[list[TopicDescription]]:
     """Topics (all for None) with partitions and, if wanted, first and next offsets. Raises UnknownTopic."""
-    found = client.metadata(None) if names is None else {TopicName(name): client.topic(name) for name in names}
+    found: dict[TopicName, TopicInfo] = {}
+    if names is None:
+        found = yield from cluster.metadata(None)
+    for name in names or ():
+        found[TopicName(name)] = yield from cluster.topic(name)
     wanted = [
-        TopicPartition(topic.name, one.partition)
+        TopicPartition(topic.name, partition.partition)
         for topic in found.values()
-        for one in topic.partitions.values()
-        if one.leader >= 0
+        for partition in topic.partitions.values()
+        if partition.leader >= 0
     ]
-    earliest = client.list_offsets(dict.fromkeys(wanted, EARLIEST)) if offsets else {}
-    latest = client.list_offsets(dict.fromkeys(wanted, LATEST)) if offsets else {}
+    earliest = (yield from list_offsets(cluster, dict.fromkeys(wanted, EARLIEST))) if offsets else {}
+    latest = (yield from list_offsets(cluster, dict.fromkeys(wanted, LATEST))) if offsets else {}
     described = []
     for topic in sorted(found.values(), key=lambda topic: topic.name):
         rows = []
@@ -123,21 +129,25 @@ def describe_topics(
     return described
 
 
-def create_topic(client: Client, new: NewTopic, *, validate_only: bool = False, timeout_ms: int = 30_000) -> TopicRow:
+@operation
+def create_topic(
+    cluster: Cluster, new: NewTopic, *, validate_only: bool = False, timeout_ms: int = 30_000
+) -> Program[TopicRow]:
     """Create a topic and return it as it was made. Raises BrokerRefused."""
 
-    def attempt() -> TopicRow:
-        link = client.link("controller")
+    def attempt() -> Program[TopicRow]:
         message = _create_request(new, validate_only, timeout_ms)
+        link = yield from cluster.link("controller")
         version = link.versions.choose(message)
         if version < _FIRST_VERSION_WITH_DEFAULTS and not new.assignment:
             for topic in message.topics:
                 topic.num_partitions = max(topic.num_partitions, 1)
                 topic.replication_factor = max(topic.replication_factor, 1)
-        result = link.call(message, version, timeout_ms + client.config.request_timeout_ms).topics[0]
+        response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
+        result = response.topics[0]
         if result.error_code:
             raise BrokerRefused(result.error_code, f"topic {new.name!r}", result.error_message)
-        client.view.forget(new.name)
+        cluster.view.forget(new.name)
         return TopicRow(
             result.name,
             _id_text(result.topic_id),
@@ -146,68 +156,91 @@ def create_topic(client: Client, new: NewTopic, *, validate_only: bool = False, 
             False,
         )
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
-def delete_topics(client: Client, names: Iterable[str], *, timeout_ms: int = 30_000) -> list[Outcome]:
+@operation
+def ensure_topic(cluster: Cluster, new: NewTopic) -> Program[bool]:
+    """Create a topic unless it is there, and wait until a broker knows it. Returns True if it was created. Raises
+    BrokerRefused."""
+    created = True
+    try:
+        yield from create_topic(cluster, new)
+    except BrokerRefused as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        created = False
+        cluster.view.forget(new.name)
+    yield from cluster.topic(new.name)
+    return created
+
+
+@operation
+def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int = 30_000) -> Program[list[Outcome]]:
     """Delete topics, with an outcome each in the order named."""
     wanted = list(dict.fromkeys(names))
     message = DeleteTopicsRequest(
         topic_names=wanted, topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=timeout_ms
     )
 
-    def attempt() -> list[Outcome]:
-        response = client.request(
-            message, broker="controller", timeout_ms=timeout_ms + client.config.request_timeout_ms
+    def attempt() -> Program[list[Outcome]]:
+        response = yield from cluster.request(
+            message, broker="controller", timeout_ms=timeout_ms + cluster.config.request_timeout_ms
         )
         results = {one.name: one for one in response.responses}
-        if any(one.error_code == ErrorCode.NOT_CONTROLLER for one in results.values()):
+        if any(result.error_code == ErrorCode.NOT_CONTROLLER for result in results.values()):
             raise BrokerRefused(ErrorCode.NOT_CONTROLLER, "delete topics")
         for name in wanted:
-            client.view.forget(name)
+            cluster.view.forget(name)
         return [
             Outcome(name, _error_text(results[name].error_code, results[name].error_message), results[name].error_code)
             for name in wanted
             if name in results
         ]
 
-    return client.retrying(attempt)
+    return (yield from cluster.retrying(attempt))
 
 
+@operation
 def add_partitions(
-    client: Client, name: str, total: int, *, validate_only: bool = False, timeout_ms: int = 30_000
-) -> None:
+    cluster: Cluster, name: str, total: int, *, validate_only: bool = False, timeout_ms: int = 30_000
+) -> Program[None]:
     """Bring a topic to ``total`` partitions. Raises BrokerRefused; fewer than now is refused by the broker."""
     topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
     message = CreatePartitionsRequest(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
 
-    def attempt() -> None:
-        result = client.request(
-            message, broker="controller", timeout_ms=timeout_ms + client.config.request_timeout_ms
-        ).results[0]
+    def attempt() -> Program[None]:
+        response = yield from cluster.request(
+            message, broker="controller", timeout_ms=timeout_ms + cluster.config.request_timeout_ms
+        )
+        result = response.results[0]
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopic(f"topic {name!r}")
         if result.error_code:
             raise BrokerRefused(result.error_code, f"topic {name!r}", result.error_message)
-        client.view.forget(name)
+        cluster.view.forget(name)
 
-    client.retrying(attempt)
+    yield from cluster.retrying(attempt)
 
 
+@operation
 def delete_records(
-    client: Client, before: Mapping[TopicPartition, int], *, timeout_ms: int = 30_000
-) -> dict[TopicPartition, int]:
+    cluster: Cluster, before: Mapping[TopicPartition, int], *, timeout_ms: int = 30_000
+) -> Program[dict[TopicPartition, int]]:
     """Delete the records before an offset (−1: all there are); the new first offset of each partition."""
     done: dict[TopicPartition, int] = {}
 
-    def attempt() -> None:
-        for broker, partitions in client.by_leader(p for p in before if p not in done).items():
+    def attempt() -> Program[None]:
+        led = yield from cluster.by_leader(p for p in before if p not in done)
+        for broker, partitions in led.items():
             by_topic: dict[TopicName, list[DeleteRecordsPartition]] = {}
-            for one in partitions:
-                part = DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
-                by_topic.setdefault(one.topic, []).append(part)
+            for partition in partitions:
+                part = DeleteRecordsPartition(partition_index=partition.partition, offset=before[partition])
+                by_topic.setdefault(partition.topic, []).append(part)
             topics = [DeleteRecordsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
-            response = client.request(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), broker=broker)
+            response = yield from cluster.request(
+                DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), broker=broker
+            )
             for topic in response.topics:
                 for result in topic.partitions:
                     at = TopicPartition(TopicName(topic.name), result.partition_index)
@@ -215,12 +248,12 @@ def delete_records(
                         raise BrokerRefused(result.error_code, f"delete records of {at}")
                     done[at] = result.low_watermark
 
-    client.retrying(attempt)
+    yield from cluster.retrying(attempt)
     return done
 
 
 def _row(topic: TopicInfo) -> TopicRow:
-    replicas = max((len(one.replicas) for one in topic.partitions.values()), default=0)
+    replicas = max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
     return TopicRow(topic.name, _id_text(topic.topic_id), len(topic.partitions), replicas, topic.is_internal)
 
 

@@ -107,7 +107,6 @@ def cluster_client(session: ZooKeeperClient, settings: Mapping[str, str]) -> Cli
 
 
 def list_zookeeper_groups(session: ZooKeeperClient) -> list[ZooKeeperGroupRow]:
-    """All groups of the tree, by name."""
     return [
         ZooKeeperGroupRow(
             group,
@@ -152,11 +151,24 @@ def zookeeper_group_lag(client: Client, found: ZooKeeperGroup) -> list[LagRow]:
     partitions = sorted({*found.offsets, *found.owners})
     begins, ends = log_bounds(client, partitions)
     rows = []
-    for one in partitions:
-        offset, end = found.offsets.get(one), ends.get(one)
+    for partition in partitions:
+        offset, end = found.offsets.get(partition), ends.get(partition)
         lag = None if offset is None or end is None else max(0, end - offset)
-        owner = found.owners.get(one)
-        rows.append(LagRow(found.group, one.topic, one.partition, offset, begins.get(one), end, lag, owner, None, None))
+        owner = found.owners.get(partition)
+        rows.append(
+            LagRow(
+                found.group,
+                partition.topic,
+                partition.partition,
+                offset,
+                begins.get(partition),
+                end,
+                lag,
+                owner,
+                None,
+                None,
+            )
+        )
     return rows
 
 
@@ -217,7 +229,6 @@ def move_offsets(
 
 
 def _all_partitions(session: ZooKeeperClient) -> list[TopicPartition]:
-    """The partitions of all topics in the tree."""
     topics = session.get_all(topic_path(topic) for topic in sorted(session.children(TOPICS)))
     return [one for path, node in topics if node is not None for one in read_topic(path.rpartition("/")[2], node[0])]
 

@@ -77,7 +77,6 @@ class Endpoints:
             return self._parts.refusals.of(request, status_of(error), str(error))
 
     def action(self, action: Action) -> Callable[[Request], Any]:
-        """The endpoint of a form."""
 
         async def endpoint(request: Request) -> Response:
             visitor: Visitor = request.scope["visitor"]
@@ -164,7 +163,6 @@ def _document(value: Mapping[str, Any]) -> Response:
 
 
 def _has_large(value: Any) -> bool:
-    """True if there are large bytes in a document."""
     if isinstance(value, Mapping):
         return any(map(_has_large, value.values()))
     return isinstance(value, LargeBytes)

@@ -89,7 +89,6 @@ class HttpConnection(H11Protocol):
             self._stalled_timer = None
 
     def abort(self) -> None:
-        """Close at once."""
         self._idle.discard(self)
         self.transport.abort()
 
@@ -127,7 +126,6 @@ class HttpConnection(H11Protocol):
 
 
 def make_room(idle: Idle) -> None:
-    """Close a connection that may go."""
     oldest = idle.next_to_go()
     if oldest is not None:
         oldest.abort()

@@ -77,7 +77,6 @@ class Page:
 
     @property
     def template(self) -> str:
-        """The template's file."""
         return f"{self.path.strip('/').replace('/', '-')}.html"
 
 
@@ -97,7 +96,6 @@ class LocalPage:
 
     @property
     def template(self) -> str:
-        """The template's file."""
         return f"{self.path.strip('/').replace('/', '-')}.html"
 
 

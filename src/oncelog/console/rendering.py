@@ -54,7 +54,6 @@ def number(value: int | None) -> str:
 
 
 def about(value: int) -> str:
-    """A count as people say it: 3.1 M."""
     for limit, unit in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
         if value >= limit:
             return f"{value / (1000 if unit == 'k' else limit):.1f} {unit}"
@@ -67,7 +66,6 @@ def per_second(value: float) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes in the unit that fits."""
     if value is None:
         return "–"
     scaled = float(value)
@@ -86,7 +84,6 @@ def address(path: str, **parameters: object) -> str:
 
 
 def json_address(own: str) -> str:
-    """The address of a page's JSON."""
     path, question, parameters = own.partition("?")
     return f"{path}.json{question}{parameters}"
 

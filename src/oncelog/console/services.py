@@ -66,7 +66,6 @@ class Parts:
 
     @cached_property
     def downloads(self) -> Downloads:
-        """Files of records."""
         from oncelog.console.downloads.routes import Downloads
 
         return Downloads(self.cluster, self.farewell)
@@ -99,7 +98,6 @@ class Parts:
         self.cluster.end()
 
     def asked_by(self, request: Request) -> Asked:
-        """The question of a reading request."""
         as_json = request.url.path.endswith(".json")
         query = Query(request.query_params)
         return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates)

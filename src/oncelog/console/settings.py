@@ -71,12 +71,10 @@ class Settings:
 
     @property
     def has_tls(self) -> bool:
-        """True if browsers come by https."""
         return self.tls_certificate is not None
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach an address."""
     if host == "localhost":
         return True
     try:

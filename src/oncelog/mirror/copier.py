@@ -79,7 +79,6 @@ class Copier:
 
     @property
     def is_open(self) -> bool:
-        """True if a transaction is open."""
         return self._began_ms is not None
 
     @property

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Set
 from typing import Final
 
+from oncelog.admin.topics import NewTopic, ensure_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, wall_ms
@@ -30,8 +31,7 @@ from oncelog.client.errors import (
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.mirror.administration import create_topic
-from oncelog.mirror.errors import MirrorIncomplete, SameCluster
+from oncelog.mirror.errors import MirrorIncomplete, SameCluster, at_target
 from oncelog.mirror.positions_topic import SLOTS, Positions, positions_topic
 from oncelog.mirror.progress import Progress, RefusalRow
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
@@ -136,17 +136,16 @@ class Engine:
 
     async def _ensure_positions(self, target: AsyncClient) -> None:
         configs = {"cleanup.policy": "compact", "segment.bytes": str(64 * 1024 * 1024)}
-        await create_topic(target, self._topic, SLOTS, self.settings.replication_factor, configs)
+        with at_target():
+            await ensure_topic(target, NewTopic(self._topic, SLOTS, self.settings.replication_factor, configs))
         self._slots = len((await target.topic(self._topic)).partitions)
 
     @property
     def slots(self) -> int:
-        """The number of slots."""
         return self._slots
 
     @property
     def is_stopping(self) -> bool:
-        """True once ``stop`` was called."""
         return self._stopping.is_set()
 
     def caught_up(self, positions: Positions, goal: dict[TopicPartition, int], standing: Set[TopicPartition]) -> None:
@@ -168,7 +167,6 @@ class Engine:
         return self._until_caught_up and self._goal is None
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds."""
         return self._now_ms()
 
 

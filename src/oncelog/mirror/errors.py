@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.errors import ClientError, code_name, explain
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, code_name, explain
 from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.refusals import Refused
@@ -37,6 +38,17 @@ _WAYS_OUT: Final[dict[int, str]] = {
     ErrorCode.INVALID_CONFIG: "change the key at the source, or leave the configurations alone with --no-configs",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete {target} by other means, or run without --delete-topics",
 }
+
+
+@contextmanager
+def at_target(what: str = "") -> Iterator[None]:
+    """Says of a refusal that it is the target's; ``what`` was asked, where that is not what the refusal says."""
+    try:
+        yield
+    except UnknownTopic:
+        raise
+    except BrokerRefused as error:
+        raise BrokerRefused(error.code, f"{what or error.what} at the target", error.detail) from None
 
 
 def refusal_row(alias: str, partition: TopicPartition, target: TopicPartition, refused: Refused) -> RefusalRow:

@@ -62,7 +62,6 @@ class Frame(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of records."""
         return sum(run.records for run in self.runs)
 
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from oncelog.admin.groups import describe_group, list_groups
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.offsets import Committed
-from oncelog.mirror.administration import has_members, list_groups
 from oncelog.mirror.copier import Copier, GroupMove
 from oncelog.mirror.positions_topic import Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState
@@ -49,7 +49,6 @@ class GroupSync:
 
     @property
     def is_wanted(self) -> bool:
-        """True if there are groups to translate."""
         return self._settings.groups is not None
 
     async def sync(self, positions: Positions) -> None:
@@ -57,7 +56,7 @@ class GroupSync:
         rows: list[GroupOffsetRow] = []
         moves: list[GroupMove] = []
         refused: dict[str, str] = {}
-        for group in await list_groups(self._source):
+        for group in await consumer_groups(self._source):
             if not self._settings.wants_group(group):
                 continue
             try:
@@ -153,3 +152,19 @@ class GroupSync:
                     if there[move.target].offset != before:
                         return False
         return True
+
+
+async def consumer_groups(client: AsyncClient) -> list[str]:
+    """Names of all consumer groups, of every coordinator."""
+    return [row.group for row in await list_groups(client) if row.protocol_type in ("", "consumer")]
+
+
+async def has_members(client: AsyncClient, group: str) -> bool:
+    """True if the group has members, of either protocol, or is waiting for them."""
+    try:
+        described = await describe_group(client, group)
+    except BrokerRefused as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+    return bool(described.members) or described.state not in ("Empty", "")

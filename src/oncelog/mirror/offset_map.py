@@ -47,7 +47,6 @@ class OffsetMap:
         return len(self._sources)
 
     def run(self, index: int) -> MappedRun:
-        """The run at ``index``, in order."""
         return MappedRun(self._sources[index], self._targets[index], self._counts[index])
 
     def runs(self, start: int = 0) -> Iterator[MappedRun]:
@@ -61,7 +60,6 @@ class OffsetMap:
 
     @property
     def records(self) -> int:
-        """The number of records copied."""
         return sum(self._counts)
 
     @property

@@ -39,7 +39,6 @@ class PositionsDamaged(ClientError):
 
 
 def positions_topic(alias: str) -> TopicName:
-    """The topic with the positions of a source."""
     return TopicName(PREFIX + alias)
 
 
@@ -112,7 +111,6 @@ class CopiedPartition:
         return keys
 
     def keys(self) -> list[bytes]:
-        """The keys of all records of this partition."""
         firsts: list[tuple[str, int | str]] = [("map", first) for first in self.chunk_firsts]
         firsts += [("gap", gap.start) for gap in self.gaps]
         firsts += [("group", group) for group in self.groups]

@@ -108,13 +108,11 @@ class Progress:
         self._partitions = {copied.partition: copied for copied in partitions}
 
     def committed(self, records: int, size_bytes: int) -> None:
-        """Note a transaction."""
         self.records += records
         self.bytes += size_bytes
         self.transactions += 1
 
     def failed(self, error: Exception) -> None:
-        """Note a failure that passed."""
         self.failures += 1
         self.last_failure = str(error)
 

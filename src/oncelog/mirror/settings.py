@@ -99,7 +99,6 @@ class MirrorSettings:
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id of this instance."""
         return f"{self.group}-{self.instance}"
 
     def target_name(self, topic: str) -> TopicName:

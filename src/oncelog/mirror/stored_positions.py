@@ -1,12 +1,52 @@
-"""Positions that a mirror has stored about a source, read at the target by whoever asks: nothing is changed by it."""
+"""The internal topics of mirrors, read to their ends; and the positions that a mirror has stored about a source."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import NamedTuple
+
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.errors import ClientError, UnknownTopic
-from oncelog.mirror.administration import read_to_end
+from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.offsets import list_offsets
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
+from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.machine.requests import EARLIEST, LATEST
 from oncelog.mirror.positions_topic import Positions, positions_topic
+
+
+class ReadRecord(NamedTuple):
+    partition: TopicPartition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+async def read_to_end(
+    client: AsyncClient,
+    partitions: Iterable[TopicPartition],
+    starts: Mapping[TopicPartition, int] | None = None,
+    *,
+    read_committed: bool = True,
+) -> AsyncIterator[ReadRecord]:
+    """Every record that was written before the call, by partition in order; of transactions the committed.
+
+    From ``starts``, or the beginning. Waits for transactions that are open now. Raises BrokerRefused, and what a
+    consumer raises.
+    """
+    wanted = list(partitions)
+    starts = starts or await list_offsets(client, dict.fromkeys(wanted, EARLIEST))
+    ends = await list_offsets(client, dict.fromkeys(wanted, LATEST))
+    async with AsyncConsumer(client, FetchSettings(read_committed=read_committed)) as consumer:
+        await consumer.assign(starts, until=ends)
+        while len(consumer.positions):
+            for fetched in await consumer.poll():
+                if fetched.error_code:
+                    raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition}")
+                for record in read_fetched(fetched, read_committed=read_committed):
+                    if record.offset < ends[fetched.partition]:
+                        yield ReadRecord(fetched.partition, record.offset, record.key, record.value)
 
 
 async def read_positions(client: AsyncClient, topic: TopicName, slots: tuple[int, ...], count: int) -> Positions:

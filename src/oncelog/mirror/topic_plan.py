@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from oncelog.admin.configs import ConfigRow
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.metadata import TopicInfo
@@ -34,15 +35,8 @@ TIED_TO_A_CLUSTER: Final = frozenset(
 )
 _TIERED: Final = ("remote.", "local.retention.")
 _MAX_MESSAGE: Final = "max.message.bytes"
-_OF_TOPIC: Final = 1
-_OF_BROKERS: Final = (2, 3, 4)
-
-
-class ConfigValue(NamedTuple):
-    """A configuration value; ``source`` 1 is the topic itself, 5 the default, between them brokers (KIP-226)."""
-
-    value: str | None
-    source: int
+_OF_TOPIC: Final = "topic"
+_OF_BROKERS: Final = ("dynamic broker", "dynamic default broker", "static broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,7 @@ def partitions_of(plan: TopicPlan, owned: tuple[int, ...], slots: int) -> list[T
     ]
 
 
-def wanted_configs(source: Mapping[str, ConfigValue], max_message_bytes: int) -> dict[str, str]:
+def wanted_configs(source: Mapping[str, ConfigRow], max_message_bytes: int) -> dict[str, str]:
     """The keys that a copy is to have of its own; ``max_message_bytes`` is what the target takes by default."""
     wanted = {
         key: found.value
@@ -131,7 +125,7 @@ def wanted_configs(source: Mapping[str, ConfigValue], max_message_bytes: int) ->
 
 
 def change_of(
-    wanted: Mapping[str, str], target: Mapping[str, ConfigValue], copied_before: tuple[str, ...]
+    wanted: Mapping[str, str], target: Mapping[str, ConfigRow], copied_before: tuple[str, ...]
 ) -> TargetChange:
     """The change that makes the target's keys as they are wanted. Keys that nobody copied are left as they are."""
     change = {key: value for key, value in wanted.items() if key not in target or target[key].value != value}

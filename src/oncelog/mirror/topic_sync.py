@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from oncelog.admin.configs import ConfigRow, ResourceType, alter_configs, configs_by_name
+from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_topics, ensure_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
@@ -17,26 +19,17 @@ from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.machine.requests import LATEST
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.mirror.acl_sync import sync_acls
-from oncelog.mirror.administration import (
-    LATEST,
-    add_partitions,
-    all_topics,
-    alter_topic_configs,
-    create_topic,
-    delete_topic,
-    read_to_end,
-    topic_configs,
-)
-from oncelog.mirror.errors import topic_refusal_row
+from oncelog.mirror.errors import at_target, topic_refusal_row
 from oncelog.mirror.framing import FrameLimits
 from oncelog.mirror.positions_topic import slot_of
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.provenance import PROVENANCE_TOPIC, Copy, read_copies, tombstone
 from oncelog.mirror.settings import MirrorSettings
+from oncelog.mirror.stored_positions import read_to_end
 from oncelog.mirror.topic_plan import (
-    ConfigValue,
     PlannedTopic,
     TargetChange,
     TopicPlan,
@@ -88,14 +81,13 @@ class TopicSync:
         self._at_home: dict[TopicName, TopicInfo] = {}
         self._there: dict[TopicName, TopicInfo] = {}
         self._limits: dict[str, FrameLimits] = {}
-        self._configs: dict[str, dict[str, ConfigValue]] = {}
+        self._configs: dict[str, dict[str, ConfigRow]] = {}
         self.refusals: dict[str, RefusalRow] = {}
         """Refusals of the target, by the topic's name at the source."""
         self.plan = TopicPlan()
         self.source_cluster = ""
 
     def is_ready(self, topic: PlannedTopic, partition: int) -> bool:
-        """True if the target has the partition."""
         there = self._there.get(topic.target)
         return there is not None and partition in there.partitions
 
@@ -104,24 +96,22 @@ class TopicSync:
         there = self._there.get(target)
         return "" if there is None or there.topic_id == NO_TOPIC_ID else bytes(there.topic_id).hex()
 
-    def config_of(self, target: str) -> Mapping[str, ConfigValue] | None:
+    def config_of(self, target: str) -> Mapping[str, ConfigRow] | None:
         """The configuration of a topic at the target when the topics were last looked at."""
         return self._configs.get(target)
 
     def is_gone(self, topic: TopicName) -> bool:
-        """True if the source has no such topic any more."""
         return topic not in self._at_home
 
     def limits(self, target: str) -> FrameLimits:
-        """The limits of batches for a topic of the target."""
         return self._limits.get(target) or FrameLimits(
             DEFAULT_MAX_MESSAGE_BYTES, read_committed=self._settings.read_committed
         )
 
     async def refresh(self, owned: tuple[int, ...], slots: int) -> TopicPlan:
         """Look at both clusters, change at the target what these slots are responsible for; the plan."""
-        topics = self._at_home = await all_topics(self._source)
-        self._there = await all_topics(self._target)
+        topics = self._at_home = await self._source.metadata(None)
+        self._there = await self._target.metadata(None)
         self.source_cluster = self._source.view.cluster_id or self._settings.source.alias
         target_cluster = self._target.view.cluster_id or self._settings.target.alias
         await self._at_source.refresh(exists=PROVENANCE_TOPIC in topics)
@@ -135,7 +125,7 @@ class TopicSync:
         for name, text in plan.unnamed.items():
             if slot_of(TopicPartition(TopicName(name), 0), slots) in owned:
                 self._refuse(name, "", ErrorCode.INVALID_TOPIC_EXCEPTION, text)
-        mine = [one for one in plan.topics.values() if slot_of(TopicPartition(one.name, 0), slots) in owned]
+        mine = [topic for topic in plan.topics.values() if slot_of(TopicPartition(topic.name, 0), slots) in owned]
         await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._there)
         await self._bring_about(mine)
         if self._settings.sync_acls and 0 in owned:
@@ -175,41 +165,48 @@ class TopicSync:
         if told:
             await self._tell([copy.record() for copy in told])
         if made:
-            self._there = await all_topics(self._target)
+            self._there = await self._target.metadata(None)
         await self._configure(mine, sources)
 
     async def _make(self, topic: PlannedTopic, wanted: Mapping[str, str]) -> bool:
         """Create or grow one topic at the target; True if something changed."""
         there = self._there.get(topic.target)
-        factor = self._settings.replication_factor
         if there is None:
             try:
-                await create_topic(self._target, topic.target, topic.partitions, factor, wanted)
+                await self._create(topic, wanted)
             except BrokerRefused as error:
                 if error.code not in _ABOUT_CONFIGS or not wanted:
                     raise
                 valid = {key: value for key, value in wanted.items() if await self._is_valid(topic, {key: value})}
-                await create_topic(self._target, topic.target, topic.partitions, factor, valid)
+                await self._create(topic, valid)
         elif len(there.partitions) < topic.partitions:
-            await add_partitions(self._target, topic.target, topic.partitions)
+            with at_target():
+                await add_partitions(self._target, topic.target, topic.partitions)
         else:
             self._accept(topic.name, stands=True)
             return False
         self._accept(topic.name, stands=True)
         return True
 
+    async def _create(self, topic: PlannedTopic, configs: Mapping[str, str]) -> None:
+        with at_target():
+            await ensure_topic(self._target, self._new(topic, configs))
+
     async def _is_valid(self, topic: PlannedTopic, configs: Mapping[str, str]) -> bool:
         """True if the target would create the topic with this configuration."""
-        factor = self._settings.replication_factor
         try:
-            await create_topic(self._target, topic.target, topic.partitions, factor, configs, validate_only=True)
+            with at_target():
+                await create_topic(self._target, self._new(topic, configs), validate_only=True)
         except BrokerRefused as error:
-            if error.code not in _ABOUT_CONFIGS:
+            if error.code not in (*_ABOUT_CONFIGS, ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise
-            return False
+            return error.code not in _ABOUT_CONFIGS
         return True
 
-    async def _configure(self, mine: list[PlannedTopic], sources: Mapping[str, Mapping[str, ConfigValue]]) -> None:
+    def _new(self, topic: PlannedTopic, configs: Mapping[str, str]) -> NewTopic:
+        return NewTopic(topic.target, topic.partitions, self._settings.replication_factor, configs)
+
+    async def _configure(self, mine: list[PlannedTopic], sources: Mapping[str, Mapping[str, ConfigRow]]) -> None:
         """Set the limits of all topics, and the keys of those this instance is responsible for."""
         link = await self._target.link()
         zstd = link.versions.supports(ProduceRequest, _FIRST_PRODUCE_WITH_ZSTD)
@@ -252,7 +249,8 @@ class TopicSync:
         refused: BrokerRefused | UnsupportedRequest | None = None
         for change, delete in changes:
             try:
-                await alter_topic_configs(self._target, topic.target, change, delete)
+                with at_target(f"configuration of topic {topic.target!r}"):
+                    await alter_configs(self._target, ResourceType.TOPIC, topic.target, change=change, delete=delete)
             except (BrokerRefused, UnsupportedRequest) as error:
                 refused = refused or error
         return refused
@@ -279,7 +277,7 @@ class TopicSync:
             if of == alias and is_mine and copy.source_topic not in topics:
                 LOG.info("topic %s is gone at %s: deleting %s", copy.source_topic, alias, target)
                 try:
-                    await delete_topic(self._target, target)
+                    await _delete_topic(self._target, target)
                 except BrokerRefused as error:
                     self._refuse(copy.source_topic, target, error.code, str(error), stands=False)
                     continue
@@ -288,7 +286,8 @@ class TopicSync:
 
     async def _tell(self, records: list[tuple[bytes, bytes | None]]) -> None:
         if PROVENANCE_TOPIC not in self._there:
-            await create_topic(self._target, PROVENANCE_TOPIC, 1, -1, {"cleanup.policy": "compact"})
+            with at_target():
+                await ensure_topic(self._target, NewTopic(PROVENANCE_TOPIC, 1, -1, {"cleanup.policy": "compact"}))
         async with AsyncProducer(self._target) as producer:
             for key, value in records:
                 await producer.send(PROVENANCE_TOPIC, value, key=key, partition=0)
@@ -296,3 +295,19 @@ class TopicSync:
 
 def _code_of(error: BrokerRefused | UnsupportedRequest) -> int:
     return error.code if isinstance(error, BrokerRefused) else int(ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def _delete_topic(client: AsyncClient, name: str) -> None:
+    """Delete a topic; one that is not there is no error. Raises BrokerRefused."""
+    for outcome in await delete_topics(client, [name]):
+        if outcome.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise BrokerRefused(outcome.error_code, f"topic {name!r} at the target", outcome.error)
+
+
+async def topic_configs(client: AsyncClient, names: Iterable[str]) -> dict[str, dict[str, ConfigRow]]:
+    """Configurations by topic; topics that are gone or may not be described are left out, all of brokers before 1.1."""
+    wanted = list(names)
+    try:
+        return await configs_by_name(client, ResourceType.TOPIC, wanted) if wanted else {}
+    except UnsupportedRequest:
+        return {}

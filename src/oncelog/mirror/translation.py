@@ -13,7 +13,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.offsets import commit_offsets, committed_offsets
 from oncelog.client.machine.offsets import Committed
-from oncelog.mirror.administration import has_members, list_groups
+from oncelog.mirror.group_sync import consumer_groups, has_members
 from oncelog.mirror.positions_topic import CopiedPartition, Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState
 from oncelog.mirror.settings import Cluster
@@ -31,7 +31,7 @@ async def translate(
         positions = await stored_positions(at_target, source.alias)
         from_, to = (at_target, at_source) if back else (at_source, at_target)
         rows: list[GroupOffsetRow] = []
-        for group in await list_groups(from_):
+        for group in await consumer_groups(from_):
             if groups.fullmatch(group) and not group.startswith("oncelog-mirror-"):
                 rows += await _translate_group(group, positions, from_, to, back=back, apply=apply, force=force)
         return rows

@@ -13,7 +13,7 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.mirror.administration import LATEST
+from oncelog.client.machine.requests import LATEST
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import refusal_row
 from oncelog.mirror.positions_topic import CopiedPartition
@@ -27,8 +27,6 @@ _POLL_MS: Final = 1_000
 
 
 class Trials:
-    """The refused partitions of a worker."""
-
     def __init__(
         self,
         settings: MirrorSettings,
@@ -68,7 +66,6 @@ class Trials:
         return True
 
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are not copied any more."""
         for partition in set(self._trials).difference(partitions):
             self._forget(partition)
 
@@ -146,7 +143,6 @@ class Trials:
         return None
 
     def _over(self, copied: CopiedPartition) -> None:
-        """Leave the partition to the worker again."""
         self._forget(copied.partition)
         LOG.info("%s of %s is copied again", copied.partition, self._settings.source.alias)
         if copied.refused is not None:

@@ -21,12 +21,13 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.mirror.administration import EARLIEST, topic_configs
+from oncelog.client.machine.requests import EARLIEST
 from oncelog.mirror.framing import visible_records
 from oncelog.mirror.offset_map import MappedRun
 from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.settings import Cluster
 from oncelog.mirror.stored_positions import stored_positions
+from oncelog.mirror.topic_sync import topic_configs
 
 _TIME: Final = struct.Struct(">q")
 _FETCH: Final = FetchSettings(

@@ -21,7 +21,7 @@ from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.mirror.administration import EARLIEST, LATEST
+from oncelog.client.machine.requests import EARLIEST, LATEST
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import MirrorGap, SourceReplaced, TargetReplaced, TopicReplaced
 from oncelog.mirror.group_sync import GroupSync
@@ -280,7 +280,7 @@ class Worker:
     def _copies(self) -> list[CopiedPartition]:
         """The copies that are at the target and have more than one map record."""
         topics = self._topics.plan.topics
-        found = [one for one in self._positions.partitions.values() if len(one.chunk_firsts) > 1]
+        found = [partition for partition in self._positions.partitions.values() if len(partition.chunk_firsts) > 1]
         return [
             one
             for one in found

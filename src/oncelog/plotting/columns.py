@@ -32,8 +32,6 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlot:
-    """A plot as a template draws it."""
-
     title: str
     boxes: tuple[Box, ...]
     kinds: tuple[str, ...]

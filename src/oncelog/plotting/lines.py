@@ -56,8 +56,6 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class LinePlot:
-    """A plot as a template draws it."""
-
     key: str
     title: str
     about: str
@@ -74,7 +72,6 @@ class LinePlot:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is drawn."""
         return not any(one.path for one in self.lines)
 
     @property

@@ -15,11 +15,13 @@ from oncelog.base.units import MIB
 from oncelog.client.blocking import Client, Committed
 from oncelog.client.blocking.client import LATEST, ListedOffset
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.client.programs import Cluster
 from oncelog.console.page import Asked
 from oncelog.console.pages import groups
 from oncelog.console.query import Query
 from oncelog.console.settings import Settings
 from tests.interop.admin.lab import at
+from tests.programs import program_of
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 100_000
@@ -33,18 +35,15 @@ def places() -> list[TopicPartition]:
     return [at(f"topic-{number // 1000:03}", number % 1000) for number in range(PARTITIONS)]
 
 
-class ManyPartitions(Client):
-    """A cluster of so many partitions: each begins at 5 and ends at 20."""
+def metadata(*_: object) -> dict[TopicName, TopicInfo]:
+    """A cluster of so many partitions."""
+    partitions = {index: PartitionInfo(index, BrokerId(1), LeaderEpoch(0), (1,), (1,), ()) for index in range(1000)}
+    return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in {one.topic for one in places()}}
 
-    def metadata(self, topics: object = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
-        partitions = {index: PartitionInfo(index, BrokerId(1), LeaderEpoch(0), (1,), (1,), ()) for index in range(1000)}
-        names = {one.topic for one in places()}
-        return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in names}
 
-    def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, ListedOffset]:
-        return {one: ListedOffset(20 if time == LATEST else 5, -1, 0) for one, time in wanted.items()}
+def list_offsets(_: object, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    """Each partition begins at 5 and ends at 20."""
+    return {one: ListedOffset(20 if time == LATEST else 5, -1, 0) for one, time in wanted.items()}
 
 
 def described(client: Client, group: str) -> GroupDescription:
@@ -60,11 +59,13 @@ def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(groups, "describe_group", described)
     monkeypatch.setattr(groups, "bounds_of", bounds)
     committed = {one: Committed(11) for one in places()}
-    monkeypatch.setattr("oncelog.admin.groups.committed_offsets", lambda client, group: dict(committed))
+    monkeypatch.setattr("oncelog.admin.groups.committed_offsets", program_of(lambda client, group: dict(committed)))
+    monkeypatch.setattr(Cluster, "metadata", program_of(metadata))
+    monkeypatch.setattr("oncelog.admin.groups.list_offsets", program_of(list_offsets))
     asked = Asked(Query({"name": "all", "page": "1000"}), Settings("x"))
     tracemalloc.start()
     try:
-        found = groups.read_one(ManyPartitions("127.0.0.1:9"), asked)
+        found = groups.read_one(Client("127.0.0.1:9"), asked)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

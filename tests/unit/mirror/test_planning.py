@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from oncelog.base.acls import Operation
+from oncelog.admin.configs import ConfigRow
+from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
-from oncelog.mirror.acl_sync import TopicAcl, wanted_acls
+from oncelog.mirror.acl_sync import wanted_acls
 from oncelog.mirror.provenance import Copy, read_copies, tombstone
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
-from oncelog.mirror.topic_plan import ConfigValue, change_of, partitions_of, plan_topics, wanted_configs
+from oncelog.mirror.topic_plan import change_of, partitions_of, plan_topics, wanted_configs
 
 SOURCE, TARGET = "source-id", "target-id"
 
@@ -69,19 +70,23 @@ def test_provenance_goes_round() -> None:
     assert read_copies([copy.record(), (tombstone("a.t", "a"), None)]) == {}
 
 
+def config(value: str, source: str) -> ConfigRow:
+    return ConfigRow("", value, source, source == "default", read_only=False, is_sensitive=False)
+
+
 def test_configurations_of_the_topic_go_over_but_for_those_of_the_cluster() -> None:
     source = {
-        "retention.ms": ConfigValue("1", 1),
-        "segment.bytes": ConfigValue("2", 5),
-        "message.timestamp.type": ConfigValue("LogAppendTime", 1),
-        "remote.storage.enable": ConfigValue("true", 1),
-        "max.message.bytes": ConfigValue("9000000", 4),
+        "retention.ms": config("1", "topic"),
+        "segment.bytes": config("2", "default"),
+        "message.timestamp.type": config("LogAppendTime", "topic"),
+        "remote.storage.enable": config("true", "topic"),
+        "max.message.bytes": config("9000000", "static broker"),
     }
     assert wanted_configs(source, 1_000_000) == {"retention.ms": "1", "max.message.bytes": "9000000"}
     target = {
-        "retention.ms": ConfigValue("1", 1),
-        "cleanup.policy": ConfigValue("compact", 1),
-        "x": ConfigValue("1", 1),
+        "retention.ms": config("1", "topic"),
+        "cleanup.policy": config("compact", "topic"),
+        "x": config("1", "topic"),
     }
     change = change_of({"retention.ms": "1", "max.message.bytes": "5"}, target, ("cleanup.policy", "retention.ms"))
     assert change == ({"max.message.bytes": "5"}, ("cleanup.policy",))
@@ -100,8 +105,9 @@ def test_aliases_that_would_not_do_are_refused(alias: str) -> None:
 
 
 def test_who_may_read_a_topic_may_read_its_copy() -> None:
-    def acl(name: str, operation: Operation, pattern: int = 3, permission: int = 3) -> TopicAcl:
-        return TopicAcl(name, pattern, "User:u", "*", int(operation), permission)
+    def acl(name: str, operation: Operation, pattern: int = 3, permission: int = 3) -> AclBinding:
+        resources = ResourcePattern(ResourceType.TOPIC, PatternType(pattern), name)
+        return AclBinding(resources, AclEntry("User:u", "*", operation, Permission(permission)))
 
     acls = [
         acl("orders", Operation.READ),
@@ -118,4 +124,4 @@ def test_who_may_read_a_topic_may_read_its_copy() -> None:
         acl("a.", Operation.DESCRIBE, pattern=4),
     }
     kept = wanted_acls(settings(naming=Naming.identity), acls, ["orders"])
-    assert {one.name for one in kept} == {"orders", "ord"}
+    assert {one.pattern.name for one in kept} == {"orders", "ord"}

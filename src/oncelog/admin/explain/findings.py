@@ -94,14 +94,13 @@ class Report:
 
     @property
     def is_stuck(self) -> bool:
-        """True if something is stopped."""
-        return any(one.severity is Severity.STUCK for one in self.findings)
+        return any(finding.severity is Severity.STUCK for finding in self.findings)
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
     """Findings in the order of a report: by severity, otherwise as they were found."""
     order = list(Severity)
-    return sorted(findings, key=lambda one: order.index(one.severity))
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def joined(names: Sequence[str]) -> str:

@@ -106,7 +106,7 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
         described.group,
         said,
         evidence={"state": described.state, "members": len(described.members)},
-        affected=[one.client_id for one in described.members],
+        affected=[member.client_id for member in described.members],
         clears=f"{clears}.",
         advice="To see who has joined; a member that is missing works on what it has been given, or is dead:",
         commands=[_describe(facts, options)],
@@ -120,7 +120,7 @@ def _known_members(facts: GroupFacts) -> tuple[MemberMetadata, ...]:
 
 def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
     generations = facts.history.generations if facts.history is not None else []
-    times = sum(bool(one.members) for one in generations)
+    times = sum(bool(generation.members) for generation in generations)
     if times < MANY_REBALANCES:
         return None
     since = duration_text(facts.now_ms - generations[0].at_ms)
@@ -149,7 +149,7 @@ def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
         said,
         evidence=evidence,
         since_ms=generations[0].at_ms,
-        affected=sorted({one.client_id for one in facts.description.members}),
+        affected=sorted({member.client_id for member in facts.description.members}),
         clears="It clears when no member comes or goes.",
         advice="To see who they are now:",
         commands=[_describe(facts, options)],
@@ -165,9 +165,11 @@ def changes(generations: list[Generation]) -> tuple[Counter[Who], Counter[Who]]:
     joined: Counter[Who] = Counter()
     left: Counter[Who] = Counter()
     for before, after in pairwise(generations):
-        known, now = {one.member_id for one in before.members}, {one.member_id for one in after.members}
-        joined.update((one.client_id, one.client_host) for one in after.members if one.member_id not in known)
-        left.update((one.client_id, one.client_host) for one in before.members if one.member_id not in now)
+        known, now = {member.member_id for member in before.members}, {member.member_id for member in after.members}
+        joined.update(
+            (member.client_id, member.client_host) for member in after.members if member.member_id not in known
+        )
+        left.update((member.client_id, member.client_host) for member in before.members if member.member_id not in now)
     return joined, left
 
 

@@ -20,9 +20,9 @@ from oncelog.admin.transactions.partition_offsets import read_at, readable_befor
 from oncelog.base.acls import Operation, ResourceType
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
+from oncelog.client.programs import Cluster, Program
+from oncelog.client.programs.group import committed_offsets
 from oncelog.records.batch import read_header
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
@@ -97,41 +97,56 @@ class GroupFacts:
 
 
 def group_facts(
-    client: Client, group: str, *, window_ms: int, principal: str | None = None
-) -> tuple[GroupFacts, list[Unanswered]]:
+    cluster: Cluster, group: str, *, window_ms: int, principal: str | None = None
+) -> Program[tuple[GroupFacts, list[Unanswered]]]:
     """The facts of a group. Raises BrokerRefused: GROUP_ID_NOT_FOUND, or what keeps its coordinator from answering."""
-    described = describe_group(client, group)
-    committed = {where: one.offset for where, one in committed_offsets(client, group).items()}
-    facts = GroupFacts(described, client.system.wall_ms(), committed)
-    partitions, unanswered = partition_facts(client, {*committed, *facts.owners})
+    described = yield from describe_group(cluster, group)
+    stored = yield from committed_offsets(cluster, group)
+    committed = {where: one.offset for where, one in stored.items()}
+    facts = GroupFacts(described, cluster.environment.wall_ms(), committed)
+    partitions, unanswered = yield from partition_facts(cluster, {*committed, *facts.owners})
     facts.partitions = partitions
     try:
-        facts.history = read_history(client, group, facts.now_ms, window_ms)
+        facts.history = yield from read_history(cluster, group, facts.now_ms, window_ms)
     except ClientError as error:
         facts.no_history = str(error)
-    lagging = sorted((one for one in partitions if facts.to_read(one)), key=facts.to_read, reverse=True)
-    looked_into = lagging[:MOST_LOOKED_INTO]
-    facts.only_markers = frozenset(one for one in looked_into if not _has_data(client, facts, one))
-    batches = {one: _next_batch(client, one, committed[one]) for one in looked_into if one not in facts.only_markers}
-    facts.next_batches = {where: batch for where, batch in batches.items() if batch is not None}
-    facts.quotas = _quotas(client, sorted({one.client_id for one in described.members}))
+    lagging = sorted(
+        (partition for partition in partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
+    )
+    facts.only_markers, facts.next_batches = yield from _what_comes_next(cluster, facts, lagging[:MOST_LOOKED_INTO])
+    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in described.members}))
     if principal is not None:
         try:
-            facts.denied = _denied(client, facts, principal)
+            facts.denied = yield from _denied(cluster, facts, principal)
         except ClientError as error:
             facts.no_permissions = str(error)
     return facts, unanswered
 
 
-def _has_data(client: Client, facts: GroupFacts, where: TopicPartition) -> bool:
-    bounds = facts.partitions[where].bounds
-    return bounds is None or readable_before(client, where, facts.committed[where], bounds.last_stable_offset)
+def _what_comes_next(
+    cluster: Cluster, facts: GroupFacts, lagging: Sequence[TopicPartition]
+) -> Program[tuple[frozenset[TopicPartition], dict[TopicPartition, NextBatch]]]:
+    """The partitions with nothing but markers to read, and the next batch of the others."""
+    only_markers = set()
+    for where in lagging:
+        bounds = facts.partitions[where].bounds
+        if bounds is not None:
+            has_data = yield from readable_before(cluster, where, facts.committed[where], bounds.last_stable_offset)
+            if not has_data:
+                only_markers.add(where)
+    batches = {}
+    for where in lagging:
+        if where not in only_markers:
+            batch = yield from _next_batch(cluster, where, facts.committed[where])
+            if batch is not None:
+                batches[where] = batch
+    return frozenset(only_markers), batches
 
 
-def _next_batch(client: Client, where: TopicPartition, position: int) -> NextBatch | None:
+def _next_batch(cluster: Cluster, where: TopicPartition, position: int) -> Program[NextBatch | None]:
     """The first data batch from ``position`` on; None where it cannot be read."""
     try:
-        records = read_at(client, where, position)
+        records = yield from read_at(cluster, where, position)
         at = 0
         while at < len(records):
             header = read_header(records, at)
@@ -147,7 +162,7 @@ def _next_batch(client: Client, where: TopicPartition, position: int) -> NextBat
     return None
 
 
-def _quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
+def _quotas(cluster: Cluster, client_ids: Iterable[str]) -> Program[dict[str, float]]:
     """Limits of what clients may fetch, by client id: its own, or the default one. None of them where not allowed."""
     message = DescribeClientQuotasRequest(
         components=[ComponentData(entity_type=_CLIENT_ID, match_type=_EXACT, match=None)], strict=True
@@ -157,7 +172,7 @@ def _quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
         for match_type, match in ((_EXACT, client_id), (_DEFAULT, None)):
             message.components = [ComponentData(entity_type=_CLIENT_ID, match_type=match_type, match=match)]
             try:
-                answer = client.request(message)
+                answer = yield from cluster.request(message)
             except ClientError:
                 return found
             values = {value.key: value.value for entry in answer.entries or () for value in entry.values}
@@ -167,19 +182,19 @@ def _quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def _denied(client: Client, facts: GroupFacts, principal: str) -> list[Denied]:
+def _denied(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[list[Denied]]:
     """Everything that members of the group need and ``principal`` may not do. Raises BrokerRefused if the lists may not
     be seen."""
-    hosts = sorted({one.host.lstrip("/") for one in facts.description.members}) or ["*"]
-    topics = sorted({one.topic for one in facts.partitions})
+    hosts = sorted({member.host.lstrip("/") for member in facts.description.members}) or ["*"]
+    topics = sorted({partition.topic for partition in facts.partitions})
     asked = [(ResourceType.GROUP, facts.description.group), *((ResourceType.TOPIC, topic) for topic in topics)]
     found = []
     for kind, name in asked:
         for host in hosts:
-            answer = acls.explain(client, kind, name, principal, host, [Operation.READ])
+            answer = yield from acls.explain(cluster, kind, name, principal, host, [Operation.READ])
             found += [
-                Denied(principal, kind.name.lower(), name, one.operation.name.title(), str(one.reason.value))
-                for one in answer.decisions
-                if not one.allowed
+                Denied(principal, kind.name.lower(), name, decision.operation.name.title(), str(decision.reason.value))
+                for decision in answer.decisions
+                if not decision.allowed
             ]
     return list(dict.fromkeys(found))

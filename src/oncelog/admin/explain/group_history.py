@@ -10,20 +10,22 @@ wanted time; earlier commits and generations may be missing, which makes the his
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
-from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.requests import offset_query
+from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.requests import LATEST, offset_query
+from oncelog.client.programs import Cluster, Program
+from oncelog.client.programs.log_offsets import list_offsets
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -36,17 +38,12 @@ from oncelog.records.internal.group_records import (
 )
 
 MAX_BYTES: Final = 64 * MIB
-_FETCH: Final = FetchSettings(max_bytes=4 * MIB, partition_max_bytes=4 * MIB, read_committed=True)
-
+_FETCH_BYTES: Final = 4 * MIB
 _LEAST_WINDOW_MS: Final = 5_000
 STILL_MS: Final = 30_000
 """An offset that has not moved for so long stands still, unless it never moved more often."""
 _PATIENCE: Final = 3
 """Times the usual distance of two commits."""
-
-
-class _TooMuch(Exception):
-    """More than ``MAX_BYTES`` have been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +96,32 @@ class GroupHistory:
         return max(0, found[-1].offset - found[0].offset) * 1000 / (now_ms - found[0].at_ms)
 
 
-def read_history(client: Client, group: str, now_ms: int, window_ms: int) -> GroupHistory:
+def read_history(cluster: Cluster, group: str, now_ms: int, window_ms: int) -> Program[GroupHistory]:
     """The history of a group over ``window_ms``, or over less where that is too much to read; see ``since_ms``.
 
     Raises ClientError; BrokerRefused when the topic may not be read.
     """
-    topic = client.metadata({CONSUMER_OFFSETS})[CONSUMER_OFFSETS]
+    topics = yield from cluster.metadata({CONSUMER_OFFSETS})
+    topic = topics[CONSUMER_OFFSETS]
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         raise BrokerRefused(topic.error_code, CONSUMER_OFFSETS)
     count = len(topic.partitions)
     if not count:
         return GroupHistory(now_ms - window_ms)
     where = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))
-    end = client.list_offsets({where: LATEST}, read_committed=True)[where].offset
+    ends = yield from list_offsets(cluster, {where: LATEST}, read_committed=True)
+    end = ends[where].offset
     while True:
         history = GroupHistory(now_ms - window_ms)
-        begin = client.list_offsets({where: offset_query(history.since_ms)})[where].offset
+        begins = yield from list_offsets(cluster, {where: offset_query(history.since_ms)})
+        begin = begins[where].offset
         if not 0 <= begin < end:
             return history
-        try:
-            take(history, group, _records(client, where, begin, end))
-        except _TooMuch:
-            if window_ms <= _LEAST_WINDOW_MS:
-                raise ClientError(f"{where} has more than {MAX_BYTES // MIB} MiB of the last seconds") from None
-            window_ms = max(_LEAST_WINDOW_MS, window_ms // 4)
-        else:
+        if (yield from _read(cluster, history, group, where, begin, end)):
             return history
+        if window_ms <= _LEAST_WINDOW_MS:
+            raise ClientError(f"{where} has more than {MAX_BYTES // MIB} MiB of the last seconds")
+        window_ms = max(_LEAST_WINDOW_MS, window_ms // 4)
 
 
 def take(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -> None:
@@ -146,12 +143,29 @@ def take(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -
                 history.generations.append(Generation(metadata.generation, record.timestamp, metadata.members))
 
 
-def _records(client: Client, where: TopicPartition, begin: int, end: int) -> Iterator[ConsumedRecord]:
-    size = 0
-    for fetched in client.fetch({where: begin}, until={where: end}, settings=_FETCH):
-        if fetched.error_code:
-            raise BrokerRefused(fetched.error_code, str(where))
-        yield from read_fetched(fetched, read_committed=True)
+def _read(
+    cluster: Cluster, history: GroupHistory, group: str, where: TopicPartition, begin: int, end: int
+) -> Program[bool]:
+    """Add what the coordinator wrote of the group from ``begin`` to ``end``. Returns False if that is too much."""
+    position, size = begin, 0
+
+    def fetch() -> Program[Fetched]:
+        leader = yield from cluster.leader(where)
+        message = fetch_request(cluster.view, {where: position}, _FETCH_BYTES, _FETCH_BYTES, read_committed=True)
+        answer = yield from cluster.request(message, broker=leader)
+        fetched = next(iter(fetched_in(cluster.view, answer, {where: position})), None)
+        code = answer.error_code if fetched is None else fetched.error_code
+        if fetched is None or code:
+            raise BrokerRefused(code, str(where))
+        if not fetched.records and answer.throttle_time_ms:  # no end: the last commits would be missing
+            raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(where))
+        return fetched
+
+    while position < end and size <= MAX_BYTES:
+        fetched = yield from cluster.retrying(fetch)
+        if not fetched.records:
+            break
+        take(history, group, read_fetched(fetched, read_committed=True))
+        position = fetched.next_offset
         size += len(fetched.records)
-        if size > MAX_BYTES:
-            raise _TooMuch
+    return size <= MAX_BYTES

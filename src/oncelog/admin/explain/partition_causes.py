@@ -58,7 +58,7 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
             f"Only {_brokers(facts.isr)} may lead it without loss (in sync when the last leader went); "
             f"{'it is' if len(facts.isr) == 1 else 'they are'} not there."
         )
-    others = [one for one in facts.replicas if one not in facts.isr]
+    others = [replica for replica in facts.replicas if replica not in facts.isr]
     if others:
         said.append(f"{_brokers(others)} {_has(others)} a copy that was not in sync: records may be missing in it.")
     return Finding(

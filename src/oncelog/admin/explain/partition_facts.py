@@ -9,20 +9,20 @@ verification tool: any replica answers it, followers too.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.admin.cluster_status import MIN_ISR
-from oncelog.admin.configs import ResourceType, values_of
+from oncelog.admin.cluster_status import min_isr_of
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, read_at
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.client.machine.requests import list_offsets_request
+from oncelog.client.machine.requests import EARLIEST, LATEST, list_offsets_request
+from oncelog.client.programs import Cluster, Program
 from oncelog.records.batch import read_header
 from oncelog.records.errors import CorruptBatch, TruncatedBatch
 from oncelog.wire.messages.list_offsets import ListOffsetsResponse
@@ -52,8 +52,7 @@ class PartitionFacts:
 
     @property
     def lost_replicas(self) -> tuple[int, ...]:
-        """Replicas that are not in sync."""
-        return tuple(one for one in self.replicas if one not in self.isr)
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
 
     @property
     def uncommitted(self) -> int | None:
@@ -68,18 +67,20 @@ class PartitionFacts:
 
 
 def partition_facts(
-    client: Client, wanted: Iterable[TopicPartition]
-) -> tuple[dict[TopicPartition, PartitionFacts], list[Unanswered]]:
+    cluster: Cluster, wanted: Iterable[TopicPartition]
+) -> Program[tuple[dict[TopicPartition, PartitionFacts], list[Unanswered]]]:
     """The facts of each partition, those that do not exist included, without those that may not be seen. Raises
     NoBrokerReachable."""
     partitions = sorted(set(wanted))
-    topics = client.metadata({one.topic for one in partitions}) if partitions else {}
-    there = [one for one in partitions if _info(topics, one) is not None]
-    bounds, unanswered = bounds_of(client, there)
-    starts = _log_starts(client, there)
-    min_isr = _min_isr(client, {one.topic for one in there})
-    ends = _log_ends(client, there, topics)
-    lacking = _lacking_since(client, there, topics, ends)
+    topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
+    there = [partition for partition in partitions if _info(topics, partition) is not None]
+    bounds, unanswered = yield from bounds_of(cluster, there)
+    starts = yield from _log_starts(cluster, there)
+    min_isr: dict[str, int] = {}
+    with contextlib.suppress(ClientError):
+        min_isr = yield from min_isr_of(cluster, sorted({partition.topic for partition in there}))
+    ends = yield from _log_ends(cluster, there, topics)
+    lacking = yield from _lacking_since(cluster, there, topics, ends)
     found = {}
     for where in partitions:
         topic = topics.get(where.topic)
@@ -106,11 +107,11 @@ def partition_facts(
 
 
 def _lacking_since(
-    client: Client,
+    cluster: Cluster,
     wanted: list[TopicPartition],
     topics: Mapping[TopicName, TopicInfo],
     ends: Mapping[TopicPartition, Mapping[int, int]],
-) -> dict[TopicPartition, int]:
+) -> Program[dict[TopicPartition, int]]:
     """The time in the first record that a replica lacks, of some of the partitions in which one is behind."""
     found: dict[TopicPartition, int] = {}
     behind = []
@@ -121,7 +122,8 @@ def _lacking_since(
             behind.append((where, least))
     for where, position in behind[:MOST_LOOKED_INTO]:
         try:
-            header = read_header(read_at(client, where, position))
+            records = yield from read_at(cluster, where, position)
+            header = read_header(records)
         except (ClientError, CorruptBatch, TruncatedBatch):
             continue  # The facts are there without it.
         if header.base_timestamp > 0:
@@ -134,40 +136,38 @@ def _info(topics: Mapping[TopicName, TopicInfo], where: TopicPartition) -> objec
     return None if topic is None or not topic.exists else topic.partitions.get(where.partition)
 
 
-def _min_isr(client: Client, topics: set[TopicName]) -> dict[str, int]:
-    try:
-        values = values_of(client, ResourceType.TOPIC, sorted(topics), MIN_ISR) if topics else {}
-    except ClientError:
-        return {}
-    return {name: int(value) for name, value in values.items() if value is not None}
-
-
-def _log_starts(client: Client, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-    led, _ = leaders(client, wanted)
+def _log_starts(cluster: Cluster, wanted: list[TopicPartition]) -> Program[dict[TopicPartition, int]]:
+    led, _ = leaders(cluster, wanted)
     questions: list[Question[ListOffsetsResponse]] = []
     for broker, part in led.items():
-        message = list_offsets_request(client.view, dict.fromkeys(part, EARLIEST), part, read_committed=False)
+        message = list_offsets_request(cluster.view, dict.fromkeys(part, EARLIEST), part, read_committed=False)
         questions.append(Question(broker, message, f"first offsets of {len(part)} partitions"))
-    answers = [answer for _, answer in ask(client, questions) if not isinstance(answer, Unanswered)]
-    return {where: offset for answer in answers for where, offset in _offsets(answer)}
+    answers = yield from ask(cluster, questions)
+    return {
+        where: offset
+        for _, answer in answers
+        if not isinstance(answer, Unanswered)
+        for where, offset in _offsets(answer)
+    }
 
 
 def _log_ends(
-    client: Client, wanted: list[TopicPartition], topics: Mapping[TopicName, TopicInfo]
-) -> dict[TopicPartition, dict[int, int]]:
+    cluster: Cluster, wanted: list[TopicPartition], topics: Mapping[TopicName, TopicInfo]
+) -> Program[dict[TopicPartition, dict[int, int]]]:
     """The end of every replica's log that tells it, by partition and broker."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for where in wanted:
         for broker in topics[where.topic].partitions[where.partition].replicas:
-            if broker in client.view.brokers:
+            if broker in cluster.view.brokers:
                 by_broker.setdefault(broker, []).append(where)
     questions: list[Question[ListOffsetsResponse]] = []
     for broker, part in sorted(by_broker.items()):
-        message = list_offsets_request(client.view, dict.fromkeys(part, LATEST), part, read_committed=False)
+        message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), part, read_committed=False)
         message.replica_id = _DEBUGGING_REPLICA
         questions.append(Question(broker, message, f"ends of {len(part)} replicas"))
     found: dict[TopicPartition, dict[int, int]] = {}
-    for question, answer in ask(client, questions):
+    answers = yield from ask(cluster, questions)
+    for question, answer in answers:
         if not isinstance(answer, Unanswered):
             for where, offset in _offsets(answer):
                 found.setdefault(where, {})[question.broker] = offset
@@ -176,6 +176,6 @@ def _log_ends(
 
 def _offsets(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int]]:
     for topic in answer.topics:
-        for one in topic.partitions:
-            if not one.error_code:
-                yield TopicPartition(TopicName(topic.name), one.partition_index), one.offset
+        for partition in topic.partitions:
+            if not partition.error_code:
+                yield TopicPartition(TopicName(topic.name), partition.partition_index), partition.offset

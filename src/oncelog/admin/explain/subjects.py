@@ -6,6 +6,7 @@ subject does not exist, BrokerRefused (GROUP_ID_NOT_FOUND, TRANSACTIONAL_ID_NOT_
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,17 +18,23 @@ from oncelog.admin.explain.partition_facts import PartitionFacts, partition_fact
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.admin.transactions.explanations import Chain, Explanation, explain_held, explain_id, group_pending
+from oncelog.admin.transactions.explanations import (
+    Chain,
+    Explanation,
+    explain_held,
+    explain_id,
+    group_pending,
+    offsets_partition,
+)
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.errors import ErrorCode
-from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.base.units import MINUTE_MS
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.programs import Cluster, Program, operation
 
 WINDOW_MS: Final = 15 * MINUTE_MS
 """The part of a group's history that is read."""
@@ -45,25 +52,26 @@ NO_COORDINATOR: Final = frozenset(
 _NO_TIME: Final = "no request tells it; the logs of the brokers do"
 
 
+@operation
 def explain_group(
-    client: Client, group: str, *, window_ms: int = WINDOW_MS, principal: str | None = None, options: str = ""
-) -> Report:
+    cluster: Cluster, group: str, *, window_ms: int = WINDOW_MS, principal: str | None = None, options: str = ""
+) -> Program[Report]:
     """Explains why a group does not advance. ``principal``: as whom its members log in (``User:alice``), to check what
     they may do. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
     try:
-        facts, unanswered = group_facts(client, group, window_ms=window_ms, principal=principal)
+        facts, unanswered = yield from group_facts(cluster, group, window_ms=window_ms, principal=principal)
     except BrokerRefused as error:
         if error.code not in NO_COORDINATOR:
             raise
-        return without_coordinator(client, group, error, options)
+        return (yield from without_coordinator(cluster, group, error, options))
     findings = group_findings(facts, options)
-    findings += [found for one in facts.partitions.values() for found in partition_findings(one, options)]
+    findings += [found for partition in facts.partitions.values() for found in partition_findings(partition, options)]
     held = _held(facts.partitions, facts.committed)
     bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
-    waits, offsets = group_pending(client, group, set(facts.partitions), bounds)
-    explained = explain_held(client, f"group {group}", [*held, *offsets], bounds, [], [], options)
+    waits, offsets = yield from group_pending(cluster, group, set(facts.partitions), bounds)
+    explained = yield from explain_held(cluster, f"group {group}", [*held, *offsets], bounds, [], [], options)
     if waits:
-        holding = [one for one in explained.transactions if one.topic == CONSUMER_OFFSETS]
+        holding = [transaction for transaction in explained.transactions if transaction.topic == CONSUMER_OFFSETS]
         findings.append(_pending(group, waits, holding, facts.now_ms, options))
     findings += [_of_chain(chain, facts) for chain in explained.chains]
     return Report(
@@ -76,16 +84,17 @@ def explain_group(
     )
 
 
-def explain_topic(client: Client, topic: str, partition: int | None = None, *, options: str = "") -> Report:
+@operation
+def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *, options: str = "") -> Program[Report]:
     """Explains why a topic, or one partition of it, cannot be written or read to its end. Raises UnknownTopic."""
     one = () if partition is None else (TopicPartition(TopicName(topic), partition),)
-    wanted = partitions_of(client, Scope((topic,) if partition is None else (), one))
+    wanted = yield from partitions_of(cluster, Scope((topic,) if partition is None else (), one))
     subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
-    facts, unanswered = partition_facts(client, wanted)
+    facts, unanswered = yield from partition_facts(cluster, wanted)
     findings = [found for each in facts.values() for found in partition_findings(each, options)]
-    explained = _explain_held(client, subject, facts, options)
+    explained = yield from _explain_held(cluster, subject, facts, options)
     findings += [_of_chain(chain) for chain in explained.chains]
-    stopped = len({one.about for one in findings if one.severity is Severity.STUCK})
+    stopped = len({finding.about for finding in findings if finding.severity is Severity.STUCK})
     if stopped:
         summary = f"{counted(stopped, 'partition')} of {len(wanted)} cannot be written, or read to the end."
     elif unanswered or explained.unanswered:
@@ -103,28 +112,33 @@ def explain_topic(client: Client, topic: str, partition: int | None = None, *, o
     )
 
 
-def explain_txn(client: Client, transactional_id: str, *, options: str = "") -> Report:
+@operation
+def explain_txn(cluster: Cluster, transactional_id: str, *, options: str = "") -> Program[Report]:
     """Explains what a transactional id is doing, and what it holds. Raises BrokerRefused when nobody knows it."""
-    return _of_transactions(explain_id(client, transactional_id, options=options))
+    return _of_transactions((yield from explain_id(cluster, transactional_id, options=options)))
 
 
-def explain_producer(client: Client, producer_id: int, *, options: str = "") -> Report:
+@operation
+def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -> Program[Report]:
     """Explains what a producer id is, what it has open, and who waits for it; a report says so if nobody knows it."""
-    listing = list_transactions(client, ListFilter(producer_ids=(producer_id,)))
+    listing = yield from list_transactions(cluster, ListFilter(producer_ids=(producer_id,)))
     if listing.rows:
-        return explain_txn(client, listing.rows[0].transactional_id, options=options)
+        return (yield from explain_txn(cluster, listing.rows[0].transactional_id, options=options))
     subject = f"producer id {producer_id}"
-    found = scan(client, min_age_ms=0)
-    held = sorted({one.where for one in found.transactions if one.producer.producer_id == producer_id})
+    found = yield from scan(cluster, min_age_ms=0)
+    held = sorted(
+        {transaction.where for transaction in found.transactions if transaction.producer.producer_id == producer_id}
+    )
     unanswered = [*listing.unanswered, *found.unanswered]
     if held:
-        facts, silent = partition_facts(client, held)
-        explained = _explain_held(client, subject, facts, options)
+        facts, silent = yield from partition_facts(cluster, held)
+        explained = yield from _explain_held(cluster, subject, facts, options)
         findings = [_of_chain(chain) for chain in explained.chains]
         summary = f"No coordinator has producer id {producer_id}, and it has {counted(len(held), 'transaction')} open."
         return Report(subject, summary, worst_first(findings), [], explained.transactions, [*unanswered, *silent])
-    every = partitions_of(client, Scope())
-    rows = [row for row in describe_producers(client, every).rows if row.producer_id == producer_id]
+    every = yield from partitions_of(cluster, Scope())
+    found_producers = yield from describe_producers(cluster, every)
+    rows = [row for row in found_producers.rows if row.producer_id == producer_id]
     return Report(subject, _producer_summary(producer_id, rows), [], [], [], unanswered)
 
 
@@ -144,11 +158,11 @@ def _producer_summary(producer_id: int, rows: list[ProducerRow]) -> str:
 
 
 def _explain_held(
-    client: Client, subject: str, facts: Mapping[TopicPartition, PartitionFacts], options: str
-) -> Explanation:
+    cluster: Cluster, subject: str, facts: Mapping[TopicPartition, PartitionFacts], options: str
+) -> Program[Explanation]:
     bounds = {where: one.bounds for where, one in facts.items() if one.bounds is not None}
     held = [where for where, one in bounds.items() if one.held]
-    return explain_held(client, subject, held, bounds, [], [], options)
+    return (yield from explain_held(cluster, subject, held, bounds, [], [], options))
 
 
 def _held(
@@ -184,7 +198,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
     """A chain of ``admin.transactions`` as a finding: a group is stuck that stands at the transaction itself."""
     severity = Severity.STUCK
     if facts is not None:
-        where = next((one for one in facts.partitions if str(one) == chain.about), None)
+        where = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
         if where is not None and facts.to_read(where):
             severity = Severity.RISK
     if chain.verdict == Verdict.LIVE.value:
@@ -219,7 +233,9 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
         f"Group {described.group!r} is {described.state} with {counted(len(described.members), 'member')}, has offsets "
         f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
     )
-    if stuck := [f"{one.about} ({one.cause.value})" for one in findings if one.severity is Severity.STUCK]:
+    if stuck := [
+        f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.STUCK
+    ]:
         return f"{text} It is stuck: {shortened(stuck, 3)}."
     if behind:
         return f"{text} Nothing holds it up that can be seen from here."
@@ -244,7 +260,7 @@ def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
     return unknown
 
 
-def without_coordinator(client: Client, group: str, error: BrokerRefused, options: str) -> Report:
+def without_coordinator(cluster: Cluster, group: str, error: BrokerRefused, options: str) -> Program[Report]:
     """A report on a group whose coordinator does not answer: why, as far as its partition of offsets tells."""
     findings = []
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -257,9 +273,11 @@ def without_coordinator(client: Client, group: str, error: BrokerRefused, option
     if is_loading:
         said[1] = "Until it is done, no member can join or commit, and nothing else is known of the group."
     unanswered: list[Unanswered] = []
-    where = _offsets_partition(client, group)
+    where: TopicPartition | None = None
+    with contextlib.suppress(ClientError):
+        where = yield from offsets_partition(cluster, group)
     if where is not None:
-        facts, unanswered = partition_facts(client, [where])
+        facts, unanswered = yield from partition_facts(cluster, [where])
         said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
         findings = partition_findings(facts[where], options) if where in facts else []
         if is_loading and where in facts:
@@ -306,11 +324,3 @@ def _loading(
         commands=[f"oncelog topic describe {CONSUMER_OFFSETS} --sizes{options}"],
     )
     return Report(f"group {group}", said[0], worst_first([finding, *findings]), [], [], unanswered)
-
-
-def _offsets_partition(client: Client, group: str) -> TopicPartition | None:
-    try:
-        count = len(client.metadata({CONSUMER_OFFSETS})[CONSUMER_OFFSETS].partitions)
-    except (ClientError, KeyError):
-        return None
-    return TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count)) if count else None

@@ -30,8 +30,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict, tool_sends_marker
 from oncelog.base.units import SECOND_MS
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -98,55 +98,61 @@ def refusal(one: OpenTransaction, *, force: bool = False, options: str = "") -> 
     return f"it is not certain that it hangs: {one.reason} (--force writes a marker all the same)"
 
 
-def find_one(client: Client, partition: TopicPartition, start_offset: int, *, min_age_ms: int = 0) -> OpenTransaction:
+@operation
+def find_one(
+    cluster: Cluster, partition: TopicPartition, start_offset: int, *, min_age_ms: int = 0
+) -> Program[OpenTransaction]:
     """The transaction that is open in a partition from ``start_offset`` on, whatever its age.
 
     Raises ClientError when there is none, naming those there are; BrokerRefused and UnknownTopic.
     """
-    found = scan(client, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
+    found = yield from scan(cluster, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
     for one in found.transactions:
         if one.start_offset == start_offset:
             return one
     if found.unanswered and not found.transactions:
         raise ClientError(str(found.unanswered[0]))
-    starts = ", ".join(str(one.start_offset) for one in found.transactions)
+    starts = ", ".join(str(transaction.start_offset) for transaction in found.transactions)
     there = f"open there: {starts}" if starts else "none is open there"
     raise ClientError(f"{partition}: no transaction is open from offset {start_offset} on; {there}")
 
 
+@operation
 def abort(
-    client: Client,
+    cluster: Cluster,
     one: OpenTransaction,
     *,
     force: bool = False,
     min_age_ms: int | None = None,
     audit: Audit = no_audit,
-) -> Aborted:
+) -> Program[Aborted]:
     """Check once more, write the marker, watch the last stable offset. Raises only what the audit raises."""
-    again = _again(client, one, min_age_ms)
+    again = yield from _again(cluster, one, min_age_ms)
     if isinstance(again, str):
-        audit(_entry(client, one, "refused", force, error=again))
+        audit(_entry(cluster, one, "refused", force, error=again))
         return Aborted(one, again)
     refused = refusal(again, force=force)
     if refused is not None:
-        audit(_entry(client, again, "refused", force, error=refused))
+        audit(_entry(cluster, again, "refused", force, error=refused))
         return Aborted(again, refused)
-    audit(_entry(client, again, "sending", force))
+    audit(_entry(cluster, again, "sending", force))
     try:
-        write_abort_marker(client, again, ends_live=force and again.verdict is not Verdict.HANGING)
+        yield from write_abort_marker(cluster, again, ends_live=force and again.verdict is not Verdict.HANGING)
     except ClientError as error:
-        audit(_entry(client, again, "failed", force, error=str(error)))
+        audit(_entry(cluster, again, "failed", force, error=str(error)))
         return Aborted(again, str(error))
-    result = replace(_watched(client, again), warning=_begun_meanwhile(client, again))
+    watched = yield from _watched(cluster, again)
+    warning = yield from _begun_meanwhile(cluster, again)
+    result = replace(watched, warning=warning)
     seen = {"stable_after": result.stable_after, "end_offset": result.end_offset, "warning": result.warning}
-    audit(_entry(client, again, "aborted", force, **seen))
+    audit(_entry(cluster, again, "aborted", force, **seen))
     return result
 
 
-def _again(client: Client, one: OpenTransaction, min_age_ms: int | None) -> OpenTransaction | str:
+def _again(cluster: Cluster, one: OpenTransaction, min_age_ms: int | None) -> Program[OpenTransaction | str]:
     """The transaction as leader and coordinators have it now (step 2); a text when there is none to end any more."""
     try:
-        looked = describe_producers(client, [one.where], open_only=True)
+        looked = yield from describe_producers(cluster, [one.where], open_only=True)
         if looked.unanswered:
             return f"it could not be checked again: {looked.unanswered[0]}"
         same = [
@@ -154,13 +160,15 @@ def _again(client: Client, one: OpenTransaction, min_age_ms: int | None) -> Open
             for row in looked.rows
             if (row.producer_id, row.start_offset) == (one.producer.producer_id, one.start_offset)
         ]
-        found = examine(client, same, min_age_ms=min_age_ms).transactions
+        examined = yield from examine(cluster, same, min_age_ms=min_age_ms)
     except ClientError as error:
         return f"it could not be checked again: {error}"
+    found = examined.transactions
     return found[0] if found else "it has ended in the meantime; there is nothing to abort"
 
 
-def write_abort_marker(client: Client, one: OpenTransaction, *, ends_live: bool = False) -> None:
+@operation
+def write_abort_marker(cluster: Cluster, one: OpenTransaction, *, ends_live: bool = False) -> Program[None]:
     """Step 3, without any check: send the marker to the leader, who (oncelog) ends a live one only if ``ends_live``.
     Raises BrokerRefused and what ``request`` does."""
     producer = one.producer
@@ -173,7 +181,7 @@ def write_abort_marker(client: Client, one: OpenTransaction, *, ends_live: bool 
         start_offset=one.start_offset,
         ends_live=ends_live,
     )
-    answer = client.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
+    answer = yield from cluster.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
     for result in answer.markers:
         for topic in result.topics:
             for partition in topic.partitions:
@@ -183,25 +191,26 @@ def write_abort_marker(client: Client, one: OpenTransaction, *, ends_live: bool 
                     raise BrokerRefused(code, f"marker for {one.where}", meaning)
 
 
-def _watched(client: Client, one: OpenTransaction) -> Aborted:
+def _watched(cluster: Cluster, one: OpenTransaction) -> Program[Aborted]:
     before = one.start.last_stable_offset
-    bounds = wait_for_bounds(
-        client, one.where, lambda now: now.last_stable_offset != one.start_offset, MOVING_TIMEOUT_MS
+    bounds = yield from wait_for_bounds(
+        cluster, one.where, lambda now: now.last_stable_offset != one.start_offset, MOVING_TIMEOUT_MS
     )
     if bounds is None:
         return Aborted(one, None, before)
     holder = None
     if bounds.held:
-        rows = describe_producers(client, [one.where], open_only=True).rows
-        holder = min((row.start_offset for row in rows if row.start_offset is not None), default=None)
+        producers = yield from describe_producers(cluster, [one.where], open_only=True)
+        holder = min((row.start_offset for row in producers.rows if row.start_offset is not None), default=None)
     return Aborted(one, None, before, bounds.last_stable_offset, bounds.end_offset, holder)
 
 
-def _begun_meanwhile(client: Client, one: OpenTransaction) -> str | None:
+def _begun_meanwhile(cluster: Cluster, one: OpenTransaction) -> Program[str | None]:
     """A warning where the same producer, at the same epoch, has a transaction on the partition by now."""
     if race_of(one) is None or one.transactional_id is None or one.verdict is not Verdict.HANGING:
         return None
-    row = describe_transactions(client, [one.transactional_id]).rows.get(one.transactional_id)
+    described = yield from describe_transactions(cluster, [one.transactional_id])
+    row = described.rows.get(one.transactional_id)
     same = row is not None and (row.producer_id, row.producer_epoch) == (
         one.producer.producer_id,
         one.producer.producer_epoch,
@@ -228,12 +237,12 @@ def race_of(one: OpenTransaction) -> str | None:
     return None if one.coordinator == one.producer.leader else SAME_EPOCH
 
 
-def _entry(client: Client, one: OpenTransaction, outcome: str, force: bool, **details: Any) -> dict[str, Any]:
+def _entry(cluster: Cluster, one: OpenTransaction, outcome: str, force: bool, **details: Any) -> dict[str, Any]:
     return entry_of(
         "abort",
         outcome,
-        cluster=client.view.cluster_id,
-        bootstrap=",".join(map(str, client.bootstrap)),
+        cluster=cluster.view.cluster_id,
+        bootstrap=",".join(map(str, cluster.bootstrap)),
         topic=one.producer.topic,
         partition=one.producer.partition,
         start_offset=one.start_offset,

@@ -14,10 +14,9 @@ from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.offsets import at_coordinator
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, offset_fetch_request
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -39,16 +38,18 @@ class GroupBehind:
     lag: int
 
 
+@operation
 def groups_behind(
-    client: Client, held: Mapping[TopicPartition, Bounds]
-) -> tuple[dict[TopicPartition, list[GroupBehind]], list[Unanswered]]:
+    cluster: Cluster, held: Mapping[TopicPartition, Bounds]
+) -> Program[tuple[dict[TopicPartition, list[GroupBehind]], list[Unanswered]]]:
     """Groups whose next record in a partition is not stable yet or lies before; the furthest behind first."""
     unanswered: list[Unanswered] = []
-    by_coordinator = _groups(client, unanswered)
+    by_coordinator = yield from _groups(cluster, unanswered)
     topics = [OffsetFetchRequestTopics(name=n, partition_indexes=found) for n, found in by_topic(held).items()]
     questions = []
     for broker, names in by_coordinator.items():
-        if not client.link(broker).versions.supports(OffsetFetchRequest, _FIRST_VERSION_WITH_GROUPS):
+        link = yield from cluster.link(broker)
+        if not link.versions.supports(OffsetFetchRequest, _FIRST_VERSION_WITH_GROUPS):
             unanswered.append(Unanswered(broker, "offsets of its groups", "it is too old to be asked for many at once"))
             continue
         for start in range(0, len(names), GROUPS_A_REQUEST):
@@ -58,34 +59,36 @@ def groups_behind(
             message = OffsetFetchRequest(groups=groups)
             questions.append(Question(broker, message, "offsets of its groups", LAST_VERSION_BY_NAME))
     found: dict[TopicPartition, list[GroupBehind]] = {}
-    for _, answer in ask(client, questions):
+    answers = yield from ask(cluster, questions)
+    for _, answer in answers:
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
             continue
         for group in answer.groups:
             for topic in group.topics:
-                for one in topic.partitions:
-                    where = TopicPartition(TopicName(topic.name), one.partition_index)
+                for partition in topic.partitions:
+                    where = TopicPartition(TopicName(topic.name), partition.partition_index)
                     bounds = held.get(where)
-                    if bounds is not None and 0 <= one.committed_offset <= bounds.last_stable_offset:
-                        lag = bounds.end_offset - one.committed_offset
-                        found.setdefault(where, []).append(GroupBehind(group.group_id, one.committed_offset, lag))
+                    if bounds is not None and 0 <= partition.committed_offset <= bounds.last_stable_offset:
+                        lag = bounds.end_offset - partition.committed_offset
+                        found.setdefault(where, []).append(GroupBehind(group.group_id, partition.committed_offset, lag))
     for rows in found.values():
         rows.sort(key=lambda row: (row.committed, row.group))
     return found, unanswered
 
 
-def _groups(client: Client, unanswered: list[Unanswered]) -> dict[int, list[str]]:
-    questions = [Question(broker, ListGroupsRequest(), "its groups") for broker in sorted(client.view.brokers)]
+def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int, list[str]]]:
+    questions = [Question(broker, ListGroupsRequest(), "its groups") for broker in sorted(cluster.view.brokers)]
     found: dict[int, list[str]] = {}
     count = 0
-    for question, answer in ask(client, questions):
+    answers = yield from ask(cluster, questions)
+    for question, answer in answers:
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         elif answer.error_code:
             unanswered.append(Unanswered(question.broker, question.what, explain(answer.error_code)))
         else:
-            names = [one.group_id for one in answer.groups]
+            names = [group.group_id for group in answer.groups]
             kept = names[: max(0, MOST_GROUPS - count)]
             count += len(kept)
             found[question.broker] = kept
@@ -95,7 +98,10 @@ def _groups(client: Client, unanswered: list[Unanswered]) -> dict[int, list[str]
     return {broker: names for broker, names in found.items() if names}
 
 
-def pending_offsets(client: Client, group: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+@operation
+def pending_offsets(
+    cluster: Cluster, group: str, partitions: Collection[TopicPartition]
+) -> Program[set[TopicPartition]]:
     """The partitions whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked.
 
     They are asked for by name: of a group's first commit a coordinator says nothing when all offsets are asked for.
@@ -104,13 +110,13 @@ def pending_offsets(client: Client, group: str, partitions: Collection[TopicPart
         return set()
     message = offset_fetch_request(group, sorted(partitions), require_stable=True)
     try:
-        response = at_coordinator(client, group, message, at_most=LAST_VERSION_BY_NAME)
+        response = yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)
     except ClientError:
         return set()
     answer: Any = response.groups[0] if response.groups else response
     return {
-        TopicPartition(TopicName(topic.name), one.partition_index)
+        TopicPartition(TopicName(topic.name), partition.partition_index)
         for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     }

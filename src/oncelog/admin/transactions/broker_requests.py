@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.link import Link
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.connection import Response
+from oncelog.client.programs import Cluster, Link, Program, parallel
+from oncelog.client.programs.steps import Call
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 
@@ -66,66 +66,53 @@ def no_progress(done: int, total: int | None) -> None:
 
 
 def ask(
-    client: Client, questions: Sequence[Question[R]], progress: Progress = no_progress
-) -> list[tuple[Question[R], R | Unanswered]]:
+    cluster: Cluster, questions: Sequence[Question[R]], progress: Progress = no_progress
+) -> Program[list[tuple[Question[R], R | Unanswered]]]:
     """Every question with its answer, in the order asked. Raises ConfigError for a wrong setting of the client."""
-    return ask_and_read(client, questions, Response.decode, progress)
+    return (yield from ask_and_read(cluster, questions, Response.decode, progress))
 
 
 def ask_and_read(
-    client: Client, questions: Sequence[Question[R]], read: Callable[[Response[R]], T], progress: Progress = no_progress
-) -> list[tuple[Question[R], T | Unanswered]]:
+    cluster: Cluster,
+    questions: Sequence[Question[R]],
+    read: Callable[[Response[R]], T],
+    progress: Progress = no_progress,
+) -> Program[list[tuple[Question[R], T | Unanswered]]]:
     """Every question with what ``read`` makes of its answer, which raises PeerError for what cannot be read."""
     to_send: dict[int, deque[int]] = {}
     for index, question in enumerate(questions):
         to_send.setdefault(question.broker, deque()).append(index)
     answers: list[T | Unanswered | None] = [None] * len(questions)
-    under_way: deque[tuple[int, Link, int]] = deque()
-    for queue in to_send.values():
-        for _ in range(min(UNDER_WAY, len(queue))):
-            _submit(client, questions, queue, answers, under_way)
     done = 0
-    while under_way:
-        index, link, correlation_id = under_way.popleft()
-        question = questions[index]
+
+    def give_up(index: int, queue: deque[int], error: ClientError) -> None:
+        for failed in (index, *queue):
+            answers[failed] = Unanswered(questions[failed].broker, questions[failed].what, str(error))
+        queue.clear()
+
+    def ask_in_turn(link: Link, queue: deque[int]) -> Program[None]:
+        nonlocal done
+        while queue:
+            index = queue.popleft()
+            message, at_most = questions[index].message, questions[index].at_most
+            try:
+                version = None if at_most is None else link.versions.choose(message, at_most)
+                answers[index] = yield Call(link, message, version, read=read)
+            except ClientError as error:
+                give_up(index, queue, error)
+            done += 1
+            progress(done, len(questions))
+
+    def ask_broker(broker: int, queue: deque[int]) -> Program[None]:
         try:
-            answers[index] = link.read(link.response(correlation_id), read)
+            link = yield from cluster.link(broker)
         except ClientError as error:
-            answers[index] = Unanswered(question.broker, question.what, str(error))
-            _give_up(questions, to_send[question.broker], answers, str(error))
-        done += 1
-        progress(done, len(questions))
-        if to_send[question.broker]:
-            _submit(client, questions, to_send[question.broker], answers, under_way)
+            give_up(queue.popleft(), queue, error)
+        else:
+            yield from parallel(ask_in_turn(link, queue) for _ in range(min(UNDER_WAY, len(queue))))
+
+    yield from parallel(ask_broker(broker, queue) for broker, queue in to_send.items())
     return [(question, answer) for question, answer in zip(questions, answers, strict=True) if answer is not None]
-
-
-def _submit(
-    client: Client,
-    questions: Sequence[Question[R]],
-    queue: deque[int],
-    answers: list[T | Unanswered | None],
-    under_way: deque[tuple[int, Link, int]],
-) -> None:
-    if not queue:
-        return
-    index = queue.popleft()
-    question = questions[index]
-    try:
-        link = client.link(question.broker)
-        version = None if question.at_most is None else link.versions.choose(question.message, question.at_most)
-        under_way.append((index, link, link.submit(question.message, version)))
-    except ClientError as error:
-        answers[index] = Unanswered(question.broker, question.what, str(error))
-        _give_up(questions, queue, answers, str(error))
-
-
-def _give_up(
-    questions: Sequence[Question[R]], queue: deque[int], answers: list[T | Unanswered | None], reason: str
-) -> None:
-    while queue:
-        index = queue.popleft()
-        answers[index] = Unanswered(questions[index].broker, questions[index].what, reason)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
@@ -137,19 +124,18 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]
 
 
 def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:
-    """Slices of at most ``size``."""
     for start in range(0, len(partitions), size):
         yield partitions[start : start + size]
 
 
 def leaders(
-    client: Client, partitions: Iterable[TopicPartition]
+    cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], list[Unanswered]]:
     """Partitions by the broker that leads them, as the client's view has it; those without a leader as one answer."""
     led: dict[int, list[TopicPartition]] = {}
     leaderless = []
     for partition in partitions:
-        info = client.view.partition(partition)
+        info = cluster.view.partition(partition)
         if info is None or info.leader < 0:
             leaderless.append(partition)
         else:
@@ -166,5 +152,5 @@ def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswere
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
-    names = ", ".join(str(one) for one in partitions[:3])
+    names = ", ".join(str(partition) for partition in partitions[:3])
     return names if len(partitions) <= 3 else f"{names} and {len(partitions) - 3} more partitions"

@@ -33,8 +33,8 @@ from oncelog.admin.transactions.transactional_ids import TransactionRow
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import UnknownTopic
+from oncelog.client.programs import Cluster, Program, operation
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 15 * MINUTE_MS
 """transaction.max.timeout.ms where the brokers do not tell."""
@@ -88,12 +88,10 @@ class OpenTransaction:
 
     @property
     def where(self) -> TopicPartition:
-        """The partition."""
         return self.producer.where
 
     @property
     def records_behind(self) -> int | None:
-        """Offsets from its start to the high watermark."""
         end = self.start.end_offset
         return None if end is None else max(0, end - self.start_offset)
 
@@ -139,47 +137,52 @@ class Scan:
         return bool(self.unanswered) and not self.partitions
 
     def of(self, *verdicts: Verdict) -> list[OpenTransaction]:
-        """The transactions with one of the verdicts."""
-        return [one for one in self.transactions if one.verdict in verdicts]
+        return [transaction for transaction in self.transactions if transaction.verdict in verdicts]
 
 
-def find_hanging(client: Client, scope: Scope | None = None, *, min_age_ms: int | None = None) -> list[HangingRow]:
+@operation
+def find_hanging(
+    cluster: Cluster, scope: Scope | None = None, *, min_age_ms: int | None = None
+) -> Program[list[HangingRow]]:
     """The transactions that hang. Without ``min_age_ms`` they are older than their own time-out where that is known,
     else than transaction.max.timeout.ms and five minutes. What could not be seen is in the result of :func:`scan`."""
-    return [one.as_row() for one in scan(client, scope, min_age_ms=min_age_ms).of(Verdict.HANGING)]
+    scanned = yield from scan(cluster, scope, min_age_ms=min_age_ms)
+    return [transaction.as_row() for transaction in scanned.of(Verdict.HANGING)]
 
 
+@operation
 def scan(
-    client: Client,
+    cluster: Cluster,
     scope: Scope | None = None,
     *,
     min_age_ms: int | None = None,
     now_ms: int | None = None,
     progress: Progress = no_progress,
-) -> Scan:
+) -> Program[Scan]:
     """Every open transaction with its verdict. Raises UnknownTopic for a topic that is named and not there, and
     NoBrokerReachable; what single brokers refuse is in the result."""
-    partitions = partitions_of(client, scope or Scope())
-    found = describe_producers(client, partitions, open_only=True, progress=progress)
-    scanned = examine(client, found.rows, min_age_ms=min_age_ms, now_ms=now_ms)
-    absent = _absent(client, scope)
+    partitions = yield from partitions_of(cluster, scope or Scope())
+    found = yield from describe_producers(cluster, partitions, open_only=True, progress=progress)
+    scanned = yield from examine(cluster, found.rows, min_age_ms=min_age_ms, now_ms=now_ms)
+    absent = _absent(cluster, scope)
     return replace(scanned, unanswered=[*absent, *found.unanswered, *scanned.unanswered], partitions=found.partitions)
 
 
+@operation
 def examine(
-    client: Client, producers: Sequence[ProducerRow], *, min_age_ms: int | None = None, now_ms: int | None = None
-) -> Scan:
+    cluster: Cluster, producers: Sequence[ProducerRow], *, min_age_ms: int | None = None, now_ms: int | None = None
+) -> Program[Scan]:
     """Steps 2 to 6 for transactions that partition leaders have just named; those that ended meanwhile are left out."""
-    now_ms = client.system.wall_ms() if now_ms is None else now_ms
+    now_ms = cluster.environment.wall_ms() if now_ms is None else now_ms
     opened = [(row, row.start_offset) for row in producers if row.start_offset is not None]
-    starts = read_starts(client, [(row.where, offset) for row, offset in opened])
+    starts = yield from read_starts(cluster, [(row.where, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []
-    claims = claims_of(client, {row.where: None for row, _ in opened})
+    claims = claims_of(cluster, {row.where: None for row, _ in opened})
     rows = [row for row, _ in opened]
-    answers = ask_coordinators(client, rows, unanswered)
-    second = look_again(client, rows, answers, claims, unanswered)
+    answers = yield from ask_coordinators(cluster, rows, unanswered)
+    second = yield from look_again(cluster, rows, answers, claims, unanswered)
     doubted = any(needs_second_look(heard.finding) for heard in answers.heard)
-    max_timeout_ms = _max_timeout_ms(client) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
+    max_timeout_ms = (yield from _max_timeout_ms(cluster)) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
     transactions = []
     for (row, offset), heard in zip(opened, answers.heard, strict=True):
         finding, doubt = heard.finding, None
@@ -214,13 +217,16 @@ def _classified(
     )
 
 
-def partitions_of(client: Client, scope: Scope) -> list[TopicPartition]:
+@operation
+def partitions_of(cluster: Cluster, scope: Scope) -> Program[list[TopicPartition]]:
     """The partitions of a scope, as the cluster has them now. Raises UnknownTopic."""
     if scope.topics or scope.partitions:
         names = {*scope.topics, *(one.topic for one in scope.partitions)}
-        topics = {TopicName(name): client.topic(name) for name in sorted(names)}
+        topics = {}
+        for name in sorted(names):
+            topics[TopicName(name)] = yield from cluster.topic(name)
     else:
-        topics = client.all_topics(_SAME_LOOK_MS)
+        topics = yield from cluster.all_topics(_SAME_LOOK_MS)
     wanted = set(scope.partitions)
     missing = [one for one in sorted(wanted) if one.partition not in topics[one.topic].partitions]
     if missing:
@@ -235,32 +241,33 @@ def partitions_of(client: Client, scope: Scope) -> list[TopicPartition]:
     ]
 
 
-def _absent(client: Client, scope: Scope | None) -> list[Unanswered]:
+def _absent(cluster: Cluster, scope: Scope | None) -> list[Unanswered]:
     """The broker of the scope, if it is not there: leading nothing, it would look as if nothing hung."""
-    if scope is None or scope.broker is None or scope.broker in client.view.brokers:
+    if scope is None or scope.broker is None or scope.broker in cluster.view.brokers:
         return []
-    there = ", ".join(map(str, sorted(client.view.brokers)))
+    there = ", ".join(map(str, sorted(cluster.view.brokers)))
     return [Unanswered(scope.broker, "what it leads", f"it is not in the cluster at the moment (brokers: {there})")]
 
 
-def _max_timeout_ms(client: Client) -> int:
+def _max_timeout_ms(cluster: Cluster) -> Program[int]:
     """The cluster's transaction.max.timeout.ms: the longest that a broker tells, its default where none does."""
     from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource  # seldom needed
 
     questions = []
-    for broker in sorted(client.view.brokers):
+    for broker in sorted(cluster.view.brokers):
         resource = DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(broker),
             configuration_keys=["transaction.max.timeout.ms"],
         )
         questions.append(Question(broker, DescribeConfigsRequest(resources=[resource]), "transaction.max.timeout.ms"))
+    answers = yield from ask(cluster, questions)
     values = [
-        int(one.value)
-        for _, answer in ask(client, questions)
+        int(config.value)
+        for _, answer in answers
         if not isinstance(answer, Unanswered)
         for result in answer.results
-        for one in result.configs
-        if one.value is not None and one.value.isdigit()
+        for config in result.configs
+        if config.value is not None and config.value.isdigit()
     ]
     return max(values, default=DEFAULT_MAX_TIMEOUT_MS)

@@ -24,8 +24,8 @@ from oncelog.admin.transactions.transactional_ids import (
 )
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
+from oncelog.client.programs import Cluster, Program
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 
 PRODUCER_IDS_A_REQUEST: Final = 20_000
@@ -47,29 +47,35 @@ class CoordinatorAnswers(NamedTuple):
     claims: Mapping[TopicPartition, Claim]
 
 
-def ask_coordinators(client: Client, rows: Sequence[ProducerRow], unanswered: list[Unanswered]) -> CoordinatorAnswers:
+def ask_coordinators(
+    cluster: Cluster, rows: Sequence[ProducerRow], unanswered: list[Unanswered]
+) -> Program[CoordinatorAnswers]:
     """The coordinators' findings about the transactions that ``rows`` have open; gaps are added to ``unanswered``."""
     if not rows:
         return CoordinatorAnswers([], {})
-    listing = _list_all(client, sorted({row.producer_id for row in rows}))
+    listing = yield from _list_all(cluster, sorted({row.producer_id for row in rows}))
     by_producer: dict[int, list[str]] = {}
     for one in listing.rows:
         by_producer.setdefault(one.producer_id, []).append(one.transactional_id)
-    described = _describe_all(client, listing, {row.transactional_id for row in rows if row.transactional_id})
+    described = yield from _describe_all(
+        cluster, listing, {row.transactional_id for row in rows if row.transactional_id}
+    )
     missing = listing.unanswered
     unanswered += [*missing, *dict.fromkeys(described.unanswered.values())]
     if any(row.producer_id not in by_producer and not row.transactional_id for row in rows):
-        missing = [*missing, *_unseen_ids(client)]
+        missing = [*missing, *(yield from _unseen_ids(cluster))]
     reasons = tuple(map(str, missing))
     heard = [_heard(row, by_producer.get(row.producer_id, []), described, reasons) for row in rows]
     return CoordinatorAnswers(heard, listing.claims)
 
 
-def _list_all(client: Client, producer_ids: Sequence[int]) -> Listing:
+def _list_all(cluster: Cluster, producer_ids: Sequence[int]) -> Program[Listing]:
     """The ids behind all these producer ids; its claims are the first ones, from before anybody was asked."""
     found: Listing | None = None
     for start in range(0, len(producer_ids), PRODUCER_IDS_A_REQUEST):
-        part = list_transactions(client, ListFilter(producer_ids=tuple(producer_ids[start:][:PRODUCER_IDS_A_REQUEST])))
+        part = yield from list_transactions(
+            cluster, ListFilter(producer_ids=tuple(producer_ids[start:][:PRODUCER_IDS_A_REQUEST]))
+        )
         if found is None:
             found = part
         else:
@@ -78,12 +84,14 @@ def _list_all(client: Client, producer_ids: Sequence[int]) -> Listing:
     return found or Listing([])
 
 
-def _describe_all(client: Client, listing: Listing, named: set[str]) -> Described:
+def _describe_all(cluster: Cluster, listing: Listing, named: set[str]) -> Program[Described]:
     """Descriptions of the ids that are listed, or that leaders have named. An id is asked for where it is listed;
     where two brokers list it, one of them was replaced, and the view has to say which."""
-    listed = Counter(one.transactional_id for one in listing.rows)
-    coordinators = {one.transactional_id: one.coordinator for one in listing.rows if listed[one.transactional_id] == 1}
-    return describe_transactions(client, [*listed, *sorted(named - listed.keys())], coordinators=coordinators)
+    listed = Counter(row.transactional_id for row in listing.rows)
+    coordinators = {row.transactional_id: row.coordinator for row in listing.rows if listed[row.transactional_id] == 1}
+    return (
+        yield from describe_transactions(cluster, [*listed, *sorted(named - listed.keys())], coordinators=coordinators)
+    )
 
 
 def _heard(row: ProducerRow, ids: Iterable[str], described: Described, unanswered: tuple[str, ...]) -> Heard:
@@ -97,13 +105,13 @@ def _heard(row: ProducerRow, ids: Iterable[str], described: Described, unanswere
     return Heard(finding_of(row, Evidence(rows, unknown, (*unanswered, *refused))), spoke)
 
 
-def _unseen_ids(client: Client) -> list[Unanswered]:
+def _unseen_ids(cluster: Cluster) -> Program[list[Unanswered]]:
     """One entry if there may be ids that we are not shown: nothing tells but to ask about one that does not exist."""
     question = DescribeTransactionsRequest(transactional_ids=[PROBE_ID])
     try:
-        answer = client.request(question)
+        answer = yield from cluster.request(question)
     except ClientError as error:
         return [Unanswered(None, "whether all transactional ids may be seen", str(error))]
-    if any(one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in answer.transaction_states):
+    if any(state.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED for state in answer.transaction_states):
         return [Unanswered(None, "transactional ids", "not allowed to see all of them (Describe on transactional ids)")]
     return []

@@ -30,9 +30,9 @@ from oncelog.admin.transactions.transactional_ids import TransactionRow, describ
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import Verdict
-from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
+from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs.group import committed_offsets
 
 MOST_HELD: Final = 10
 """Partitions that are reported in full; the rest are a number."""
@@ -66,16 +66,18 @@ class Explanation:
 
     @property
     def hangs(self) -> bool:
-        """True if a transaction hangs."""
-        return any(one.verdict == Verdict.HANGING.value for one in self.transactions)
+        return any(transaction.verdict == Verdict.HANGING.value for transaction in self.transactions)
 
 
-def explain_topic(client: Client, topic: str, partition: int | None = None, *, options: str = "") -> Explanation:
+@operation
+def explain_topic(
+    cluster: Cluster, topic: str, partition: int | None = None, *, options: str = ""
+) -> Program[Explanation]:
     """Explains why committed readers of a topic, or a partition, cannot read to its end. Raises UnknownTopic."""
     partitions = (TopicPartition(TopicName(topic), partition),) if partition is not None else ()
-    wanted = partitions_of(client, Scope((topic,) if partition is None else (), partitions))
+    wanted = yield from partitions_of(cluster, Scope((topic,) if partition is None else (), partitions))
     subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
-    bounds, unanswered = bounds_of(client, wanted)
+    bounds, unanswered = yield from bounds_of(cluster, wanted)
     held = [one for one in wanted if one in bounds and bounds[one].held]
     if not held:
         all_of_it = "it" if len(wanted) == 1 else f"all {len(wanted)} partitions"
@@ -83,21 +85,22 @@ def explain_topic(client: Client, topic: str, partition: int | None = None, *, o
         if unanswered:
             text = "Nothing is held in what could be looked at; not everything could."
         return Explanation(subject, [Chain(subject, [text])], [], unanswered)
-    return explain_held(client, subject, held, bounds, [], unanswered, options)
+    return (yield from explain_held(cluster, subject, held, bounds, [], unanswered, options))
 
 
-def explain_group(client: Client, group: str, *, options: str = "") -> Explanation:
+@operation
+def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program[Explanation]:
     """Explains why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
-    described = describe_group(client, group)
-    committed = committed_offsets(client, group)
-    assigned = {one for member in described.members for one in member.partitions}
-    topics = client.metadata({one.topic for one in (*committed, *assigned)})
+    described = yield from describe_group(cluster, group)
+    committed = yield from committed_offsets(cluster, group)
+    assigned = {partition for member in described.members for partition in member.partitions}
+    topics = yield from cluster.metadata({one.topic for one in (*committed, *assigned)})
     there = [
         one
         for one in sorted({*committed, *assigned})
         if (info := topics.get(one.topic)) is not None and info.exists and one.partition in info.partitions
     ]
-    bounds, unanswered = bounds_of(client, there)
+    bounds, unanswered = yield from bounds_of(cluster, there)
     members = f"{len(described.members)} member" + ("" if len(described.members) == 1 else "s")
     places = f"{len(committed)} partition" + ("" if len(committed) == 1 else "s")
     first = [f"Group {group!r} is {described.state} with {members} and has offsets in {places}."]
@@ -107,28 +110,31 @@ def explain_group(client: Client, group: str, *, options: str = "") -> Explanati
     for one in there:
         if one not in bounds:
             continue
-        said, stuck = _position(client, one, bounds[one], committed[one].offset if one in committed else None)
+        said, stuck = yield from _position(
+            cluster, one, bounds[one], committed[one].offset if one in committed else None
+        )
         if said:
             first.append(said)
         if stuck:
             held.append(one)
-    waits, offsets = group_pending(client, group, {*committed, *assigned}, bounds)
+    waits, offsets = yield from group_pending(cluster, group, {*committed, *assigned}, bounds)
     first += waits
     held += offsets
     if not held:
         first.append("No transaction holds it.")
-    return explain_held(client, f"group {group}", held, bounds, first, unanswered, options)
+    return (yield from explain_held(cluster, f"group {group}", held, bounds, first, unanswered, options))
 
 
-def explain_id(client: Client, transactional_id: str, *, options: str = "") -> Explanation:
+@operation
+def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") -> Program[Explanation]:
     """Explains what an id is doing, and what its open transactions hold. Raises BrokerRefused when nobody knows the id.
 
     The whole cluster is looked at: a partition that hangs is on nobody's list.
     """
-    found = scan(client, min_age_ms=0)
-    own = [one for one in found.transactions if one.transactional_id == transactional_id]
+    found = yield from scan(cluster, min_age_ms=0)
+    own = [transaction for transaction in found.transactions if transaction.transactional_id == transactional_id]
     try:
-        row: TransactionRow | None = describe_transaction(client, transactional_id)
+        row: TransactionRow | None = yield from describe_transaction(cluster, transactional_id)
     except ClientError:
         if not own:
             raise
@@ -136,15 +142,17 @@ def explain_id(client: Client, transactional_id: str, *, options: str = "") -> E
     subject = f"transactional id {transactional_id}"
     first = [_doing(row, found.now_ms) if row is not None else "Its coordinator does not know this id any more."]
     held = sorted({one.where for one in own})
-    bounds, unanswered = bounds_of(client, held)
+    bounds, unanswered = yield from bounds_of(cluster, held)
     if not held:
         first.append("No partition has a transaction of it open; it holds nobody.")
-    every = [one for one in found.transactions if one.where in set(held)]
-    return explain_held(client, subject, held, bounds, first, [*found.unanswered, *unanswered], options, every)
+    every = [transaction for transaction in found.transactions if transaction.where in set(held)]
+    return (
+        yield from explain_held(cluster, subject, held, bounds, first, [*found.unanswered, *unanswered], options, every)
+    )
 
 
 def explain_held(
-    client: Client,
+    cluster: Cluster,
     subject: str,
     held: Sequence[TopicPartition],
     bounds: dict[TopicPartition, Bounds],
@@ -152,22 +160,26 @@ def explain_held(
     unanswered: list[Unanswered],
     options: str,
     known: Sequence[OpenTransaction] | None = None,
-) -> Explanation:
+) -> Program[Explanation]:
     """An explanation with a chain for each partition that is held."""
     chains = [Chain(subject, first)] if first else []
     if not held:
         return Explanation(subject, chains, [], unanswered)
     if known is None:
-        found = scan(client, Scope(partitions=tuple(held)), min_age_ms=0)
+        found = yield from scan(cluster, Scope(partitions=tuple(held)), min_age_ms=0)
         known = found.transactions
         unanswered = [*unanswered, *found.unanswered]
-    now_ms = client.system.wall_ms()
+    now_ms = cluster.environment.wall_ms()
     holders = {where: next((one for one in known if one.where == where), None) for where in held}
     reported = sorted(held, key=lambda where: (_SEVERITY.index(_verdict(holders[where])), where))[:MOST_HELD]
-    behind, unanswered_groups = groups_behind(client, {one: bounds[one] for one in reported if one in bounds})
+    behind, unanswered_groups = yield from groups_behind(
+        cluster, {one: bounds[one] for one in reported if one in bounds}
+    )
     for where in reported:
         opened = tuple(one for one in known if one.where == where)
-        retention = _retention(client, where) if opened and opened[0].verdict is Verdict.HANGING else Retention()
+        retention = (
+            (yield from _retention(cluster, where)) if opened and opened[0].verdict is Verdict.HANGING else Retention()
+        )
         if where in bounds:
             facts = Held(where, bounds[where], opened, tuple(behind.get(where, ())), retention, now_ms)
             chains.append(_chain(facts, options))
@@ -195,13 +207,14 @@ def _chain(held: Held, options: str) -> Chain:
 
 
 def group_pending(
-    client: Client, group: str, known: set[TopicPartition], bounds: dict[TopicPartition, Bounds]
-) -> tuple[list[str], list[TopicPartition]]:
+    cluster: Cluster, group: str, known: set[TopicPartition], bounds: dict[TopicPartition, Bounds]
+) -> Program[tuple[list[str], list[TopicPartition]]]:
     """Sentences about a group that waits for its own offsets, and their partition, whose ``bounds`` are added."""
-    pending = pending_offsets(client, group, known)
-    offsets = _offsets_partition(client, group) if pending or not known else None
+    pending = yield from pending_offsets(cluster, group, known)
+    offsets = (yield from offsets_partition(cluster, group)) if pending or not known else None
     if offsets is not None:
-        bounds |= bounds_of(client, [offsets])[0]
+        more, _ = yield from bounds_of(cluster, [offsets])
+        bounds |= more
     where = [] if offsets is None else [offsets]
     if pending:
         names = ", ".join(map(str, sorted(pending)[:5]))
@@ -215,7 +228,9 @@ def group_pending(
     return [], []
 
 
-def _position(client: Client, where: TopicPartition, bounds: Bounds, committed: int | None) -> tuple[str, bool]:
+def _position(
+    cluster: Cluster, where: TopicPartition, bounds: Bounds, committed: int | None
+) -> Program[tuple[str, bool]]:
     """A sentence about a group's position, and True if it waits for a transaction."""
     stable, end = bounds.last_stable_offset, bounds.end_offset
     if committed is None:
@@ -226,7 +241,7 @@ def _position(client: Client, where: TopicPartition, bounds: Bounds, committed: 
             "records, and no transaction holds it.",
             False,
         )
-    if committed < stable and readable_before(client, where, committed, stable):
+    if committed < stable and (yield from readable_before(cluster, where, committed, stable)):
         until = f", and from there on it will have to wait: the end is at {end:,}" if bounds.held else ""
         return (
             f"In {where} it is at offset {committed:,} and can read on up to {stable:,}: that it does not is its own "
@@ -251,18 +266,19 @@ def _doing(row: TransactionRow, now_ms: int) -> str:
     return f"{text}, begun {ago} ago ({moment_text(row.start_ms)}), with {listed}."
 
 
-def _retention(client: Client, where: TopicPartition) -> Retention:
+def _retention(cluster: Cluster, where: TopicPartition) -> Program[Retention]:
     try:
-        rows = describe_configs(client, ResourceType.TOPIC, where.topic, ["cleanup.policy", "retention.ms"])
-        values = {one.name: one.value for one in rows}
+        rows = yield from describe_configs(cluster, ResourceType.TOPIC, where.topic, ["cleanup.policy", "retention.ms"])
+        values = {row.name: row.value for row in rows}
         return Retention(values.get("cleanup.policy") or "delete", int(values.get("retention.ms") or -1))
     except (ClientError, ValueError):
         return Retention()
 
 
-def _offsets_partition(client: Client, group: str) -> TopicPartition | None:
+def offsets_partition(cluster: Cluster, group: str) -> Program[TopicPartition | None]:
     """The partition that keeps a group's offsets, if we may see that."""
-    info = client.metadata([CONSUMER_OFFSETS]).get(CONSUMER_OFFSETS)
+    topics = yield from cluster.metadata([CONSUMER_OFFSETS])
+    info = topics.get(CONSUMER_OFFSETS)
     if info is None or not info.partitions:
         return None
     return TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, len(info.partitions)))

@@ -17,11 +17,12 @@ import heapq
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.leadership import unled_coordinators
-from oncelog.admin.transactions.told_once import ToldOnce
+from oncelog.admin.transactions.told_once import ToldOnce, has_repeated
 from oncelog.admin.transactions.transactional_ids import (
     LOADING_ATTEMPTS,
     ListedTransaction,
@@ -31,8 +32,9 @@ from oncelog.admin.transactions.transactional_ids import (
     too_old,
 )
 from oncelog.base.errors import ErrorCode, PeerError
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
+from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs.steps import Call
 from oncelog.wire.message import RESPONSE_MAX_ELEMENTS
 from oncelog.wire.messages.list_transactions import ListTransactionsResponse, TransactionState
 from oncelog.wire.reader import CompactReader
@@ -55,89 +57,90 @@ class IdPage:
 
     @property
     def has_more(self) -> bool:
-        """True if there are ids behind the page."""
         return self.ahead + len(self.rows) < self.total
 
 
+@operation
 def page_of_ids(
-    client: Client,
+    cluster: Cluster,
     wanted: ListFilter | None = None,
     *,
     count: int = 100,
     after: str = "",
     before: str = "",
     answer_ms: int | None = None,
-) -> IdPage:
+) -> Program[IdPage]:
     """The ``count`` ids behind ``after``, or, where that is given, the last ones before ``before``. A coordinator has
     ``answer_ms`` to answer, by default what the client's settings say. Raises NoBrokerReachable, and BrokerRefused for
     a wrong filter."""
-    if not client.view.brokers:
-        client.retrying(client.refresh_brokers)
-    found = _Found(client, wanted or ListFilter(), after, before, answer_ms)
-    if before:
-        rows = heapq.nlargest(count, found.rows())[::-1]
-        ahead = found.matching - len(rows)
-    else:
-        rows = heapq.nsmallest(count, found.rows())
-        ahead = found.total - found.matching
-    listed = [ListedTransaction(name, producer_id, state, broker) for name, producer_id, state, broker in rows]
-    found.told.settle()
-    listed = list(found.told.filter(listed))
-    total = found.total - len(found.told.dropped)
-    return IdPage(listed, total, ahead, found.unanswered + found.told.unanswered)
+    if not cluster.view.brokers:
+        yield from cluster.retrying(cluster.refresh_brokers)
+    answers = IdAnswers(cluster, wanted or ListFilter(), answer_ms)
+    answers.unanswered += yield from unled_coordinators(cluster)
+    told = ToldOnce(cluster)
+    page = _Page(count, after, before)
+    for broker in sorted(cluster.view.brokers):
+        reader = yield from answers.of(broker)
+        if reader is not None:
+            page.add(broker, reader, answers.note)
+    yield from told.settle()
+    listed = [ListedTransaction(name, producer_id, state, broker) for name, producer_id, state, broker in page.rows]
+    listed = list(told.filter(listed))
+    return IdPage(listed, page.total - len(told.dropped), page.ahead, answers.unanswered + told.unanswered)
 
 
-class _Found:
-    """The ids of all coordinators, as they are read; the counts are right after the last."""
+class _Page:
+    """The rows of a page, of the answers that were added so far; of an answer no more is kept."""
 
-    def __init__(self, client: Client, wanted: ListFilter, after: str, before: str, answer_ms: int | None) -> None:
-        self._client = client
-        self._answers = IdAnswers(client, wanted, answer_ms)
+    def __init__(self, count: int, after: str, before: str) -> None:
+        self._count = count
         self._after = after
         self._before = before
-        self.total = self.matching = 0
-        self.unanswered = self._answers.unanswered
-        self.unanswered += unled_coordinators(client)
-        self.told = ToldOnce(client)
+        self._matching = 0
+        self.total = 0
+        self.rows: list[_Row] = []
 
-    def rows(self) -> Iterator[_Row]:
-        """The ids behind ``after``, or before ``before``, in no order."""
+    @property
+    def ahead(self) -> int:
+        return self._matching - len(self.rows) if self._before else self.total - self._matching
+
+    def add(self, broker: int, reader: CompactReader, note: Callable[[int, str], None]) -> None:
+        """Read a coordinator's answer; ``note`` takes the reason why that ends early."""
+        candidates = chain(self.rows, self._matching_rows(broker, reader, note))
+        if self._before:
+            self.rows = heapq.nlargest(self._count, candidates)[::-1]
+        else:
+            self.rows = heapq.nsmallest(self._count, candidates)
+
+    def _matching_rows(self, broker: int, reader: CompactReader, note: Callable[[int, str], None]) -> Iterator[_Row]:
         after, before = self._after, self._before
-        for broker in sorted(self._client.view.brokers):
-            for one in self._of_broker(broker):
+        try:
+            for _, state in read_states(reader):
                 self.total += 1
-                name = one.transactional_id
+                name = state.transactional_id
                 if name < before if before else name > after:
-                    self.matching += 1
-                    yield name, one.producer_id, one.transaction_state, broker
-
-    def _of_broker(self, broker: int) -> Iterator[TransactionState]:
-        """The ids of a coordinator; where it does not tell them, or not all of them, it is noted."""
-        reader = self._answers.of(broker)
-        if reader is not None:
-            try:
-                for _, one in read_states(reader):
-                    yield one
-            except PeerError as error:
-                self._answers.note(broker, str(error))
+                    self._matching += 1
+                    yield name, state.producer_id, state.transaction_state, broker
+        except PeerError as error:
+            note(broker, str(error))
 
 
 class IdAnswers:
     """Asks coordinators for their ids; ``unanswered`` has those that do not tell them, or not all of them."""
 
-    def __init__(self, client: Client, wanted: ListFilter, answer_ms: int | None = None) -> None:
-        self._client = client
+    def __init__(self, cluster: Cluster, wanted: ListFilter, answer_ms: int | None = None) -> None:
+        self._cluster = cluster
         self._wanted = wanted
         self._answer_ms = answer_ms
         self.unanswered: list[Unanswered] = []
 
-    def of(self, broker: int) -> CompactReader | None:
+    def of(self, broker: int) -> Program[CompactReader | None]:
         """A coordinator's answer, read up to its ids; None, and a note, where there is none. Raises BrokerRefused for
         a wrong filter."""
-        reason = too_old(self._client, broker, self._wanted)
+        reason = yield from too_old(self._cluster, broker, self._wanted)
         if reason is None:
             try:
-                reader, head = self._answer(broker)
+                reader, head = yield from self._answer(broker)
                 if refused := refused_filter(head, self._wanted):
                     raise refused
                 if not head.error_code:
@@ -154,17 +157,18 @@ class IdAnswers:
         """Note that a coordinator has not told all of its ids."""
         self.unanswered.append(Unanswered(broker, list_question(broker, self._wanted).what, reason))
 
-    def _answer(self, broker: int) -> tuple[CompactReader, ListTransactionsResponse]:
+    def _answer(self, broker: int) -> Program[tuple[CompactReader, ListTransactionsResponse]]:
         """An answer; one that is loading is asked again. Raises ClientError and PeerError."""
         for attempt in range(LOADING_ATTEMPTS):
-            link = self._client.link(broker)
-            response = link.response(link.submit(list_question(broker, self._wanted).message), self._answer_ms)
-            reader = CompactReader(response.body, RESPONSE_MAX_ELEMENTS)
+            link = yield from self._cluster.link(broker)
+            message = list_question(broker, self._wanted).message
+            body = yield Call(link, message, timeout_ms=self._answer_ms, read=lambda response: response.body)
+            reader = CompactReader(body, RESPONSE_MAX_ELEMENTS)
             head = ListTransactionsResponse(throttle_time_ms=reader.int32(), error_code=reader.int16())
             head.unknown_state_filters = reader.string_array()
             if head.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 break
-            self._client.pause(attempt)
+            yield from self._cluster.pause(attempt)
         return reader, head
 
 
@@ -211,29 +215,29 @@ class SortedIds:
 
 
 def by_id(one: ListedTransaction) -> str:
-    """The order of ids by name."""
     return one.transactional_id
 
 
+@operation
 def sorted_ids(
-    client: Client,
+    cluster: Cluster,
     wanted: ListFilter | None = None,
     *,
     coordinators: Iterable[int] | None = None,
     key: Key = by_id,
-) -> SortedIds:
+) -> Program[SortedIds]:
     """Ids of all brokers or those named, as ``list_transactions`` has them. Raises NoBrokerReachable, and BrokerRefused
     for a wrong filter."""
-    if not client.view.brokers:
-        client.retrying(client.refresh_brokers)
-    answers = IdAnswers(client, wanted or ListFilter())
+    if not cluster.view.brokers:
+        yield from cluster.retrying(cluster.refresh_brokers)
+    answers = IdAnswers(cluster, wanted or ListFilter())
     if coordinators is None:
-        answers.unanswered += unled_coordinators(client)
-    told = ToldOnce(client)
+        answers.unanswered += yield from unled_coordinators(cluster)
+    told = ToldOnce(cluster)
     runs: list[_Run] = []
     answered = 0
-    for broker in sorted(client.view.brokers if coordinators is None else set(coordinators)):
-        reader = answers.of(broker)
+    for broker in sorted(cluster.view.brokers if coordinators is None else set(coordinators)):
+        reader = yield from answers.of(broker)
         if reader is None:
             continue
         try:
@@ -241,9 +245,9 @@ def sorted_ids(
             answered += 1
         except PeerError as error:
             answers.note(broker, str(error))
-    if coordinators is None:
-        told.settle()
     found = SortedIds(by_id, runs, answers.unanswered, answered)
+    if coordinators is None or (answered > 1 and has_repeated(found)):
+        yield from told.settle()
     if answered > 1:
         for _ in told.filter(found):
             pass

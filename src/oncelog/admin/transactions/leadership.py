@@ -43,9 +43,9 @@ from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, TopicPartition
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import explain
 from oncelog.client.machine.metadata import NO_LEADER
+from oncelog.client.programs import Cluster, Program
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -80,33 +80,33 @@ class _Answers(NamedTuple):
     silent: dict[int, Unanswered]
 
 
-def claims_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
+def claims_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
     """Leaders as the client's view has them; asks nobody."""
     claims = {}
     for where in partitions:
-        info = client.view.partition(where)
+        info = cluster.view.partition(where)
         if info is not None:
-            claims[where] = Claim(info.leader, info.leader_epoch, bytes(client.view.topic_id(where.topic)))
+            claims[where] = Claim(info.leader, info.leader_epoch, bytes(cluster.view.topic_id(where.topic)))
     return claims
 
 
 def doubts_about(
-    client: Client, claims: Mapping[TopicPartition, Claim], unanswered: list[Unanswered]
-) -> dict[TopicPartition, str]:
+    cluster: Cluster, claims: Mapping[TopicPartition, Claim], unanswered: list[Unanswered]
+) -> Program[dict[TopicPartition, str]]:
     """The claims that are not certain, each with the reason; later leaders go into the client's view.
 
     Brokers that matter and did not answer are added to ``unanswered``. Asks nobody when nothing is claimed.
     """
     if not claims:
         return {}
-    answers = _ask_all(client, sorted({where.topic for where in claims}))
+    answers = yield from _ask_all(cluster, sorted({where.topic for where in claims}))
     told: dict[TopicPartition, list[_Told]] = {where: [] for where in claims}
     for broker, answer in answers.heard.items():
         for where, word in _words(broker, answer, claims):
             told[where].append(word)
     doubts, missed = {}, set()
     for where, claim in claims.items():
-        doubt = _contradiction(client, where, claim, told[where])
+        doubt = _contradiction(cluster, where, claim, told[where])
         if doubt is None:
             missing = sorted(_replicas(told[where]) & answers.silent.keys())
             missed.update(missing)
@@ -119,16 +119,17 @@ def doubts_about(
     return doubts
 
 
-def _ask_all(client: Client, topics: list[str]) -> _Answers:
+def _ask_all(cluster: Cluster, topics: list[str]) -> Program[_Answers]:
     """The metadata of every broker that the view or an answer names."""
     message = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
     )
     answers = _Answers({}, {})
-    named = set(client.view.brokers)
+    named = set(cluster.view.brokers)
     to_ask = named
     while to_ask:
-        for question, answer in ask(client, [Question(broker, message, _WHAT) for broker in sorted(to_ask)]):
+        found = yield from ask(cluster, [Question(broker, message, _WHAT) for broker in sorted(to_ask)])
+        for question, answer in found:
             broker = question.broker
             if isinstance(answer, Unanswered):
                 answers.silent[broker] = answer
@@ -148,7 +149,9 @@ def _words(
     broker: int, answer: MetadataResponse, wanted: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, _Told]]:
     topics = {topic.name: topic for topic in answer.topics}
-    entries = {topic.name: {one.partition_index: one for one in topic.partitions} for topic in answer.topics}
+    entries = {
+        topic.name: {partition.partition_index: partition for partition in topic.partitions} for topic in answer.topics
+    }
     for where in wanted:
         topic = topics.get(where.topic)
         entry = None if topic is None or topic.error_code else entries[where.topic].get(where.partition)
@@ -159,7 +162,7 @@ def _words(
             yield where, _Told(broker, bytes(topic.topic_id), topic.error_code or code, entry)
 
 
-def _contradiction(client: Client, where: TopicPartition, claim: Claim, told: list[_Told]) -> str | None:
+def _contradiction(cluster: Cluster, where: TopicPartition, claim: Claim, told: list[_Told]) -> str | None:
     """The reason why the claim is not so, by what was told of one partition."""
     named = _named(where)
     if not told:
@@ -178,7 +181,7 @@ def _contradiction(client: Client, where: TopicPartition, claim: Claim, told: li
         return None
     if newest.leader_id == NO_LEADER:
         return f"no broker leads {named} at the moment; look again"
-    client.view.leader_moved(where, newest.leader_id, newest.leader_epoch)
+    cluster.view.leader_moved(where, newest.leader_id, newest.leader_epoch)
     if newest.leader_id == claim.leader:
         return f"broker {claim.leader} has become the leader of {named} just now; look again"
     who = "has answered as a coordinator" if where.topic == TRANSACTION_STATE else "has it open"
@@ -196,17 +199,20 @@ def _replicas(told: list[_Told]) -> set[int]:
     return {replica for word in told if word.entry is not None for replica in word.entry.replica_nodes}
 
 
-def unled_coordinators(client: Client) -> list[Unanswered]:
+def unled_coordinators(cluster: Cluster) -> Program[list[Unanswered]]:
     """Partitions of the transaction log that nobody leads: their ids are missing though every broker answers.
 
     Looks the transaction log up; nothing is missing where there is none yet.
     """
-    info = client.metadata([TRANSACTION_STATE]).get(TRANSACTION_STATE)
+    topics = yield from cluster.metadata([TRANSACTION_STATE])
+    info = topics.get(TRANSACTION_STATE)
     if info is None or info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return []
     if info.error_code:
         return [Unanswered(None, f"partitions of {TRANSACTION_STATE}", explain(info.error_code))]
-    unled = [one.partition for one in info.partitions.values() if one.leader not in client.view.brokers]
+    unled = [
+        partition.partition for partition in info.partitions.values() if partition.leader not in cluster.view.brokers
+    ]
     if not unled:
         return []
     indexes = ", ".join(map(str, unled[:5])) + (", …" if len(unled) > 5 else "")
@@ -215,20 +221,20 @@ def unled_coordinators(client: Client) -> list[Unanswered]:
     ]
 
 
-def coordinator_of(client: Client, transactional_id: str) -> int | None:
+def coordinator_of(cluster: Cluster, transactional_id: str) -> int | None:
     """The broker that leads the id's partition of the transaction log, by the client's view; None if unseen."""
-    info = client.view.topics.get(TRANSACTION_STATE)
+    info = cluster.view.topics.get(TRANSACTION_STATE)
     if info is None or not info.partitions:
         return None
     partition = info.partitions.get(coordinator_partition(transactional_id, len(info.partitions)))
     return None if partition is None or partition.leader < 0 else partition.leader
 
 
-def claims_on_coordinators(client: Client) -> dict[TopicPartition, Claim]:
+def claims_on_coordinators(cluster: Cluster) -> dict[TopicPartition, Claim]:
     """The leaders of all partitions of the transaction log as the view has them; asks nobody. Empty if unseen."""
-    info = client.view.topics.get(TRANSACTION_STATE)
+    info = cluster.view.topics.get(TRANSACTION_STATE)
     partitions = () if info is None else info.partitions
-    return claims_of(client, (TopicPartition(TRANSACTION_STATE, index) for index in partitions))
+    return claims_of(cluster, (TopicPartition(TRANSACTION_STATE, index) for index in partitions))
 
 
 def claims_behind(spoke: Mapping[str, int], claims: Mapping[TopicPartition, Claim]) -> dict[TopicPartition, Claim]:

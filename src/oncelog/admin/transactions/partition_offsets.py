@@ -27,15 +27,16 @@ from oncelog.admin.transactions.broker_requests import (
     refusals,
     slices_of,
 )
+from oncelog.admin.transactions.fetches import fetch_request, partitions_in
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import KIB, MIB
-from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.errors import ClientError, explain
-from oncelog.client.machine.requests import list_offsets_request
+from oncelog.client.machine.requests import LATEST, list_offsets_request
+from oncelog.client.programs import Cluster, Program, Sleep, operation
 from oncelog.records.batch import BatchHeader, read_header
 from oncelog.records.errors import CorruptBatch, TruncatedBatch
-from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from oncelog.wire.messages.fetch import FetchResponse, PartitionData
 from oncelog.wire.messages.list_offsets import ListOffsetsResponse
 
 _PAUSE_MS: Final = 20
@@ -63,26 +64,30 @@ class Bounds:
         return max(0, self.end_offset - self.last_stable_offset)
 
 
+@operation
 def bounds_of(
-    client: Client, partitions: Iterable[TopicPartition]
-) -> tuple[dict[TopicPartition, Bounds], list[Unanswered]]:
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> Program[tuple[dict[TopicPartition, Bounds], list[Unanswered]]]:
     """Bounds of partitions that the client's view has. The stable offset is asked first: it never seems ahead."""
     wanted = list(dict.fromkeys(partitions))
-    led, unanswered = leaders(client, wanted)
+    led, unanswered = leaders(cluster, wanted)
     questions, isolations = [], []
     for broker, part in led.items():
         for committed in (True, False):
-            message = list_offsets_request(client.view, dict.fromkeys(part, LATEST), part, committed)
+            message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), part, committed)
             questions.append(Question(broker, message, f"offsets of {len(part)} partitions"))
             isolations.append(committed)
     found: dict[bool, dict[TopicPartition, int]] = {True: {}, False: {}}
-    for (question, answer), committed in zip(ask(client, questions), isolations, strict=True):
+    answers = yield from ask(cluster, questions)
+    for (question, answer), committed in zip(answers, isolations, strict=True):
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         else:
             unanswered += refusals(_take_offsets(answer, found[committed]), question.broker)
     both = {
-        one: Bounds(found[True][one], found[False][one]) for one in wanted if one in found[True] and one in found[False]
+        partition: Bounds(found[True][partition], found[False][partition])
+        for partition in wanted
+        if partition in found[True] and partition in found[False]
     }
     return both, list(dict.fromkeys(unanswered))
 
@@ -99,17 +104,19 @@ def _take_offsets(answer: ListOffsetsResponse, found: dict[TopicPartition, int])
     return refused
 
 
+@operation
 def wait_for_bounds(
-    client: Client, partition: TopicPartition, until: Callable[[Bounds], bool], timeout_ms: int
-) -> Bounds | None:
+    cluster: Cluster, partition: TopicPartition, until: Callable[[Bounds], bool], timeout_ms: int
+) -> Program[Bounds | None]:
     """A partition's bounds once ``until`` holds of them, or as they are when the time is up; None if unanswered."""
-    deadline = client.system.now_ms() + timeout_ms
+    deadline = cluster.now_ms() + timeout_ms
     pause_ms = _PAUSE_MS
     while True:
-        bounds = bounds_of(client, [partition])[0].get(partition)
-        if (bounds is not None and until(bounds)) or client.system.now_ms() >= deadline:
+        found, _ = yield from bounds_of(cluster, [partition])
+        bounds = found.get(partition)
+        if (bounds is not None and until(bounds)) or cluster.now_ms() >= deadline:
             return bounds
-        client.system.sleep(pause_ms)
+        yield Sleep(pause_ms)
         pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
 
 
@@ -128,81 +135,72 @@ class Start:
     problem: str | None = None
 
 
-def read_starts(client: Client, begins: Iterable[Begin]) -> dict[Begin, Start]:
+@operation
+def read_starts(cluster: Cluster, begins: Iterable[Begin]) -> Program[dict[Begin, Start]]:
     """The start of each transaction. Every one of ``begins`` is in the result."""
     left = list(dict.fromkeys(begins))
     found: dict[Begin, Start] = {}
     for partition_bytes in ROUNDS_BYTES:
         if not left:
             return found
-        left = _round(client, left, partition_bytes, PARTITIONS_A_REQUEST, found)
-    _round(client, left, MAX_BYTES, 1, found)
+        left = yield from _round(cluster, left, partition_bytes, PARTITIONS_A_REQUEST, found)
+    yield from _round(cluster, left, MAX_BYTES, 1, found)
     for one in left:
         found.setdefault(one, Start(None, problem="its first record could not be read"))
     return found
 
 
 def _round(
-    client: Client, begins: Sequence[Begin], partition_bytes: int, at_most: int, found: dict[Begin, Start]
-) -> list[Begin]:
+    cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, found: dict[Begin, Start]
+) -> Program[list[Begin]]:
     """Ask once for all; those whose batch did not fit are returned."""
     unfit: list[Begin] = []
-    questions, asked = _questions(client, begins, partition_bytes, at_most, found)
-    for (_, answer), part in zip(ask(client, questions), asked, strict=True):
+    questions, asked = _questions(cluster, begins, partition_bytes, at_most, found)
+    answers = yield from ask(cluster, questions)
+    for (_, answer), part in zip(answers, asked, strict=True):
         if isinstance(answer, Unanswered):
             found.update((one, Start(None, problem=answer.reason)) for one in part.values())
             continue
         if answer.error_code:
             found.update((one, Start(None, problem=explain(answer.error_code))) for one in part.values())
             continue
-        names = client.view.topic_ids({partition.topic for partition in part}) or {}
-        for topic in answer.responses:
-            name = TopicName(topic.topic) if topic.topic else names.get(bytes(topic.topic_id))
-            for data in topic.partitions:
-                one = None if name is None else part.get(TopicPartition(name, data.partition_index))
-                if one is None:
-                    continue
-                start = _start(one[1], data)
-                if start is not None:
-                    found[one] = start
+        for partition, data in partitions_in(cluster.view, answer, part):
+            begin = part[partition]
+            start = _start(begin[1], data)
+            if start is not None:
+                found[begin] = start
         unfit += [one for one in part.values() if one not in found]
     return unfit
 
 
 def _questions(
-    client: Client, begins: Sequence[Begin], partition_bytes: int, at_most: int, found: dict[Begin, Start]
+    cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, found: dict[Begin, Start]
 ) -> tuple[list[Question[FetchResponse]], list[dict[TopicPartition, Begin]]]:
     """Requests in which each partition appears once, and what each asks for."""
     layers: list[dict[TopicPartition, Begin]] = []
-    for one in begins:
-        layer = next((layer for layer in layers if one[0] not in layer), None)
+    for begin in begins:
+        layer = next((layer for layer in layers if begin[0] not in layer), None)
         if layer is None:
             layers.append(layer := {})
-        layer[one[0]] = one
+        layer[begin[0]] = begin
     questions, asked = [], []
     for layer in layers:
-        led, leaderless = leaders(client, layer)
+        led, leaderless = leaders(cluster, layer)
         for partition in set(layer).difference(*led.values()) if leaderless else ():
             found[layer[partition]] = Start(None, problem=LEADERLESS)
         for broker, partitions in led.items():
             for part in slices_of(partitions, at_most):
                 wanted = {partition: layer[partition] for partition in part}
-                questions.append(Question(broker, _request(client, wanted, partition_bytes), "starts of transactions"))
+                offsets = dict(wanted.values())
+                questions.append(
+                    Question(
+                        broker,
+                        fetch_request(cluster.view, offsets, partition_bytes, MAX_BYTES),
+                        "starts of transactions",
+                    )
+                )
                 asked.append(wanted)
     return questions, asked
-
-
-def _request(client: Client, wanted: dict[TopicPartition, Begin], partition_bytes: int) -> FetchRequest:
-    topics: dict[TopicName, FetchTopic] = {}
-    for partition, offset in wanted.values():
-        topic = topics.get(partition.topic)
-        if topic is None:
-            topic_id = bytes(client.view.topic_id(partition.topic))
-            topic = topics[partition.topic] = FetchTopic(topic=partition.topic, topic_id=topic_id)
-        topic.partitions.append(
-            FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
-        )
-    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MAX_BYTES, topics=list(topics.values()))
 
 
 def _start(offset: int, data: PartitionData) -> Start | None:
@@ -233,25 +231,22 @@ def timestamp_of(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.base_timestamp >= 0 else None
 
 
-def read_at(client: Client, where: TopicPartition, position: int) -> memoryview:
+def read_at(cluster: Cluster, where: TopicPartition, position: int) -> Program[memoryview]:
     """The batches at ``position``, a little of them or the first one whole; asked for once. Raises ClientError."""
-    topic = FetchTopic(
-        topic=where.topic,
-        topic_id=bytes(client.view.topic_id(where.topic)),
-        partitions=[FetchPartition(partition=where.partition, fetch_offset=position, partition_max_bytes=_LOOK_BYTES)],
-    )
-    answer = client.request(FetchRequest(topics=[topic]), broker=client.leader(where))
-    answered = [one for each in answer.responses for one in each.partitions]
+    leader = yield from cluster.leader(where)
+    answer = yield from cluster.request(fetch_request(cluster.view, {where: position}, _LOOK_BYTES), broker=leader)
+    answered = [data for _, data in partitions_in(cluster.view, answer, [where])]
     return memoryview(answered[0].records or b"" if answered else b"")  # type: ignore[arg-type]  # a buffer
 
 
-def readable_before(client: Client, where: TopicPartition, position: int, stable: int) -> bool:
+@operation
+def readable_before(cluster: Cluster, where: TopicPartition, position: int, stable: int) -> Program[bool]:
     """True if there are data batches from ``position`` to the last stable offset, or it cannot be told.
 
     Markers alone do not count: a consumer's position does not always count them either.
     """
     try:
-        records = read_at(client, where, position)
+        records = yield from read_at(cluster, where, position)
         at = 0
         while at < len(records):
             header = read_header(records, at)

@@ -30,8 +30,8 @@ from oncelog.admin.transactions.broker_requests import (
 )
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import Client
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import RESPONSE_MAX_ELEMENTS
 from oncelog.wire.messages.describe_producers import (
@@ -77,7 +77,6 @@ class ProducerRow:
 
     @property
     def where(self) -> TopicPartition:
-        """The partition."""
         return TopicPartition(TopicName(self.topic), self.partition)
 
 
@@ -91,13 +90,14 @@ class Producers:
     failed: frozenset[TopicPartition] = frozenset()
 
 
+@operation
 def describe_producers(
-    client: Client,
+    cluster: Cluster,
     partitions: Iterable[TopicPartition],
     *,
     open_only: bool = False,
     progress: Progress = no_progress,
-) -> Producers:
+) -> Program[Producers]:
     """Producers of partitions that the client's view has; with ``open_only`` those that have a transaction open."""
     rows: list[ProducerRow] = []
     unanswered: list[Unanswered] = []
@@ -105,11 +105,12 @@ def describe_producers(
     wanted = list(partitions)
     asked = len(wanted)
     for attempt in range(2):
-        led, leaderless = leaders(client, wanted)
+        led, leaderless = leaders(cluster, wanted)
         unanswered += leaderless
         failed.update(set(wanted).difference(*led.values()) if leaderless else ())
         wanted = []
-        for (broker, part), answer in _answers(client, led, progress):
+        answers = yield from _answers(cluster, led, progress)
+        for (broker, part), answer in answers:
             if isinstance(answer, Unanswered):
                 unanswered.append(answer)
                 failed.update(part)
@@ -122,14 +123,14 @@ def describe_producers(
             failed.update(final)
         if not wanted:
             break
-        client.metadata({partition.topic for partition in wanted})
+        yield from cluster.metadata({partition.topic for partition in wanted})
     rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
     return Producers(rows, unanswered, asked - len(failed), frozenset(failed))
 
 
 def _answers(
-    client: Client, led: dict[int, list[TopicPartition]], progress: Progress
-) -> list[tuple[tuple[int, Sequence[TopicPartition]], list[Answered] | Unanswered]]:
+    cluster: Cluster, led: dict[int, list[TopicPartition]], progress: Progress
+) -> Program[list[tuple[tuple[int, Sequence[TopicPartition]], list[Answered] | Unanswered]]]:
     parts = [
         (broker, part) for broker, partitions in led.items() for part in slices_of(partitions, PARTITIONS_A_REQUEST)
     ]
@@ -137,7 +138,7 @@ def _answers(
         Question(broker, _request(part), f"producers of {len(part)} partitions" if len(part) > 1 else str(part[0]))
         for broker, part in parts
     ]
-    answers = ask_and_read(client, questions, lambda response: [*busy_partitions(response.body)], progress)
+    answers = yield from ask_and_read(cluster, questions, lambda response: [*busy_partitions(response.body)], progress)
     return [(asked, answer) for asked, (_, answer) in zip(parts, answers, strict=True)]
 
 
@@ -160,9 +161,9 @@ def _take(
         if error_code:
             refused[TopicPartition(TopicName(topic), partition)] = error_code
         rows += [
-            _row(topic, partition, broker, one)
-            for one in producers
-            if one.current_txn_start_offset != NO_TRANSACTION or not open_only
+            _row(topic, partition, broker, producer)
+            for producer in producers
+            if producer.current_txn_start_offset != NO_TRANSACTION or not open_only
         ]
     return refused
 

@@ -177,7 +177,7 @@ def _verdict(one: OpenTransaction) -> str:
 def _behind(held: Held) -> list[str]:
     said = []
     if held.groups:
-        names = ", ".join(f"{one.group} ({_offsets(one.lag)})" for one in held.groups[:5])
+        names = ", ".join(f"{group.group} ({_offsets(group.lag)})" for group in held.groups[:5])
         more = f" and {len(held.groups) - 5} more" if len(held.groups) > 5 else ""
         said.append(f"Groups that wait behind it, if they read committed records: {names}{more}.")
     later = held.transactions[1:]

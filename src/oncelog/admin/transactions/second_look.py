@@ -19,7 +19,7 @@ from oncelog.admin.transactions.coordinator_answers import CoordinatorAnswers, H
 from oncelog.admin.transactions.leadership import Claim, claims_behind, doubt_about_coordinators, doubts_about
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.client import Client
+from oncelog.client.programs import Cluster, Program
 
 Claims = Mapping[TopicPartition, Claim]
 _Open = tuple[TopicPartition, int, int | None]
@@ -50,26 +50,26 @@ class SecondLook(NamedTuple):
 
 
 def look_again(
-    client: Client,
+    cluster: Cluster,
     rows: Sequence[ProducerRow],
     answers: CoordinatorAnswers,
     claims: Claims,
     unanswered: list[Unanswered],
-) -> SecondLook:
+) -> Program[SecondLook]:
     """Steps 5 and 6 of a scan for those of ``rows`` that the coordinators' answers, one for each, contradict.
 
     ``claims`` are those on the rows' partitions from before the coordinators were asked. Brokers that have not told who
     leads are added to ``unanswered``. Asks nobody where there is no contradiction.
     """
     doubted = [(row, heard) for row, heard in zip(rows, answers.heard, strict=True) if needs_second_look(heard.finding)]
-    second = describe_producers(client, {row.where: None for row, _ in doubted}, open_only=True)
+    second = yield from describe_producers(cluster, {row.where: None for row, _ in doubted}, open_only=True)
     again = {_key(row): row for row in second.rows}
     to_confirm: dict[TopicPartition, Claim] = {}
     for row, heard in doubted:
         if _key(row) in again:
             to_confirm |= claims_behind(heard.spoke, answers.claims)
     to_confirm |= {row.where: claims[row.where] for row in second.rows if row.where in claims}
-    doubts = doubts_about(client, to_confirm, unanswered)
+    doubts = yield from doubts_about(cluster, to_confirm, unanswered)
     return SecondLook(again, second.failed, claims, answers.claims, doubts, second.unanswered)
 
 

@@ -19,9 +19,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.units import MINUTE_MS, SECOND_MS
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.client.programs.cluster import TRANSACTION_KEY
+from oncelog.client.programs import TRANSACTION_KEY, Cluster, Program, operation
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 FENCES: Final = "its producer, if it is alive, is fenced and has to be started again"
@@ -46,19 +45,20 @@ def warning_of(row: TransactionRow) -> str:
     return f"{FENCES}; {UNDECIDES}" if row.is_two_phase else FENCES
 
 
+@operation
 def force_terminate(
-    client: Client, transactional_id: str, *, audit: Audit = no_audit, timeout_ms: int = TIMEOUT_MS
-) -> Terminated:
+    cluster: Cluster, transactional_id: str, *, audit: Audit = no_audit, timeout_ms: int = TIMEOUT_MS
+) -> Program[Terminated]:
     """Have the coordinator abort the id's open transaction, and wait until its markers are written.
 
     Nothing is done, and nobody fenced, where none is open. Raises BrokerRefused (TRANSACTIONAL_ID_NOT_FOUND, not
     allowed, …) and ClientError when the markers are not written in time.
     """
-    before = describe_transaction(client, transactional_id)
+    before = yield from describe_transaction(cluster, transactional_id)
     if not before.is_open:
         return Terminated(before, before, False, {})
     details = {
-        "cluster": client.view.cluster_id,
+        "cluster": cluster.view.cluster_id,
         "transactional_id": transactional_id,
         "producer_id": before.producer_id,
         "producer_epoch": before.producer_epoch,
@@ -68,44 +68,47 @@ def force_terminate(
     }
     audit(entry_of("force-terminate", "sending", **details))
     try:
-        after = _terminated(client, before, client.system.now_ms() + timeout_ms)
+        after = yield from _terminated(cluster, before, cluster.now_ms() + timeout_ms)
     except ClientError as error:
         audit(entry_of("force-terminate", "failed", **details, error=str(error)))
         raise
     audit(entry_of("force-terminate", "terminated", **details, state_after=after.state))
-    client.metadata({one.topic for one in before.partitions})
-    bounds, _ = bounds_of(client, sorted(before.partitions))
+    yield from cluster.metadata({partition.topic for partition in before.partitions})
+    bounds, _ = yield from bounds_of(cluster, sorted(before.partitions))
     return Terminated(before, after, True, bounds)
 
 
-def _terminated(client: Client, before: TransactionRow, deadline: int) -> TransactionRow:
+def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Program[TransactionRow]:
     """Ask for a new epoch until nothing is open; a coordinator that is at it says CONCURRENT_TRANSACTIONS."""
     name = before.transactional_id
     own_ms = _FALLBACK_TIMEOUT_MS if before.is_two_phase or before.timeout_ms <= 0 else before.timeout_ms
     asked = False
     for attempt in range(1 << 30):
         if not asked:
-            asked = _initialize(client, name, own_ms)
-        row = describe_transaction(client, name)
+            asked = yield from _initialize(cluster, name, own_ms)
+        row = yield from describe_transaction(cluster, name)
         if asked and not row.is_open:
             return row
-        if client.system.now_ms() >= deadline:
+        if cluster.now_ms() >= deadline:
             raise ClientError(
                 f"transactional id {name!r} is {row.state} and its markers are not written yet; "
                 f"`oncelog txn describe {argument(name)}` shows where it stands"
             )
-        client.pause(attempt)
+        yield from cluster.pause(attempt)
     raise AssertionError("unreachable")
 
 
-def _initialize(client: Client, name: str, timeout_ms: int) -> bool:
+def _initialize(cluster: Cluster, name: str, timeout_ms: int) -> Program[bool]:
     """One InitProducerId; False when the coordinator is still ending the transaction."""
     message = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
 
-    def attempt() -> int:
-        code = client.request(message, broker=client.coordinator(name, TRANSACTION_KEY)).error_code
+    def attempt() -> Program[int]:
+        coordinator = yield from cluster.coordinator(name, TRANSACTION_KEY)
+        response = yield from cluster.request(message, broker=coordinator)
+        code = response.error_code
         if code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS):
             return code
         raise BrokerRefused(code, f"transactional id {name!r}")
 
-    return client.retrying(attempt) == ErrorCode.NONE
+    code = yield from cluster.retrying(attempt)
+    return code == ErrorCode.NONE

@@ -14,14 +14,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.leadership import claims_on_coordinators, coordinator_of
 from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
+from oncelog.client.programs import Cluster, Program
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.leadership import Claim
@@ -44,36 +44,42 @@ class Told(Protocol):
 Row = TypeVar("Row", bound=Told)
 
 
+def has_repeated(rows: Iterable[Told]) -> bool:
+    """True if an id is told more than once. ``rows`` are in the order of ids."""
+    return any(row.transactional_id == following.transactional_id for row, following in pairwise(rows))
+
+
 class ToldOnce:
     """The rules for one list. Made after the metadata of the transaction log were read, before the brokers are asked;
     ``unanswered`` has what may be wrong with the list."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._before = claims_on_coordinators(client)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._before = claims_on_coordinators(cluster)
         self._is_settled = False
         self.unanswered: list[Unanswered] = []
         self.dropped: set[tuple[str, int]] = set()
         """Ids, each with a broker that told it and does not coordinate it."""
 
-    def settle(self) -> None:
+    def settle(self) -> Program[None]:
         """Look at who leads now: all brokers have answered."""
         if self._is_settled or not self._before:
             return
         self._is_settled = True
         try:
-            self._client.metadata([TRANSACTION_STATE])
+            yield from self._cluster.metadata([TRANSACTION_STATE])
         except ClientError as error:
             self.unanswered.append(Unanswered(None, f"who leads {TRANSACTION_STATE} now", str(error)))
             return
-        moved = _moved(self._before, claims_on_coordinators(self._client))
+        moved = _moved(self._before, claims_on_coordinators(self._cluster))
         if moved:
             what = f"{TRANSACTION_STATE} partition {_shortened(moved)}"
             reason = "its coordinator changed while brokers were asked, so ids may be missing; ask again"
             self.unanswered.append(Unanswered(None, what, reason))
 
     def filter(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows without those of brokers that do not coordinate their id. ``rows`` are in the order of ids."""
+        """The rows without those of brokers that do not coordinate their id. ``rows`` are in the order of ids, and
+        ``settle`` was called if some ids are told twice."""
         for transactional_id, group in groupby(rows, key=lambda row: row.transactional_id):
             told = list(group)
             if len(told) > 1:
@@ -81,8 +87,7 @@ class ToldOnce:
             yield from told
 
     def _of_coordinator(self, transactional_id: str, told: list[Row]) -> list[Row]:
-        self.settle()
-        leader = coordinator_of(self._client, transactional_id)
+        leader = coordinator_of(self._cluster, transactional_id)
         kept = [row for row in told if row.coordinator == leader]
         if not kept:
             brokers = ", ".join(map(str, sorted(row.coordinator for row in told)))

@@ -17,14 +17,13 @@ from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.admin.transactions.leadership import Claim, claims_on_coordinators, coordinator_of, unled_coordinators
-from oncelog.admin.transactions.told_once import ToldOnce
+from oncelog.admin.transactions.told_once import ToldOnce, has_repeated
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, NEVER_TIMES_OUT, ONGOING_STATE
-from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.client.programs.cluster import TRANSACTION_KEY
+from oncelog.client.programs import TRANSACTION_KEY, Cluster, Program, operation
 from oncelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -43,8 +42,6 @@ ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id in a list."""
-
     transactional_id: str
     producer_id: int
     state: str
@@ -74,47 +71,56 @@ class ListFilter:
     pattern: str | None = None
 
 
+@operation
 def list_transactions(
-    client: Client, wanted: ListFilter | None = None, *, coordinators: Iterable[int] | None = None
-) -> Listing:
+    cluster: Cluster, wanted: ListFilter | None = None, *, coordinators: Iterable[int] | None = None
+) -> Program[Listing]:
     """Ids by name, of all brokers or those named. Raises NoBrokerReachable, and BrokerRefused for a wrong filter."""
-    if not client.view.brokers:
-        client.retrying(client.refresh_brokers)
+    if not cluster.view.brokers:
+        yield from cluster.retrying(cluster.refresh_brokers)
     wanted = wanted or ListFilter()
     if coordinators is None:
-        unanswered = unled_coordinators(client)
-        asked, claims = sorted(client.view.brokers), claims_on_coordinators(client)
+        unanswered = yield from unled_coordinators(cluster)
+        asked, claims = sorted(cluster.view.brokers), claims_on_coordinators(cluster)
     else:
         asked, unanswered, claims = sorted(set(coordinators)), [], {}
-    told = ToldOnce(client)
+    told = ToldOnce(cluster)
     rows: list[ListedTransaction] = []
     answered = 0
-    for broker, response in _ask_all(client, asked, wanted):
+    answers = yield from _ask_all(cluster, asked, wanted)
+    for broker, response in answers:
         if isinstance(response, Unanswered):
             unanswered.append(response)
         else:
             answered += 1
             rows += [
-                ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
-                for one in response.transaction_states
+                ListedTransaction(state.transactional_id, state.producer_id, state.transaction_state, broker)
+                for state in response.transaction_states
             ]
-    if coordinators is None:
-        told.settle()
-    rows = list(told.filter(sorted(rows, key=lambda row: row.transactional_id)))
+    rows.sort(key=lambda row: row.transactional_id)
+    if coordinators is None or has_repeated(rows):
+        yield from told.settle()
+    rows = list(told.filter(rows))
     return Listing(rows, unanswered + told.unanswered, answered, claims)
 
 
 def _ask_all(
-    client: Client, brokers: list[int], wanted: ListFilter
-) -> list[tuple[int, ListTransactionsResponse | Unanswered]]:
+    cluster: Cluster, brokers: list[int], wanted: ListFilter
+) -> Program[list[tuple[int, ListTransactionsResponse | Unanswered]]]:
     """Answers without an error code in them. One that is loading is asked again a few times."""
     found: list[tuple[int, ListTransactionsResponse | Unanswered]] = []
-    reasons = {broker: reason for broker in brokers if (reason := too_old(client, broker, wanted))}
-    found += [(broker, Unanswered(broker, _WHAT, reason)) for broker, reason in reasons.items()]
-    brokers = [broker for broker in brokers if broker not in reasons]
+    able = []
+    for broker in brokers:
+        reason = yield from too_old(cluster, broker, wanted)
+        if reason:
+            found.append((broker, Unanswered(broker, _WHAT, reason)))
+        else:
+            able.append(broker)
+    brokers = able
     for attempt in range(LOADING_ATTEMPTS):
         loading = []
-        for question, answer in ask(client, [list_question(broker, wanted) for broker in brokers]):
+        answers = yield from ask(cluster, [list_question(broker, wanted) for broker in brokers])
+        for question, answer in answers:
             if not isinstance(answer, Unanswered) and (refused := refused_filter(answer, wanted)):
                 raise refused
             if isinstance(answer, Unanswered) or not answer.error_code:
@@ -126,14 +132,14 @@ def _ask_all(
         brokers = loading
         if not brokers:
             break
-        client.pause(attempt)
+        yield from cluster.pause(attempt)
     return found
 
 
-def too_old(client: Client, broker: int, wanted: ListFilter) -> str | None:
+def too_old(cluster: Cluster, broker: int, wanted: ListFilter) -> Program[str | None]:
     """The filter that the broker's version cannot express, which it would pass over in silence."""
     try:
-        versions = client.link(broker).versions
+        versions = (yield from cluster.link(broker)).versions
     except ClientError:
         return None  # It is asked all the same, and reported then.
     if wanted.longer_than_ms >= 0 and not versions.supports(ListTransactionsRequest, _FIRST_VERSION_WITH_DURATION):
@@ -144,7 +150,6 @@ def too_old(client: Client, broker: int, wanted: ListFilter) -> str | None:
 
 
 def list_question(broker: int, wanted: ListFilter) -> Question[ListTransactionsResponse]:
-    """The request for one coordinator."""
     message = ListTransactionsRequest(
         state_filters=list(wanted.states),
         producer_id_filters=list(wanted.producer_ids),
@@ -206,37 +211,40 @@ class Described:
     unanswered: dict[str, Unanswered] = field(default_factory=dict)
 
 
+@operation
 def describe_transactions(
-    client: Client, transactional_ids: Iterable[str], *, coordinators: Mapping[str, int] | None = None
-) -> Described:
+    cluster: Cluster, transactional_ids: Iterable[str], *, coordinators: Mapping[str, int] | None = None
+) -> Program[Described]:
     """Ask about ids; ``coordinators`` are those known from a list. Asked again while a coordinator loads or moves."""
     wanted = list(dict.fromkeys(transactional_ids))
     described = Described({})
     known = dict(coordinators or {})
     for attempt in range(ATTEMPTS):
         last = attempt + 1 == ATTEMPTS
-        questions, asked = _questions(client, wanted, known, described)
+        questions, asked = yield from _questions(cluster, wanted, known, described)
         wanted = []
-        for (question, answer), ids in zip(ask(client, questions), asked, strict=True):
+        answers = yield from ask(cluster, questions)
+        for (question, answer), ids in zip(answers, asked, strict=True):
             if isinstance(answer, Unanswered):
                 described.unanswered.update(dict.fromkeys(ids, answer))
                 continue
-            for one in answer.transaction_states:
-                if _take(one, question.broker, described, last):
-                    wanted.append(one.transactional_id)
+            for state in answer.transaction_states:
+                if _take(state, question.broker, described, last):
+                    wanted.append(state.transactional_id)
         if not wanted:
             break
-        client.pause(attempt)
+        yield from cluster.pause(attempt)
         for name in wanted:
             known.pop(name, None)
-            client.forget_coordinator(name, TRANSACTION_KEY)
-        client.metadata([TRANSACTION_STATE])
+            cluster.forget_coordinator(name, TRANSACTION_KEY)
+        yield from cluster.metadata([TRANSACTION_STATE])
     return described
 
 
-def describe_transaction(client: Client, transactional_id: str) -> TransactionRow:
+@operation
+def describe_transaction(cluster: Cluster, transactional_id: str) -> Program[TransactionRow]:
     """One id. Raises BrokerRefused, with TRANSACTIONAL_ID_NOT_FOUND where its coordinator does not know it."""
-    described = describe_transactions(client, [transactional_id])
+    described = yield from describe_transactions(cluster, [transactional_id])
     if transactional_id in described.rows:
         return described.rows[transactional_id]
     what = f"transactional id {transactional_id!r}"
@@ -248,17 +256,17 @@ def describe_transaction(client: Client, transactional_id: str) -> TransactionRo
 
 
 def _questions(
-    client: Client, wanted: list[str], known: Mapping[str, int], described: Described
-) -> tuple[list[Question[DescribeTransactionsResponse]], list[list[str]]]:
+    cluster: Cluster, wanted: list[str], known: Mapping[str, int], described: Described
+) -> Program[tuple[list[Question[DescribeTransactionsResponse]], list[list[str]]]]:
     """Requests by coordinator, and the ids in each."""
     by_coordinator: dict[int, list[str]] = {}
     for name in wanted:
         try:
             broker = known.get(name)
             if broker is None:
-                broker = coordinator_of(client, name)
+                broker = coordinator_of(cluster, name)
             if broker is None:
-                broker = client.coordinator(name, TRANSACTION_KEY)
+                broker = yield from cluster.coordinator(name, TRANSACTION_KEY)
         except ClientError as error:
             described.unanswered[name] = Unanswered(None, f"coordinator of {name!r}", str(error))
         else:

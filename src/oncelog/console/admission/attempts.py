@@ -25,8 +25,6 @@ MOST_SOURCES: Final = 4096
 
 
 class _Source:
-    """Attempts of one source."""
-
     __slots__ = ("at_s", "free_s", "waiting", "wrong")
 
     def __init__(self, now_s: float) -> None:
@@ -71,7 +69,6 @@ class Attempts:
         return True
 
     def was_wrong(self, source: str) -> None:
-        """Count a wrong attempt."""
         known = self._sources.get(source)
         if known is None:
             known = self._sources[source] = _Source(self._now_s())

@@ -95,8 +95,6 @@ class Visitor:
 
 
 class Gate:
-    """ASGI middleware around the whole console."""
-
     def __init__(self, app: ASGIApp, settings: Settings, refusals: Refusals) -> None:
         self._app = app
         self._settings = settings
@@ -267,7 +265,6 @@ def is_work(request: Request) -> bool:
 
 
 def address_of(scope: Scope) -> str:
-    """The address a request came from."""
     client = scope.get("client")
     return "" if client is None else f"{client[0]}:{client[1]}"
 

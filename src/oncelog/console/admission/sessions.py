@@ -29,12 +29,10 @@ class Session:
 
 
 def new_session(user: str, now_s: int) -> Session:
-    """A session that begins."""
     return Session(user, now_s, secrets.token_hex(16))
 
 
 def cookie_of(session: Session, secret: bytes) -> str:
-    """The cookie's value."""
     text = json.dumps([session.user, session.since_s, session.number], separators=(",", ":")).encode()
     return f"{base64.urlsafe_b64encode(text).decode()}.{_signature(secret, b'session', text)}"
 

@@ -61,7 +61,6 @@ class AuditReport:
 
     @property
     def found(self) -> int:
-        """Number of findings."""
         return sum(self.kinds.values())
 
 

@@ -35,8 +35,6 @@ class NoSuchAudit(BadQuery):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A report that can be opened."""
-
     key: str
     source: str
     """``file``, ``upload`` or ``run``."""
@@ -63,7 +61,6 @@ class AuditReports:
         self._last: tuple[tuple[str, int, int], AuditReport] | None = None
 
     def reports(self) -> list[Listed]:
-        """All reports, the newest first."""
         with self._lock:
             made = [(key, "upload", path) for key, path in self._uploads.items()]
             made += [(key, "run", one.report) for key, one in self._runs.items() if one.state == "done"]
@@ -165,7 +162,6 @@ class AuditReports:
         console_audit(self._audit, sender.user, sender.address)(entry_of(action, outcome, **details))
 
     def runs(self) -> list[AuditRun]:
-        """Runs, the newest first."""
         with self._lock:
             return list(reversed(self._runs.values()))
 
@@ -178,7 +174,6 @@ class AuditReports:
         return found
 
     def close(self) -> None:
-        """End what runs, and remove what was kept."""
         for one in self.runs():
             one.cancel()
         for one in self.runs():

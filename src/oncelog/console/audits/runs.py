@@ -65,7 +65,6 @@ class AuditRun:
 
     @property
     def is_over(self) -> bool:
-        """True once the process has ended."""
         return self.state != "running"
 
     def cancel(self) -> None:
@@ -78,7 +77,6 @@ class AuditRun:
             killer.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """True if it has ended within that time."""
         self._watcher.join(timeout_s)
         return self.is_over
 

@@ -139,5 +139,4 @@ def reset_plan(client: Client, group: str, to: ResetTo, topic: str = "") -> list
 
 
 def partition_of(topic: str, partition: int) -> TopicPartition:
-    """A partition by the two fields of a form."""
     return TopicPartition(TopicName(topic), partition)

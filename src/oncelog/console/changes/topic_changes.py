@@ -43,7 +43,6 @@ def config_text(client: Client, topic: str, key: str) -> str:
 
 
 def extend(client: Client, permit: Permit, changes: Changes, topic: str, total: int, typed: str) -> None:
-    """Bring a topic to a number of partitions."""
     confirmed(typed, topic, "topic")
     details = {"topic": topic, "from": len(client.topic(topic).partitions), "to": total}
     changes.noted(permit, "add-partitions", details, lambda: add_partitions(client, topic, total))

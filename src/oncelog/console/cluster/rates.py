@@ -44,8 +44,6 @@ class Rate:
 
 
 class Rates:
-    """Looks at topics, of all pages."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()

@@ -39,7 +39,6 @@ class JsonLines:
         self._spool = TemporaryBytes()
 
     def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        """Write the lines of an answer's records."""
         committed, wanted = self._selection.committed, self._selection.wanted
         for at, header in iter_headers(fetched.records):
             if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
@@ -64,7 +63,6 @@ class JsonLines:
             self._spool.write((_dumped({"oncelog": notice}),))
 
     def written(self) -> Iterator[bytes]:
-        """The lines so far."""
         return self._spool.taken()
 
     def _row(self, partition: int, one: StoredRecord) -> dict[str, Any]:

@@ -38,16 +38,13 @@ class Left:
         self.unreadable: list[str] = []
 
     def is_full(self) -> bool:
-        """True once nothing more fits."""
         return self.records <= 0 or self.size_bytes <= 0
 
     def take(self, records: int, size_bytes: int) -> None:
-        """Count what was taken."""
         self.records -= records
         self.size_bytes -= size_bytes
 
     def note(self, what: str) -> None:
-        """Remember a batch that cannot be read."""
         if len(self.unreadable) < _MOST_UNREADABLE:
             self.unreadable.append(what)
 

@@ -36,8 +36,6 @@ class TooManyDownloads(ClientError):
 
 
 class Downloads:
-    """Answers requests for files."""
-
     def __init__(self, cluster: ClusterAccess, farewell: Farewell) -> None:
         self._farewell = farewell
         self._cluster = cluster
@@ -63,7 +61,6 @@ class Downloads:
         return StreamingResponse(self._pieces(selection, file_format, asked), media_type=media_type, headers=headers)
 
     def close(self) -> None:
-        """Take no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _pieces(self, selection: Selection, file_format: str, asked: Asked) -> AsyncIterator[bytes]:

@@ -108,7 +108,6 @@ def _places(
     chosen: list[TopicPartition],
     named: dict[str, dict[TopicPartition, int]],
 ) -> dict[TopicPartition, int]:
-    """The offsets that a text means."""
     if text in named:
         return dict(named[text])
     if (offset := offset_in(text)) is not None:

@@ -98,12 +98,10 @@ class DecodingProcess:
         return Text(text.decode(), found["note"], found["cut"])
 
     def close(self) -> None:
-        """End the process."""
         with self._lock:
             self._end()
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        """A process that has no schemas yet."""
         self._is_ready = False
         self._process = process = subprocess.Popen(
             python_module("oncelog.console.formats.decoder_worker"),

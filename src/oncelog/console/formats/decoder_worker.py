@@ -35,7 +35,6 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 def send(stream: BinaryIO, header: Any, data: bytes = b"") -> None:
-    """Write a message."""
     text = json.dumps(header).encode()
     stream.write(_LENGTH.pack(len(text)) + text + _LENGTH.pack(len(data)))
     stream.write(data)

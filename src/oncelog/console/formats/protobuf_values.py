@@ -40,7 +40,6 @@ class ProtobufValues:
         return "".join(f", shown raw: {note}" for note in shown) + (f", and {more} more" if more else "")
 
     def of(self, message: Any) -> Any:
-        """A message as a plain value."""
         if not self._texts:
             try:
                 return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
@@ -71,7 +70,6 @@ class ProtobufValues:
 
 
 def pool_of(files: Any) -> Any:
-    """A pool of the types in descriptor files."""
     pool = descriptor_pool.DescriptorPool()
     for file in files:
         pool.Add(file)

@@ -32,7 +32,6 @@ class Pairs(list[tuple[Any, Any]]):
 
 
 def read_messagepack(payload: bytes, _rest: bytes = b"", _framed: bool = False) -> tuple[Any, str]:
-    """One MessagePack value."""
     try:
         import msgpack
     except ImportError:

@@ -44,8 +44,6 @@ Buckets = dict[float, float]
 
 @dataclass(slots=True)
 class Reading:
-    """A broker's metrics at a moment."""
-
     at_s: float
     counters: dict[str, float]
     gauges: dict[str, float]

@@ -47,7 +47,6 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="oncelog-console-sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def close(self) -> None:

@@ -130,7 +130,6 @@ def start(asked: Asked, sender: Sender) -> str:
 
 
 def cancel(asked: Asked, sender: Sender) -> str:
-    """End a run."""
     key = asked.query.needed("key")
     asked.audits.cancel(key, sender)
     return address("/audit/run", key=key)

@@ -119,7 +119,6 @@ def read_plan(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 
 def target_of(query: Query) -> ResetTo:
-    """The target that an address names."""
     to = query.choice("to", TARGETS)
     if to in ("earliest", "latest", "current"):
         return ResetTo(earliest=to == "earliest", latest=to == "latest", current=to == "current")
@@ -132,7 +131,6 @@ def target_of(query: Query) -> ResetTo:
 
 
 def plan_text(rows: list[ResetRow]) -> str:
-    """A plan as a form carries it."""
     return json.dumps([[one.topic, one.partition, one.current, one.target] for one in rows], separators=(",", ":"))
 
 
@@ -150,7 +148,6 @@ def plan_of(text: str) -> list[ResetRow]:
 
 
 def act_reset(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Commit the plan that was shown."""
     query = asked.query
     group = query.needed("name")
     plan = changes.reset_offsets(client, permit, group, plan_of(query.long("plan", LONGEST_PLAN)), query.text("typed"))

@@ -81,7 +81,6 @@ def start_of(client: Client, text: str, where: TopicPartition, bounds: Bounds, l
 def row_of(
     topic: str, one: StoredRecord, key_format: str, value_format: str, decoder: Decoder, most: int = PREVIEW_BYTES
 ) -> dict[str, Any]:
-    """A record as pages show it."""
     batch = one.batch
     return {
         "offset": one.offset,

@@ -26,7 +26,6 @@ _FIELDS: Final = ("key", "key_as", "value", "value_as", "headers")
 
 
 def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """The form."""
     query = asked.query
     topic = query.text("topic")
     return {
@@ -54,7 +53,6 @@ def act_show(client: Client, asked: Asked, _permit: Permit, _changes: Changes) -
 
 
 def act_send(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Write the record that was shown."""
     query = asked.query
     if query.optional_number("partition") is None:
         raise BadQuery("the form has no partition; look at the record first")

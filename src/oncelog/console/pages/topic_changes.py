@@ -38,7 +38,6 @@ def _value(query: Query) -> str | None:
 
 
 def act_create(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Make a topic."""
     query = asked.query
     partitions = query.number("partitions", BROKER_DEFAULT, 1, INT32_MAX)
     replicas = query.number("replicas", BROKER_DEFAULT, 1, 32767)
@@ -47,7 +46,6 @@ def act_create(client: Client, asked: Asked, permit: Permit, changes: Changes) -
 
 
 def act_alter(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Set a key."""
     query = asked.query
     name, key, value = query.needed("name"), query.needed("key"), _value(query)
     was = query.long("was", 20_000)
@@ -56,7 +54,6 @@ def act_alter(client: Client, asked: Asked, permit: Permit, changes: Changes) ->
 
 
 def act_extend(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Add partitions."""
     query = asked.query
     name, total = query.needed("name"), query.number("total", 0, 1, INT32_MAX)
     topic_changes.extend(client, permit, changes, name, total, query.text("typed"))
@@ -64,7 +61,6 @@ def act_extend(client: Client, asked: Asked, permit: Permit, changes: Changes) -
 
 
 def act_shorten(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Delete records."""
     query = asked.query
     name, partition = query.needed("name"), query.number("partition", 0, 0, INT32_MAX)
     before = query.number("before", 0)
@@ -73,7 +69,6 @@ def act_shorten(client: Client, asked: Asked, permit: Permit, changes: Changes) 
 
 
 def act_delete(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Delete a topic."""
     name = asked.query.needed("name")
     topic_changes.delete(client, permit, changes, name, asked.query.text("typed"))
     return _done(name, "It is deleted.")

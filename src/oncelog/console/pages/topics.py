@@ -73,7 +73,6 @@ class Retention:
 
 
 def _settings(client: Client, names: list[str], unanswered: list[str]) -> dict[str, Retention]:
-    """Retention of topics, by name."""
     if not names:
         return {}
     try:

@@ -127,7 +127,6 @@ def read_id(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 
 def act_abort(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """End a hanging transaction on its partition."""
     query = asked.query
     where, start_offset, min_age_ms = _named(query)
     result = changes.abort_hanging(

@@ -69,11 +69,9 @@ class Decoder:
         self._indent = 2 if is_indented else None
 
     def key(self, topic: str, key: bytes | None, headers: Headers, form: str, most: int = PREVIEW_BYTES) -> Shown:
-        """The key of a record."""
         return self._part(topic, KEY, key, headers, form, most)
 
     def value(self, topic: str, value: bytes | None, headers: Headers, form: str, most: int = PREVIEW_BYTES) -> Shown:
-        """The value of a record."""
         return self._part(topic, VALUE, value, headers, form, most)
 
     def _part(self, topic: str, part: str, value: bytes | None, headers: Headers, form: str, most: int) -> Shown:

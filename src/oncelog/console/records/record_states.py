@@ -75,7 +75,6 @@ class StoredRecord:
         return len(self.key or b"") + len(self.value or b"") + sum(len(value or b"") for _, value in self.headers)
 
     def as_record(self) -> Record:
-        """The record alone."""
         return Record(self.offset, self.timestamp_ms, self.key, self.value, self.headers)
 
 
@@ -230,7 +229,6 @@ def _records_of(fetched: Fetched, at: int, header: BatchHeader) -> Iterator[Reco
 
 
 def stored(one: Record, header: BatchHeader, state: str, note: str = "") -> StoredRecord:
-    """A record of a batch."""
     append_time = header.is_log_append_time
     return StoredRecord(one.offset, one.timestamp, append_time, one.key, one.value, one.headers, state, header, note)
 

@@ -168,7 +168,6 @@ class _Search:
         return told
 
     def progress(self) -> Progress:
-        """How far it is."""
         left = self._left()
         unreadable = tuple(self._unreadable)
         return Progress(self._total - left, self._total, dict(self._at), self._hits, not left, unreadable)

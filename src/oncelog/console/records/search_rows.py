@@ -38,7 +38,6 @@ def search_of(client: Client, query: Query) -> tuple[Wanted, dict[TopicPartition
 
 
 def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, Any]:
-    """A hit as pages show it."""
     topic, partition = hit.where
     record = hit.record
     return {

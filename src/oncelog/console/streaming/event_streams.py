@@ -39,8 +39,6 @@ Source = Callable[[Client, Asked, Stopped], Iterator[Event]]
 
 
 class Streams:
-    """Answers requests for streams."""
-
     def __init__(
         self,
         cluster: ClusterAccess,
@@ -67,7 +65,6 @@ class Streams:
         return answer
 
     def close(self) -> None:
-        """Take no more requests."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _events(self, source: Source, asked: Asked) -> AsyncIterator[bytes]:

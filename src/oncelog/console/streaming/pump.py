@@ -77,7 +77,6 @@ class _Maker(Generic[T]):
             self._in_loop(ended)
 
     def stop(self) -> None:
-        """Make no further value."""
         self._is_stopped.set()
 
     def end(self, error: BaseException) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.client.addresses import Address
-from oncelog.client.blocking import Client
+from oncelog.client.aio import driver as aio
+from oncelog.client.blocking.driver import Driver
+from oncelog.client.blocking.system import THIS_MACHINE
+from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ConnectionLost, UnknownTopic
 from oncelog.client.machine.connection import Expected, Response
-from oncelog.client.machine.metadata import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
+from oncelog.client.machine.metadata import BrokerInfo, PartitionInfo, TopicInfo
 from oncelog.client.machine.versions import Versions
+from oncelog.client.programs import Cluster, Program
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages import (
@@ -27,14 +34,19 @@ from oncelog.wire.messages import (
 
 EVERY_VERSION = Versions(dict.fromkeys(range(100), (0, 20)))
 Answer = Callable[[int, Any], Any]
+T = TypeVar("T")
+DRIVER: ContextVar[str] = ContextVar("driver", default="blocking")
+"""The driver of fake clusters; see the fixture in ``conftest``."""
 
 
 class FakeLink:
-    """Answers at once; what a rule raises comes out where a response is waited for."""
+    """A link of either driver that answers at once; what a rule raises comes out where a response is waited for."""
 
     versions = EVERY_VERSION
+    is_open = True
 
     def __init__(self, broker: int, answer: Answer) -> None:
+        self.address = Address("fake", broker)
         self.broker, self._answer = broker, answer
         self._sent: list[Any] = []
 
@@ -42,11 +54,10 @@ class FakeLink:
         self._sent.append(message)
         return len(self._sent) - 1
 
-    def response(self, correlation_id: int) -> Any:
+    def response(self, correlation_id: int, timeout_ms: int | None = None) -> Any:
         return self._answer(self.broker, self._sent[correlation_id])
 
-    def decode(self, response: Any) -> Any:
-        return response
+    arrived = response
 
     def read(self, response: Any, read: Callable[[Any], Any]) -> Any:
         """An answer as a reader of bytes reads it, and the answer itself for one of messages."""
@@ -55,8 +66,54 @@ class FakeLink:
         asked = Expected(0, response.API_KEY, response.MAX_VERSION, type(response))
         return read(Response(asked, memoryview(b"".join(response.encode(response.MAX_VERSION)))))
 
+    async def ask(self, message: Any, version: int | None, timeout_ms: int | None, read: Callable[[Any], Any]) -> Any:
+        """Answer the driver of asyncio."""
+        return self.read(self.response(self.submit(message)), read)
 
-class FakeCluster(Client):
+    def abort(self) -> None:
+        """Nothing is open."""
+
+
+class FakePrograms(Cluster):
+    """The programs of a cluster whose view is made by tests."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.driver = Driver(ClientConfig(), THIS_MACHINE)
+        super().__init__([Address("fake", 1)], ClientConfig(), self.driver)
+        self.down: set[int] = set()
+        self.fakes = {index: FakeLink(index, answer) for index in (1, 2)}
+
+    def refresh(self) -> Program[None]:
+        """Nothing changes by itself."""
+        yield from ()
+
+    refresh_brokers = refresh
+
+    def metadata(
+        self, topics: Iterable[str] | None = None, *, create: bool = False
+    ) -> Program[dict[TopicName, TopicInfo]]:
+        yield from ()
+        return {TopicName(name): info for name, info in self.view.topics.items() if topics is None or name in topics}
+
+    def topic(self, name: str, *, create: bool = False) -> Program[TopicInfo]:
+        yield from ()
+        if name not in self.view.topics:
+            raise UnknownTopic(f"topic {name!r}")
+        return self.view.topics[name]
+
+    def link(self, broker: Any = "any") -> Program[Any]:
+        yield from ()
+        chosen = broker if isinstance(broker, int) else next(index for index in (1, 2) if index not in self.down)
+        if chosen in self.down or chosen not in self.fakes:
+            raise ConnectionLost(f"broker {chosen} cannot be reached")
+        return self.fakes[chosen]
+
+    def pause(self, attempt: int) -> Program[None]:
+        """No time passes here."""
+        yield from ()
+
+
+class FakeCluster:
     """``transactions``: partition → producers; ``ids``: id → its row, kept by the broker its hash names.
 
     ``down`` brokers lose every connection, ``loading`` coordinators have not read their log, ``denied`` shows no id.
@@ -64,12 +121,11 @@ class FakeCluster(Client):
     """
 
     def __init__(self) -> None:
-        super().__init__("fake:1")
-        self.view = ClusterView()
+        self.cluster = FakePrograms(self._answer)
+        self.view, self.down = self.cluster.view, self.cluster.down
         self.view.brokers = {index: BrokerInfo(BrokerId(index), Address("fake", index)) for index in (1, 2)}
         self.transactions: dict[TopicPartition, list[describe_producers.ProducerState]] = {}
         self.ids: dict[str, describe_transactions.TransactionState] = {}
-        self.down: set[int] = set()
         self.loading: set[int] = set()
         self.denied = False
         self.not_leader: set[TopicPartition] = set()
@@ -77,7 +133,6 @@ class FakeCluster(Client):
         self.registered = {1, 2}
         self.batch_bytes: dict[TopicPartition, int] = {}
         self.asked: list[tuple[int, Any]] = []
-        self._fakes = {index: FakeLink(index, self._answer) for index in (1, 2)}
         self.rules: dict[type[Any], Answer] = {
             describe_producers.DescribeProducersRequest: self._describe_producers,
             list_transactions.ListTransactionsRequest: self._list_transactions,
@@ -115,31 +170,11 @@ class FakeCluster(Client):
             topics=topics,
         )
 
-    # What the administration calls.
-
-    def refresh(self) -> None:
-        """Nothing changes by itself."""
-
-    def metadata(self, topics: Iterable[str] | None = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
-        return {name: info for name, info in self.view.topics.items() if topics is None or name in topics}  # type: ignore[misc]
-
-    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        if name not in self.view.topics:
-            raise UnknownTopic(f"topic {name!r}")
-        return self.view.topics[name]
-
-    def link(self, broker: Any = "any") -> Any:
-        chosen = broker if isinstance(broker, int) else next(index for index in (1, 2) if index not in self.down)
-        if chosen in self.down or chosen not in self._fakes:
-            raise ConnectionLost(f"broker {chosen} cannot be reached")
-        return self._fakes[chosen]
-
-    def request(self, message: Any, version: int | None = None, *, broker: Any = "any", timeout_ms: Any = None) -> Any:
-        link = self.link(broker)
-        return link.response(link.submit(message))
-
-    def pause(self, attempt: int) -> None:
-        """No time passes here."""
+    def run(self, program: Program[T]) -> T:
+        """Carry out a program with the driver that this run of the test is about."""
+        if DRIVER.get() == "blocking":
+            return self.cluster.driver.run(program)
+        return asyncio.run(aio.Driver(self.cluster.config, random.Random(0), self.cluster.driver.wall_ms).run(program))
 
     # What the brokers answer.
 

@@ -19,6 +19,8 @@ from oncelog.wire.messages import list_offsets, write_txn_markers
 from tests.unit.admin.transactions.cluster import FakeCluster
 from tests.unit.admin.transactions.samples import COMPLETING, HANGING, LIVE, SUSPECTED, TWO_PHASE
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 T0 = TopicPartition(TopicName("t"), 0)
 
 

@@ -15,6 +15,8 @@ from oncelog.client.machine.metadata import NO_LEADER
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from tests.unit.admin.transactions.cluster import FakeCluster
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
 NOW = 1_000 + 3_600_000
 

@@ -19,6 +19,8 @@ from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from oncelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.unit.admin.transactions.cluster import FakeCluster
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 T0 = TopicPartition(TopicName("t"), 0)
 OF_X, *OTHERS = (TopicPartition(TRANSACTION_STATE, index) for index in range(4))
 """The partition of id x, and those of other ids."""

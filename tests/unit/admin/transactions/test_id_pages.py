@@ -12,6 +12,7 @@ from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand
+from tests.programs import program_of
 
 pytestmark = pytest.mark.slow
 IDS = [f"id-{number}" for number in range(7)] + ["z\u202e"]
@@ -62,6 +63,6 @@ def test_filters_are_the_brokers(client: Client) -> None:
 
 
 def test_a_coordinator_that_cannot_tell_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", lambda *_: "it is too old")
+    monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", program_of(lambda *_: "it is too old"))
     page = page_of_ids(client)
     assert (page.rows, page.total, [one.reason for one in page.unanswered]) == ([], 0, ["it is too old"])

@@ -17,6 +17,8 @@ from oncelog.wire.messages.metadata import MetadataRequest, MetadataResponse, Me
 from oncelog.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.unit.admin.transactions.cluster import FakeCluster
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
 NOW = 1_000 + 3_600_000
 

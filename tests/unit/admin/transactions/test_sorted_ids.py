@@ -12,11 +12,13 @@ from oncelog.admin.transactions.id_pages import IdAnswers, sorted_ids
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.programs import Cluster
 from oncelog.testing.broker import Broker
 from oncelog.wire.message import RESPONSE_MAX_ELEMENTS
 from oncelog.wire.messages.list_transactions import ListTransactionsResponse, TransactionState
 from oncelog.wire.reader import CompactReader
 from tests.interop.admin.lab import ByHand
+from tests.programs import program_of
 
 IDS = [f"id-{number}" for number in range(9)] + ["z\u202e", "ä", "\U0001f375"]
 
@@ -48,7 +50,7 @@ def test_filters_and_coordinators_are_the_lists(client: Client, monkeypatch: pyt
         sorted_ids(client, ListFilter(("Nothing",)))
     away = sorted_ids(client, coordinators=[77])
     assert ([*away], away.answered, [one.broker for one in away.unanswered]) == ([], 0, [77])
-    monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", lambda *_: "it is too old")
+    monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", program_of(lambda *_: "it is too old"))
     assert [one.reason for one in sorted_ids(client).unanswered] == ["it is too old"]
 
 
@@ -63,10 +65,10 @@ def test_an_answer_that_breaks_off_counts_for_nothing(monkeypatch: pytest.Monkey
         found.int32(), found.int16(), found.string_array()
         return found
 
-    monkeypatch.setattr(IdAnswers, "of", reader)
+    monkeypatch.setattr(IdAnswers, "of", program_of(reader))
     monkeypatch.setattr(module, "RUN", 2)
     client = Client("127.0.0.1:9")
-    monkeypatch.setattr(Client, "refresh_brokers", lambda self: None)
+    monkeypatch.setattr(Cluster, "refresh_brokers", program_of(lambda self: None))
     found = sorted_ids(client, coordinators=[1, 2])
     assert [one.transactional_id for one in found] == sorted(IDS)
     assert (found.answered, [one.broker for one in found.unanswered]) == (1, [2])

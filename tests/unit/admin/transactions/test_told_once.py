@@ -17,7 +17,10 @@ from oncelog.wire.messages.list_transactions import (
     TransactionState,
 )
 from oncelog.wire.reader import CompactReader
+from tests.programs import program_of
 from tests.unit.admin.transactions.cluster import FakeCluster
+
+pytestmark = pytest.mark.usefixtures("driver")
 
 OF_X = TopicPartition(TRANSACTION_STATE, 0)
 FILTER = ListFilter(producer_ids=(7, 8))
@@ -62,7 +65,8 @@ class Moving(FakeCluster):
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Moving:
     made = Moving()
     monkeypatch.setattr(
-        "oncelog.admin.transactions.id_pages.IdAnswers.of", lambda _answers, broker: made.reader(broker)
+        "oncelog.admin.transactions.id_pages.IdAnswers.of",
+        program_of(lambda _answers, broker: made.reader(broker)),
     )
     return made
 

@@ -15,6 +15,7 @@ from oncelog.client.blocking import Client, Committed, FetchSettings
 from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.client.programs import Cluster
 from oncelog.console.cluster.rates import Rate, Rates
 from oncelog.console.cluster.recent import Recent
 from oncelog.console.page import Asked
@@ -26,6 +27,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
+from tests.programs import program_of
 from tests.unit.console.visits import lines_of, token_of
 
 pytestmark = pytest.mark.slow
@@ -169,19 +171,18 @@ def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestCli
     assert refused == ["create", "alter", "alter", "shorten", "delete"]
 
 
-class ManyTopics(Client):
-    """A cluster of ten thousand topics as its metadata has them."""
-
-    def metadata(self, topics: object = None, *, create: bool = False) -> dict[TopicName, TopicInfo]:
-        partition = PartitionInfo(0, BrokerId(1), LeaderEpoch(0), (1,), (1,), ())
-        names = [TopicName(f"topic-{number:05}") for number in range(10_000)]
-        return {name: TopicInfo(name, NO_TOPIC_ID, {0: partition}) for name in names}
+def many_topics() -> dict[TopicName, TopicInfo]:
+    """Ten thousand topics as metadata has them."""
+    partition = PartitionInfo(0, BrokerId(1), LeaderEpoch(0), (1,), (1,), ())
+    names = [TopicName(f"topic-{number:05}") for number in range(10_000)]
+    return {name: TopicInfo(name, NO_TOPIC_ID, {0: partition}) for name in names}
 
 
 def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.console.pages.topics._sizes", lambda client, names: ([], []))
     monkeypatch.setattr("oncelog.console.pages.topics._settings", lambda client, names, unanswered: {})
-    client = ManyTopics("127.0.0.1:9")
+    monkeypatch.setattr(Cluster, "metadata", program_of(lambda cluster, topics=None: many_topics()))
+    client = Client("127.0.0.1:9")
     began = time.process_time()
     found = read_all(client, Asked(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]
     assert time.process_time() - began < 1

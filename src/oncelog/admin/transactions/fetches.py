@@ -1,0 +1,74 @@
+"""Fetch as administration uses it: a few bytes of many partitions, or a range of one; answers as whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from oncelog.base.errors import PeerError
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.units import MIB
+from oncelog.client.machine.metadata import ClusterView
+from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.whole_batches import whole_batches
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+
+_UNREADABLE: Final = -1
+
+
+def fetch_request(
+    view: ClusterView,
+    positions: Mapping[TopicPartition, int],
+    partition_bytes: int,
+    max_bytes: int = 64 * MIB,
+    *,
+    read_committed: bool = False,
+) -> FetchRequest:
+    """A Fetch of each partition from its position on, which a broker answers at once."""
+    topics: dict[TopicName, FetchTopic] = {}
+    for partition, offset in positions.items():
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic_id = bytes(view.topic_id(partition.topic))
+            topic = topics[partition.topic] = FetchTopic(topic=partition.topic, topic_id=topic_id)
+        topic.partitions.append(
+            FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
+        )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=max_bytes,
+        isolation_level=int(read_committed),
+        topics=list(topics.values()),
+    )
+
+
+def partitions_in(
+    view: ClusterView, answer: FetchResponse, wanted: Iterable[TopicPartition]
+) -> Iterator[tuple[TopicPartition, PartitionData]]:
+    """The partitions of an answer that were asked for."""
+    asked = set(wanted)
+    names = view.topic_ids({partition.topic for partition in asked}) or {}
+    for topic in answer.responses:
+        name = TopicName(topic.topic) if topic.topic else names.get(bytes(topic.topic_id))
+        for data in topic.partitions:
+            partition = None if name is None else TopicPartition(name, data.partition_index)
+            if partition in asked:
+                yield partition, data
+
+
+def fetched_in(view: ClusterView, answer: FetchResponse, positions: Mapping[TopicPartition, int]) -> list[Fetched]:
+    """The answer's whole batches by partition; an error code stands in for those that cannot be told apart."""
+    found = []
+    for partition, data in partitions_in(view, answer, positions):
+        records = memoryview(data.records or b"")  # type: ignore[arg-type]  # decoded ones are buffers
+        position = positions[partition]
+        error_code, size, following = data.error_code, 0, position
+        try:
+            size, following = whole_batches(records, position)
+        except PeerError:
+            error_code = error_code or _UNREADABLE
+        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+        bounds = data.high_watermark, data.last_stable_offset, data.log_start_offset
+        found.append(Fetched(partition, records[:size], *bounds, aborted, error_code, position, following))
+    return found
