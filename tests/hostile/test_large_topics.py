@@ -316,10 +316,13 @@ def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, reco
     driver.turns = 0
     (aside,) = peer.ask(request, 9).responses[0].partition_responses
     assert driver.turns == -(-count // record_validation.RECORDS_A_STEP)
-    monkeypatch.setattr(produce_handler, "may_take_long", lambda *_: False)
-    (at_once,) = peer.ask(request, 9).responses[0].partition_responses
-    assert (aside.error_code, at_once.error_code, at_once.base_offset) == (0, 0, count)
     log = driver.node.logs.logs[TopicPartition(TopicName("c"), 0)]
+    monkeypatch.setattr(record_validation, "RECORDS_A_STEP", 1 << 31)
+    monkeypatch.setattr(log, "room", memoryview(bytearray(1 << 20)))
+    driver.turns = 0
+    (at_once,) = peer.ask(request, 9).responses[0].partition_responses
+    assert driver.turns == 0
+    assert (aside.error_code, at_once.error_code, at_once.base_offset) == (0, 0, count)
     written = log.segments[0].file.read(0, log.segments[0].file.size())
     first, second = written[: len(written) // 2], written[len(written) // 2 :]
     assert first[8:] == second[8:], "but for the base offset"
