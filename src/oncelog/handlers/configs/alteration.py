@@ -23,11 +23,7 @@ from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.core.controller.topics.parts import batches
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import (
-    CLUSTER_DENIED,
-    committed_in_batches,
-    outcome_error,
-)
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, outcome_error
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages import incremental_alter_configs as incremental
 from oncelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse

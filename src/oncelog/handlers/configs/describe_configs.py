@@ -21,14 +21,7 @@ from oncelog.core.controller.resources import ConfigResourceType, Resource, chec
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED
-from oncelog.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
+from oncelog.wire.messages import describe_configs as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
@@ -39,7 +32,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to see the cluster's configs",
 }
 
-Entry = DescribeConfigsResourceResult
+Entry = wire.DescribeConfigsResourceResult
 
 _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
 _DENIED: Final = {
@@ -48,7 +41,7 @@ _DENIED: Final = {
 }
 
 
-def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+def handle(request: wire.DescribeConfigsRequest, context: Context) -> wire.DescribeConfigsResponse:
     """Describe each resource. An unknown type refuses the whole request, as in Apache Kafka. What is asked for again is
     answered once: a broker's configuration with its documentation is 100 kB, and six bytes ask for it."""
     resources = list({_question(resource): resource for resource in request.resources}.values())
@@ -56,7 +49,7 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
     if unknown:
         message = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
         refused = Refused(ErrorCode.INVALID_REQUEST, message)
-        return DescribeConfigsResponse(results=[_refuse(resource, refused) for resource in resources])
+        return wire.DescribeConfigsResponse(results=[_refuse(resource, refused) for resource in resources])
     describe = _Describer(request, context)
     allowed = [(resource, _may_see(context, resource)) for resource in resources]
     results = [describe.result(resource) for resource, may in allowed if may]
@@ -64,10 +57,10 @@ def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigs
         if not may:
             denied = _DENIED.get(ConfigResourceType(resource.resource_type), CLUSTER_DENIED)
             results.append(_refuse(resource, Refused(denied.error_code, denied.message)))
-    return DescribeConfigsResponse(results=results)
+    return wire.DescribeConfigsResponse(results=results)
 
 
-def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
+def _question(resource: wire.DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
     keys, name = resource.configuration_keys, resource.resource_name
     if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         digits = name.removeprefix("+")
@@ -76,7 +69,7 @@ def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, .
     return resource.resource_type, name, tuple(keys or ())
 
 
-def _may_see(context: Context, resource: DescribeConfigsResource) -> bool:
+def _may_see(context: Context, resource: wire.DescribeConfigsResource) -> bool:
     if resource.resource_type == ConfigResourceType.TOPIC:
         return context.allows_topic(Operation.DESCRIBE_CONFIGS, resource.resource_name)
     if resource.resource_type == ConfigResourceType.GROUP:
@@ -84,8 +77,8 @@ def _may_see(context: Context, resource: DescribeConfigsResource) -> bool:
     return context.allows_cluster(Operation.DESCRIBE_CONFIGS)
 
 
-def _refuse(resource: DescribeConfigsResource, refused: Refused) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
+def _refuse(resource: wire.DescribeConfigsResource, refused: Refused) -> wire.DescribeConfigsResult:
+    return wire.DescribeConfigsResult(
         error_code=refused.refusal.error_code,
         error_message=refused.refusal.message,
         resource_type=resource.resource_type,
@@ -96,14 +89,14 @@ def _refuse(resource: DescribeConfigsResource, refused: Refused) -> DescribeConf
 class _Describer:
     """Describes resources for one request; topics that set the same share their entries."""
 
-    def __init__(self, request: DescribeConfigsRequest, context: Context) -> None:
+    def __init__(self, request: wire.DescribeConfigsRequest, context: Context) -> None:
         self._context = context
         self._config: BrokerConfig = context.cluster.config
         self._with_synonyms = request.include_synonyms
         self._with_documentation = request.include_documentation
         self._topic_entries: dict[frozenset[tuple[str, str]], list[Entry]] = {}
 
-    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    def result(self, resource: wire.DescribeConfigsResource) -> wire.DescribeConfigsResult:
         describe: Mapping[int, Callable[[str], Sequence[Entry]]] = {
             ConfigResourceType.TOPIC: self._topic,
             ConfigResourceType.BROKER: self._broker,
@@ -116,7 +109,7 @@ class _Describer:
         except Refused as refused:
             return _refuse(resource, refused)
         wanted = set(resource.configuration_keys or ())
-        return DescribeConfigsResult(
+        return wire.DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=[entry for entry in entries if not wanted or entry.name in wanted],
@@ -248,8 +241,8 @@ class _Describer:
         """The documentation of a key, where it is asked for."""
         return documentation_of(key, texts) if self._with_documentation else None
 
-    def _shown(self, synonyms: Sequence[Synonym]) -> list[DescribeConfigsSynonym]:
+    def _shown(self, synonyms: Sequence[Synonym]) -> list[wire.DescribeConfigsSynonym]:
         return [
-            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
+            wire.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
             for each in (synonyms if self._with_synonyms else ())
         ]

@@ -110,10 +110,7 @@ def refusal_of(request: FetchRequest, context: Context, error_code: ErrorCode) -
                 topic=topic.topic,
                 partitions=[
                     PartitionData(
-                        partition_index=partition.partition,
-                        error_code=error_code,
-                        high_watermark=-1,
-                        records=b"",
+                        partition_index=partition.partition, error_code=error_code, high_watermark=-1, records=b""
                     )
                     for partition in topic.partitions
                 ],

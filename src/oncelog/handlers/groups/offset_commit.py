@@ -12,29 +12,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import (
-    NO_TOPIC_ID,
-    GroupId,
-    LeaderEpoch,
-    MemberId,
-    Offset,
-    TopicId,
-    TopicName,
-    TopicPartition,
-)
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.slices import ITEMS
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
-from oncelog.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from oncelog.wire.messages import offset_commit as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -57,22 +42,22 @@ class _Answer:
     """The response as it grows: refusals first, then what the coordinator said, one entry a topic."""
 
     def __init__(self) -> None:
-        self._topics: dict[tuple[str, TopicId], OffsetCommitResponseTopic] = {}
+        self._topics: dict[tuple[str, TopicId], wire.OffsetCommitResponseTopic] = {}
 
-    def add(self, topic: OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
+    def add(self, topic: wire.OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
         """Say one partition's outcome, under the name and id by which it was asked for."""
         key = topic.name, TopicId(topic.topic_id)
         entry = self._topics.get(key)
         if entry is None:
-            entry = self._topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        entry.partitions.append(OffsetCommitResponsePartition(partition_index=partition, error_code=error))
+            entry = self._topics[key] = wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        entry.partitions.append(wire.OffsetCommitResponsePartition(partition_index=partition, error_code=error))
 
-    def response(self) -> OffsetCommitResponse:
+    def response(self) -> wire.OffsetCommitResponse:
         """The whole."""
-        return OffsetCommitResponse(topics=list(self._topics.values()))
+        return wire.OffsetCommitResponse(topics=list(self._topics.values()))
 
 
-def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
+def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.OffsetCommitResponse]:
     """Refuse what cannot be committed here; let the coordinator decide about the rest."""
     answer = _Answer()
     if not context.allows_group(Operation.READ, request.group_id):
@@ -103,7 +88,9 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
     return answer.response()
 
 
-def _accepted_of_topic(topic: OffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
+def _accepted_of_topic(
+    topic: wire.OffsetCommitRequestTopic, context: Context, answer: _Answer
+) -> list[PartitionCommit]:
     """The partitions of a topic that exist and may be committed; the others are answered."""
     image = context.cluster.image
     name: str | None = topic.name

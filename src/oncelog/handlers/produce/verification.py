@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition, TransactionalId
-from oncelog.core.transactions.model import (
-    AddReply,
-    AddRequest,
-    Identity,
-    VerifyReply,
-)
+from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import AddToTransaction, Steps

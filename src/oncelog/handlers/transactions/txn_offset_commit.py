@@ -32,19 +32,8 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.groups.model import (
-    CommitReply,
-    Decision,
-    PartitionCommit,
-    Producer,
-    TransactionalCommitRequest,
-)
-from oncelog.core.transactions.model import (
-    AddReply,
-    AddRequest,
-    Identity,
-    VerifyReply,
-)
+from oncelog.core.groups.model import CommitReply, Decision, PartitionCommit, Producer, TransactionalCommitRequest
+from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
