@@ -13,8 +13,7 @@ after ``oncelog.transaction.wait.ms`` it is answered COORDINATOR_LOAD_IN_PROGRES
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, GroupId, ProducerId, TopicId, TopicName, TopicPartition
@@ -24,10 +23,6 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps, UntilConfirmed, UntilMarked
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages import offset_fetch as wire
-
-if TYPE_CHECKING:
-    from oncelog.core.groups.model import Decision
-    from oncelog.core.groups.shard import GroupShard
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -81,7 +76,7 @@ def handle(request: wire.OffsetFetchRequest, context: Context) -> Steps[wire.Off
             topics = None
             if group.topics is None:
                 with_all.add(group.group_id)
-            if group.topics is not None:
+            else:
                 topics = [_asked(each.name, each.topic_id, each.partition_indexes, context) for each in group.topics]
             asked = _AskedGroup(GroupId(group.group_id), topics, request.require_stable, asked_ms)
             groups.append((yield from _group(asked, context)))
@@ -115,8 +110,8 @@ def _group(asked: _AskedGroup, context: Context) -> Steps[wire.OffsetFetchRespon
             visible.append(topic)
         else:
             refused.append(_refused_topic(topic, refusal))
-    wanted = None if topics is None else [(t.name, t.topic_id, index) for t in visible for index in t.partitions]
-    found = yield from _found(asked, wanted, context)
+    partitions = None if topics is None else [(t.name, t.topic_id, index) for t in visible for index in t.partitions]
+    found = yield from _found(asked, partitions, context)
     if isinstance(found, ErrorCode):
         named = _named_again(visible) if found is ErrorCode.NOT_COORDINATOR and context.version >= _NAMED_SINCE else []
         return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=found, topics=named)
@@ -137,7 +132,12 @@ def _found(
         if unconfirmed:
             return _UNCONFIRMED[unconfirmed[coordinated]]
     while True:
-        reply = yield from ask(asked.group_id, partial(_fetch, asked, wanted, undecided))
+        reply = yield from ask(
+            asked.group_id,
+            lambda shard, token, now_ms, undecided=undecided: shard.fetch_offsets(  # type: ignore[misc]  # bound now
+                asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
+            ),
+        )
         if not isinstance(reply, PendingOffsets):
             found: list[FetchedOffset] | ErrorCode = reply
             return found
@@ -146,19 +146,6 @@ def _found(
         if not marked:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         undecided |= reply.producer_ids
-
-
-def _fetch(
-    asked: _AskedGroup,
-    wanted: list[tuple[TopicName, TopicId, int]] | None,
-    undecided: frozenset[ProducerId],
-    shard: GroupShard,
-    token: int,
-    now_ms: int,
-) -> Decision:
-    return shard.fetch_offsets(
-        asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
-    )
 
 
 def _refusal(topic: _Asked, context: Context) -> ErrorCode:
