@@ -18,7 +18,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ReplicationLimit
+from oncelog.handlers.broker.limits import ReplicationLimit
 from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -27,6 +27,7 @@ from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.config import LogConfig
 from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import Appended, PartitionLog
+from tests.unit.handlers.no_limits import NO_LIMIT, UNLIMITED
 
 NOW_MS = 1_700_000_000_000
 ME = BrokerId(1)

@@ -20,7 +20,7 @@ from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED
+from oncelog.handlers.configs.alteration import denial
 from oncelog.wire.messages import describe_configs as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -35,10 +35,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 Entry = wire.DescribeConfigsResourceResult
 
 _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
-_DENIED: Final = {
-    ConfigResourceType.TOPIC: Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
-    ConfigResourceType.GROUP: Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
-}
 
 
 def handle(request: wire.DescribeConfigsRequest, context: Context) -> wire.DescribeConfigsResponse:
@@ -48,15 +44,16 @@ def handle(request: wire.DescribeConfigsRequest, context: Context) -> wire.Descr
     unknown = [resource for resource in resources if resource.resource_type not in tuple(ConfigResourceType)]
     if unknown:
         message = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
-        refused = Refused(ErrorCode.INVALID_REQUEST, message)
-        return wire.DescribeConfigsResponse(results=[_refuse(resource, refused) for resource in resources])
+        refusal = Refusal(ErrorCode.INVALID_REQUEST, message)
+        return wire.DescribeConfigsResponse(results=[_refuse(resource, refusal) for resource in resources])
     describe = _Describer(request, context)
-    allowed = [(resource, _may_see(context, resource)) for resource in resources]
-    results = [describe.result(resource) for resource, may in allowed if may]
-    for resource, may in allowed:
-        if not may:
-            denied = _DENIED.get(ConfigResourceType(resource.resource_type), CLUSTER_DENIED)
-            results.append(_refuse(resource, Refused(denied.error_code, denied.message)))
+    denials = [
+        denial(context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        for resource in resources
+    ]
+    judged = list(zip(resources, denials, strict=True))
+    results = [describe.result(resource) for resource, denied in judged if denied is None]
+    results += [_refuse(resource, denied) for resource, denied in judged if denied is not None]
     return wire.DescribeConfigsResponse(results=results)
 
 
@@ -69,18 +66,10 @@ def _question(resource: wire.DescribeConfigsResource) -> tuple[int, str, tuple[s
     return resource.resource_type, name, tuple(keys or ())
 
 
-def _may_see(context: Context, resource: wire.DescribeConfigsResource) -> bool:
-    if resource.resource_type == ConfigResourceType.TOPIC:
-        return context.allows_topic(Operation.DESCRIBE_CONFIGS, resource.resource_name)
-    if resource.resource_type == ConfigResourceType.GROUP:
-        return context.allows_group(Operation.DESCRIBE_CONFIGS, resource.resource_name)
-    return context.allows_cluster(Operation.DESCRIBE_CONFIGS)
-
-
-def _refuse(resource: wire.DescribeConfigsResource, refused: Refused) -> wire.DescribeConfigsResult:
+def _refuse(resource: wire.DescribeConfigsResource, refusal: Refusal) -> wire.DescribeConfigsResult:
     return wire.DescribeConfigsResult(
-        error_code=refused.refusal.error_code,
-        error_message=refused.refusal.message,
+        error_code=refusal.error_code,
+        error_message=refusal.message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -107,7 +96,7 @@ class _Describer:
         try:
             entries = describe[resource.resource_type](resource.resource_name)
         except Refused as refused:
-            return _refuse(resource, refused)
+            return _refuse(resource, refused.refusal)
         wanted = set(resource.configuration_keys or ())
         return wire.DescribeConfigsResult(
             resource_type=resource.resource_type,
