@@ -65,6 +65,15 @@ def test_batches_that_may_take_long_are_left_to_a_worker(data: bytearray) -> Non
     assert world.append(data, validated=done).base_offset == 0  # type: ignore[arg-type]  # by name
 
 
+def test_a_wrong_checksum_is_refused_before_anything_is_decompressed() -> None:
+    world = World(LARGE)
+    data = batch([bytes(3 * AT_ONCE_BYTES), b"b"], codec=Codec.ZSTD)
+    data[-1] ^= 1
+    with pytest.raises(AppendRefused) as refused:
+        world.append(data, bounded=True)
+    assert refused.value.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
 def test_a_refusal_of_a_worker_is_that_of_the_append() -> None:
     world = World(LARGE)
     data = build_batch([Record(-1, NOW, None, b"") for _ in range(6000)], codec=Codec.GZIP)
