@@ -69,13 +69,13 @@ test-all: test test-integration test-peers ## all three
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, docstrings, single places
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, knots, docstrings, single places
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
 	$(BIN)/lint-imports --config .importlinter > $(VENV)/.contracts 2>&1 || { cat $(VENV)/.contracts; exit 1; }
 	$(BIN)/python -m tests.checks.sizes
-	$(BIN)/python -m tests.checks.circles
+	$(BIN)/python -m tests.checks.knots
 	$(BIN)/python -m tests.checks.docstrings
 	$(BIN)/python -m tests.checks.single_places
 

@@ -29,7 +29,7 @@ from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-REQUESTS: Final = 300
+REQUESTS: Final = 200
 CASES: Final = {"1 partition": (1, -1), "1 partition, acks=1": (1, 1), "10 partitions": (10, -1)}
 TRANSACTION: Final = "transaction of 1 partition"
 _VERSION: Final = 12
@@ -57,7 +57,7 @@ def transaction_case(driver: Driver, peer: Peer) -> Callable[[], None]:
     def send() -> None:
         record = Record(0, driver.now_ms, None, bytes(100), ())
         batch = build_batch(
-            [record], producer_id=identity[0], producer_epoch=identity[1], base_sequence=0, is_transactional=True
+            [record], producer_id=identity[0], producer_epoch=identity[1], base_sequence=0, transactional=True
         )
         topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=bytes(batch))])]
         produced = peer.ask(ProduceRequest(transactional_id="x", acks=-1, timeout_ms=1000, topic_data=topics), _VERSION)

@@ -16,7 +16,7 @@ from typing import Any
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import Producer, made
 
-from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
+from oncelog.runtime.metrics.transaction_samples import transaction_metrics
 
 MINUTES = 15
 CALIBRATION = 20_000

@@ -64,7 +64,7 @@ def _call_arrow() -> None:
 
     from oncelog.records.columns.arrow_arrays import binary_column, number_column
     from oncelog.records.columns.fields import Range
-    from oncelog.records.columns.varint import ByteView
+    from oncelog.records.columns.varint_columns import ByteView
 
     place = np.zeros(1, np.int64)
     binary_column(ByteView(np.zeros(16, np.uint8)), Range(place, np.ones(1, np.int32)))

@@ -1,3 +1,3 @@
-from oncelog.arrow.reader import read_arrow as read_arrow
+from oncelog.arrow.topic_reader import read_arrow as read_arrow
 
 __version__: str

@@ -16,7 +16,7 @@ from tests.checks.sizes import ROOT
 
 _TERMINAL: Final = "src/oncelog/cli/support/terminal.py"
 _STREAMS: Final = ("sys.stdout", "sys.stderr")
-_WORKER: Final = "src/oncelog/console/formats/worker.py"
+_WORKER: Final = "src/oncelog/console/formats/decoder_worker.py"
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "print": (_TERMINAL,),
     **{f"typer.{name}": (_TERMINAL,) for name in ("echo", "secho", "prompt", "confirm", "style")},

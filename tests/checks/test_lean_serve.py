@@ -63,7 +63,6 @@ NEEDED_LATER: Final = (
     "oncelog.runtime.data.audit_log",
     "oncelog.storage.index",
     "oncelog.storage.log.partition_log",
-    "oncelog.storage.log.state",
     "oncelog.storage.maintenance",
     "oncelog.storage.recovery",
 )

@@ -20,14 +20,15 @@ from oncelog.records.internal import consumer_protocol, group_records, transacti
 from oncelog.records.record import Record, read_keys_and_values, read_records
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import read_leader_epochs, read_offsets, read_topic_id
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import CorruptFile, UnusableDirectory
 from oncelog.storage.index.offset_index import load_offset_index
 from oncelog.storage.index.time_index import load_time_index
 from oncelog.storage.index.transaction_index import load_transaction_index
+from oncelog.storage.log.append import append_batch
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.meta_properties import read_meta_properties
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
+from oncelog.storage.producer_snapshots import decode_snapshot
 from oncelog.wire.apis import BY_KEY
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.framing import FrameSplitter, request_limit
@@ -134,7 +135,7 @@ _LOG_FILES: Final = (
 def _append(log: object, *, producer: int = -1, codec: Codec = Codec.NONE) -> None:
     records = [Record(index, _NOW_MS, b"k", b"v" * 50, ()) for index in range(2)]
     batch = memoryview(bytearray(build_batch(records, codec=codec)))
-    log.append(batch, now_ms=_NOW_MS, leader_epoch=0)  # type: ignore[attr-defined]  # a PartitionLog
+    append_batch(log, batch, now_ms=_NOW_MS, leader_epoch=0)  # type: ignore[attr-defined]  # a PartitionLog
 
 
 @cache

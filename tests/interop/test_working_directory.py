@@ -11,7 +11,7 @@ import pytest
 from oncelog.base.python_process import python_module
 from oncelog.cli.cluster.processes import BrokerPlan, BrokerProcesses, Ended, Ready
 from oncelog.console.audits.runs import AuditRun, process_of
-from oncelog.console.formats.process import MESSAGEPACK, DecodingProcess
+from oncelog.console.formats.decoder_process import MESSAGEPACK, DecodingProcess
 from tests.hostile_directory import modules_run, plant
 from tests.waiting import HANG_S
 

@@ -1,10 +1,10 @@
-"""The mutation score: each planted bug over seeds 0, 1, 2 … until one falls that is clean without it.
+"""The mutation score: each mutant over seeds 0, 1, 2 … until a seed that is clean without it breaks a rule.
 
 ``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2] [--length 100]`` prints the rows of the table
-in docs/internals/simulation.md. Bugs are looked for among faults of their kinds, those of clusters in clusters, and
-some of them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a plant is run
-without it, too, and said when it breaks one there. ``--length``: seconds of faults in a seed; a shorter one draws other
-faults.
+in docs/internals/simulation.md. Mutants are looked for among faults of their kinds, those of clusters in clusters, and
+some of them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a mutant also
+runs without it, and is reported when it breaks one there. ``--length``: seconds of faults in a seed; a shorter
+one draws other faults.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count as counted
 from itertools import islice
 from typing import NamedTuple
 
-from oncelog.sim.mutants import MUTANTS, OF_CLUSTERS
 from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.seeds.simulation import SAFETY_S, simulate
 from oncelog.sim.workloads.kit.workload import Workload
+from tests.simulation.mutants import MUTANTS, OF_CLUSTERS
 
 
 class World(NamedTuple):
-    """The world in which a bug is looked for."""
+    """The world in which a mutant is looked for."""
 
     is_cluster: bool
     kinds: tuple[str, ...]
@@ -33,7 +34,7 @@ class World(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> World:
-        """The world of a plant."""
+        """The world of a mutant."""
         return cls(name in OF_CLUSTERS, MUTANTS[name].faults, MUTANTS[name].workload)
 
     def seeds(self, count: int, length_s: int) -> Iterator[int]:
@@ -48,19 +49,19 @@ class World(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The score of one plant: the rule that caught it and how many seeds that took, None when none did."""
+    """The score of one mutant: the rule that caught it and how many seeds that took, None when none did."""
 
     name: str
     rule: str | None
     seeds: int
     unclean: tuple[str, ...]
-    """Seeds that broke a rule without the plant, too; they do not count."""
+    """Seeds that broke a rule without the mutant, too; they do not count."""
 
 
 def main() -> None:
-    """Print a row for each plant, in the order of the list."""
+    """Print a row for each mutant, in the order of the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="plants to try (default: all)")
+    parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--length", type=int, default=SAFETY_S)
@@ -76,7 +77,7 @@ def main() -> None:
                 f"| `{score.name}` | {MUTANTS[score.name].what} | {score.rule or '**none**'} | {score.seeds} |",
                 flush=True,
             )
-    print(f"{caught} of {len(names)} planted bugs fell within {options.seeds} seeds")
+    print(f"{caught} of {len(names)} mutants fell within {options.seeds} seeds")
 
 
 def _score(task: tuple[str, int, int]) -> Score:
@@ -91,15 +92,16 @@ def _score(task: tuple[str, int, int]) -> Score:
         if without is None:
             return Score(name, violation.split(" ", 1)[0].rstrip(":"), number, tuple(unclean))
         where = " ".join(("in a cluster" if world.is_cluster else "alone", *world.kinds))
-        unclean.append(f"seed {seed} is not clean {where} without a plant: {without}")
+        unclean.append(f"seed {seed} is not clean {where} without a mutant: {without}")
     return Score(name, None, seeds, tuple(unclean))
 
 
 def _violations(seed: int, mutant: str | None, length_s: int, world: World) -> Iterator[str]:
-    applied = None if mutant is None else MUTANTS[mutant].applied()
+    applied = nullcontext() if mutant is None else MUTANTS[mutant].applied()
     try:
         brokers = None if world.is_cluster else 1
-        outcome = simulate(seed, mutant=applied, safety_s=length_s, brokers=brokers, kinds=world.kinds)
+        with applied:
+            outcome = simulate(seed, safety_s=length_s, brokers=brokers, kinds=world.kinds)
         yield from outcome.violations
     except Exception as error:  # noqa: BLE001 - what breaks the simulator itself has been noticed, too
         yield f"CRASH {error!r}"

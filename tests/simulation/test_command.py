@@ -13,29 +13,34 @@ import pytest
 
 from oncelog.cli.main import invoke
 from oncelog.cli.sim import LENGTH_S
-from oncelog.sim.mutants import MUTANTS
-from oncelog.sim.seeds.simulation import SAFETY_S, simulate
+from oncelog.sim.seeds import simulation
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import __main__ as mutants
 from tests.waiting import HANG_S
 
-PLANT = "skip-marker"
+MUTANT = MUTANTS["skip-marker"]
 SHORT = (12, 29)
-"""Tried first: as scenes are drawn today the plant falls there within 300 requests, where others see thousands."""
+"""Tried first: as scenes are drawn today the mutant falls there within 300 requests, where others see thousands."""
 
 
 @pytest.fixture(scope="module")
 def failing_seed() -> int:
-    """A seed with transactions: the plant falls soon."""
-    seeds = (*SHORT, *range(20))
-    return next(seed for seed in seeds if simulate(seed, mutant=MUTANTS[PLANT].applied(), safety_s=10).violations)
+    """A seed with transactions: the mutant falls soon."""
+    with MUTANT.planted():
+        return next(seed for seed in (*SHORT, *range(20)) if simulation.simulate(seed, safety_s=10).violations)
 
 
 def test_the_usual_length_is_that_of_the_simulation() -> None:
-    assert LENGTH_S == SAFETY_S
+    assert LENGTH_S == simulation.SAFETY_S
 
 
-def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["sim", "--list-plants"]) == 0
-    assert capsys.readouterr().out.splitlines() == list(MUTANTS)
+def test_mutants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mutants.main([]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == list(MUTANTS)
+
+
+def test_a_mutant_that_does_not_exist_is_refused() -> None:
+    assert mutants.main(["weeds", "--seed", "1"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,6 @@ def test_plants_are_listed_one_a_line(capsys: pytest.CaptureFixture[str]) -> Non
     [
         [],
         ["--seed", "1", "--seeds", "2"],
-        ["--seed", "1", "--plant", "weeds"],
         ["--seed", "1", "--plan", "{bad}"],
         ["--seed", "1", "--fault", "locusts"],
         ["--seed", "1", "--fault", "kill-of-all"],
@@ -87,16 +91,15 @@ def test_a_failure_is_told_dumped_and_replayed_as_it_was(
     failing_seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dump = str(tmp_path / "dump.json")
-    assert (
-        invoke(["sim", "--seed", str(failing_seed), "--plant", PLANT, "--length", "10", "--json", "--dump", dump]) == 1
-    )
+    run = [MUTANT.name, "--seed", str(failing_seed), "--length", "10", "--json", "--dump", dump]
+    assert mutants.main(run) == 1
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert len(told["violations"]) == 1
     assert f"violated: {told['violations'][0]}" in said.err
-    assert f"again: oncelog sim --seed {failing_seed} --plant {PLANT} --length 10" in said.err
+    assert f"again: oncelog sim --seed {failing_seed} --length 10" in said.err
 
-    assert invoke(["sim", "--replay", dump, "--json"]) == 1
+    assert mutants.main([MUTANT.name, "--replay", dump, "--json"]) == 1
     again = json.loads(capsys.readouterr().out)
     assert again == told
 
@@ -133,7 +136,7 @@ def test_an_interrupt_before_a_program_has_begun(
 
 @pytest.mark.slow
 def test_a_plan_is_made_as_short_as_may_be(failing_seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["sim", "--seed", str(failing_seed), "--plant", PLANT, "--minimise"]) == 1
+    assert mutants.main([MUTANT.name, "--seed", str(failing_seed), "--minimise"]) == 1
     said = capsys.readouterr()
-    assert said.out == ""  # the plant fails without any fault
+    assert said.out == ""  # the mutant fails without any fault
     assert "0 of " in said.err

@@ -1,4 +1,4 @@
-"""A simulator that finds nothing proves nothing: planted bugs fall. All of them: docs/internals/simulation.md."""
+"""A simulator that finds nothing proves nothing: mutants fall. All of them: docs/internals/simulation.md."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from oncelog.sim.faults.plan import ALL_KINDS
-from oncelog.sim.mutants import MUTANTS
-from oncelog.sim.seeds.simulation import simulate
+from oncelog.sim.seeds import simulation
+from tests.simulation.mutants import MUTANTS
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +29,12 @@ no more of it."""
         ("forget-parked", 20),
     ],
 )
-def test_a_planted_bug_falls(name: str, seeds: int) -> None:
-    assert any(simulate(seed, mutant=MUTANTS[name].applied(), safety_s=SAFETY_S).violations for seed in range(seeds))
+def test_a_mutant_falls(name: str, seeds: int) -> None:
+    with MUTANTS[name].planted():
+        assert any(simulation.simulate(seed, safety_s=SAFETY_S).violations for seed in range(seeds))
 
 
-def test_a_plant_leaves_no_trace() -> None:
+def test_a_mutant_leaves_no_trace() -> None:
     for mutant in MUTANTS.values():
         right = getattr_static(mutant.owner, mutant.attribute)
         with mutant.applied():
@@ -41,7 +42,7 @@ def test_a_plant_leaves_no_trace() -> None:
         assert getattr_static(mutant.owner, mutant.attribute) is right
 
 
-def test_plants_and_faults_are_on_the_simulators_page() -> None:
+def test_mutants_and_faults_are_on_the_simulators_page() -> None:
     page = (Path(__file__).parents[2] / "docs/internals/simulation.md").read_text()
     assert [name for name in MUTANTS if page.count(f"\n| `{name}` |") != 1] == []
     assert [kind for kind in ALL_KINDS if f"`{kind}`" not in page] == []

@@ -1,4 +1,4 @@
-"""Consumers that balance through ZooKeeper, in the simulator: the rules of ``sim.zookeeper_groups.world`` hold, and a
+"""Consumers that balance through ZooKeeper, in the simulator: the rules of ``zookeeper_groups.world`` hold, and a
 consumer that lacks one of its own is found out."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from oncelog.client.machine.zookeeper_group import member
 from oncelog.client.machine.zookeeper_group.member import State, ZooKeeperMember
 from oncelog.client.machine.zookeeper_group.steps import Release
 from oncelog.client.zookeeper.group_nodes import GroupNodes
-from oncelog.sim.zookeeper_groups import Story, Violation, run
+from tests.simulation.zookeeper_groups import Story, Violation, run
 
 WILD = Story()
 ORDERLY = Story(deaths=False, freezes=False, cuts=False, java=False)

@@ -5,7 +5,7 @@ and end, ``reader`` reads. Needs the ``spark`` extra's numpy and pyarrow, and no
 """
 
 from oncelog.arrow.offset_ranges import Place, RecordsGone
-from oncelog.arrow.positions import Positions
-from oncelog.arrow.reader import ArrowReader, read_arrow
+from oncelog.arrow.read_positions import Positions
+from oncelog.arrow.topic_reader import ArrowReader, read_arrow
 
 __all__ = ["ArrowReader", "Place", "Positions", "RecordsGone", "read_arrow"]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Final, Literal, TypeAlias
 
-from oncelog.arrow.positions import Positions
+from oncelog.arrow.read_positions import Positions
 from oncelog.base.ids import TopicId, TopicName, TopicPartition, uuid_bytes
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.topic_identity import TopicWatch

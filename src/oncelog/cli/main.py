@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from oncelog.cli.processes.plain_options import read_plainly
+from oncelog.cli.processes.command_options import read_plainly
 from oncelog.cli.support.terminal import escape_diagnostics
 from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 

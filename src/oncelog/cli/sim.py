@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,6 @@ Examples:
   oncelog sim --seeds 100 --json          a hundred fresh ones, a line of JSON each
   oncelog sim --seed 6 --trace | less     what happens in it, line by line
   oncelog sim --seed 6 --minimise         the shortest plan of faults that still fails
-  oncelog sim --seeds 50 --plant skip-marker
   oncelog sim --seeds 50 --cluster        several brokers, 2 to 5 of them
   oncelog sim --seeds 500 --length 20     many short ones
   oncelog sim --seeds 50 --cluster --fault killed-ahead --fault joiner-frozen
@@ -48,7 +47,6 @@ class _Worlds:
 
     brokers: int | None
     """None: as many as the seeds draw."""
-    plant: str | None
     faults: list[Fault] | None
     """None: those that the seeds draw, of these kinds."""
     kinds: tuple[str, ...] = ()
@@ -59,14 +57,10 @@ class _Worlds:
         self, seed: int, faults: Sequence[Fault] | None = None, log: Callable[[str], None] | None = None
     ) -> Outcome:
         """Run one of them, with these faults instead of its own if they are given."""
-        from oncelog.sim.mutants import MUTANTS
         from oncelog.sim.seeds.simulation import simulate
 
         plan = self.faults if faults is None else faults
-        applied = nullcontext() if self.plant is None else MUTANTS[self.plant].applied()
-        return simulate(
-            seed, plan=plan, mutant=applied, safety_s=self.length_s, log=log, brokers=self.brokers, kinds=self.kinds
-        )
+        return simulate(seed, plan=plan, safety_s=self.length_s, log=log, brokers=self.brokers, kinds=self.kinds)
 
 
 def sim(
@@ -81,10 +75,6 @@ def sim(
     length: Annotated[
         int, typer.Option(metavar="S", min=1, max=86_400, help="Seconds of faults, in virtual time.")
     ] = LENGTH_S,
-    plant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Break the broker on purpose; see --list-plants.")
-    ] = None,
-    list_plants: Annotated[bool, typer.Option("--list-plants", help="Print the names of the bugs to plant.")] = False,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Faults to use instead of those the seed draws, one a line.")
     ] = None,
@@ -108,16 +98,13 @@ def sim(
 
     The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
     """
-    if list_plants:
-        _list_plants(as_json)
-        return
     count = None if cluster else brokers
     faults = None if plan is None else _read_plan(plan)
-    worlds = _Worlds(count, _known(plant), faults, _kinds(fault, count, plan), length)
-    command = "oncelog sim --seed {seed}" + (f" --plant {plant}" if plant else "") + _options(worlds, plan)
+    worlds = _Worlds(count, faults, _kinds(fault, count, plan), length)
+    command = "oncelog sim --seed {seed}" + _options(worlds, plan)
     if replay is not None:
-        if seed is not None or seeds is not None or plant is not None or plan is not None:
-            raise typer.BadParameter("the file says --seed, --plant and --plan; leave them out", param_hint="--replay")
+        if seed is not None or seeds is not None or plan is not None:
+            raise typer.BadParameter("the file says --seed and --plan; leave them out", param_hint="--replay")
         if _is_recording(replay):
             _replay_recording(replay, trace=trace, as_json=as_json)
             return
@@ -137,22 +124,6 @@ def _keep(worlds: _Worlds, failed: Outcome, *, minimised: bool, dump: Path | Non
         worlds = replace(worlds, faults=_minimise(worlds, failed))
     if dump is not None:
         _write_dump(dump, worlds, failed)
-
-
-def _list_plants(as_json: bool) -> None:
-    from oncelog.sim.mutants import MUTANTS
-
-    for name, known in MUTANTS.items():
-        print_json_line({"name": name, "what": known.what}) if as_json else print_line(name)
-
-
-def _known(plant: str | None) -> str | None:
-    """The bug to plant. Raises BadParameter for one that does not exist."""
-    from oncelog.sim.mutants import MUTANTS
-
-    if plant is not None and plant not in MUTANTS:
-        raise typer.BadParameter(f"no bug is called {plant!r}; the bugs are {', '.join(MUTANTS)}")
-    return plant
 
 
 def _options(worlds: _Worlds, plan: Path | None) -> str:
@@ -191,7 +162,7 @@ def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, comman
             requests += outcome.requests
             told(number + 1, len(runs))
             if as_json:
-                print_json_line(_as_json(outcome, worlds.plant))
+                print_json_line(_as_json(outcome))
             if outcome.violations:
                 _report_failure(outcome, command.replace("{seed}", str(seed)))
                 return outcome
@@ -204,7 +175,7 @@ def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, comman
     return None
 
 
-def _as_json(outcome: Outcome, plant: str | None) -> dict[str, Any]:
+def _as_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "seed": outcome.seed,
         "violations": outcome.violations,
@@ -212,7 +183,6 @@ def _as_json(outcome: Outcome, plant: str | None) -> dict[str, Any]:
         "requests": outcome.requests,
         "virtual_s": round(outcome.virtual_s, 3),
         "trace_sha256": outcome.trace_sha256,
-        "plant": plant,
         "workloads": outcome.workloads,
         "faults": [str(fault) for fault in outcome.plan],
     }
@@ -280,7 +250,6 @@ def _write_dump(path: Path, worlds: _Worlds, failed: Outcome) -> None:
         "seed": failed.seed,
         "brokers": worlds.brokers,
         "length_s": worlds.length_s,
-        "plant": worlds.plant,
         "commit": _commit(),
         "plan": format_plan(failed.plan if worlds.faults is None else worlds.faults),
         "violations": failed.violations,
@@ -296,7 +265,7 @@ def _read_dump(path: Path) -> tuple[int, _Worlds]:
     try:
         content = json.loads(path.read_text())
         brokers, length_s = content.get("brokers", 1), int(content.get("length_s", LENGTH_S))
-        worlds = _Worlds(brokers, content["plant"], parse_plan(content["plan"]), length_s=length_s)
+        worlds = _Worlds(brokers, parse_plan(content["plan"]), length_s=length_s)
         return int(content["seed"]), worlds
     except (ValueError, KeyError, TypeError):
         raise typer.BadParameter(f"{path} is neither what --dump writes nor a flight recording") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -15,15 +16,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from oncelog.base.units import KIB
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Gate
 from oncelog.console.downloads import PATH as DOWNLOAD_PATH
 from oncelog.console.endpoints import Endpoints
-from oncelog.console.formats.process import DecodingProcess
-from oncelog.console.heap import give_back_large_memory
+from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.page import Asked
 from oncelog.console.pages import ACTIONS, PAGES, WORKS
-from oncelog.console.parts import Parts
+from oncelog.console.services import Parts
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.event_streams import Event
 from oncelog.console.streaming.pump import Stopped
@@ -86,3 +87,18 @@ def application(
     )
     app.state.end = parts.end
     return app
+
+
+# By itself glibc takes large pieces out of its heaps once it has seen one freed, and keeps what they leave. It has a
+# heap for each thread: every thread that has seen a large value would keep tens of megabytes.
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+_LARGE_BYTES: Final = 512 * KIB
+
+
+def give_back_large_memory() -> None:
+    """Have glibc map each large piece of memory by itself, and unmap it when it is free, and use one heap."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        libc.mallopt(_M_ARENA_MAX, 1)

@@ -21,9 +21,9 @@ from oncelog.console.admission.refusals import own_address
 from oncelog.console.cluster.access import ClusterSlow
 from oncelog.console.cluster.statuses import status_of
 from oncelog.console.page import Action, Asked, LocalPage, Page, Work
-from oncelog.console.parts import Parts
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.large_json import LargeBytes, json_pieces
+from oncelog.console.services import Parts
 
 CHANGE_PATIENCE_S: Final = 90.0
 """A change waits longer than a page: markers have to be written, and its outcome is worth knowing."""

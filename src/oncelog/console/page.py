@@ -11,18 +11,18 @@ from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit, Sender
 from oncelog.console.cluster.rates import Rates
 from oncelog.console.cluster.recent import Recent
-from oncelog.console.formats.process import DecodingProcess
+from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.query import Query
 from oncelog.console.settings import Settings
 
 if TYPE_CHECKING:
-    from oncelog.console.audits.shelf import AuditShelf
+    from oncelog.console.audits.report_store import AuditShelf
     from oncelog.console.changes.audited_changes import Changes
     from oncelog.console.metrics.sampler import Sampler
 
 
 def _no_audits() -> AuditShelf:
-    from oncelog.console.audits.shelf import AuditShelf
+    from oncelog.console.audits.report_store import AuditShelf
 
     return AuditShelf((), ())
 

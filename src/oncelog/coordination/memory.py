@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from oncelog.base.tree import ABSENT
-from oncelog.coordination.changes import ChangeStream, Ended, Listener
+from oncelog.coordination.commit_order import ChangeStream, Ended, Listener
 from oncelog.coordination.paths import changed_paths, check_path, parent_of
 from oncelog.ports import ANY_VERSION, Change, Check, Conflict, Create, Delete, Operation, SessionLost, TreeNode
 

@@ -25,16 +25,33 @@ from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.base.units import KIB, MIB
 from oncelog.client.blocking.client import Client
+from oncelog.client.blocking.link import now_ms
 from oncelog.client.blocking.producer import ProducerSettings
+from oncelog.client.blocking.transactions import TransactionalProducer
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.legacy.batch_producer import BatchProducer
 from oncelog.legacy.directories import OldLogError
 from oncelog.legacy.entries import DEFAULT_LIMITS, Limits
+from oncelog.legacy.import_positions import ImportKey, ImportPosition, PositionTopic, to_record
 from oncelog.legacy.log_reader import BadPlace, LogReader, Messages
-from oncelog.legacy.positions import ImportKey, ImportPosition, PositionTopic, to_record
 from oncelog.legacy.value_batches import RECORD_OVERHEAD, value_batches
 from oncelog.records.batch import HEADER_SIZE, NO_TIMESTAMP
 from oncelog.records.compression import Codec
+
+BUFFER_BYTES: Final = 32 * MIB
+
+
+class BatchProducer(TransactionalProducer):
+    """``send_batch`` beside ``send``."""
+
+    def send_batch(self, partition: TopicPartition, batch: bytearray) -> None:
+        """Take one batch into the transaction; waits while too much is buffered. Raises TransactionFailed."""
+        self.transactions.require_open("send records")
+        self.machine.add_batch(partition, batch, now_ms())
+        self._step(flush=True, wait_ms=0)
+        while self.machine.buffered_bytes >= BUFFER_BYTES:
+            self._step(flush=True, wait_ms=100)
+        self._raise_failure()
+
 
 COMPRESSION_OVERHEAD: Final = 1 * KIB
 """More than a codec adds to a batch of a megabyte that it cannot compress."""

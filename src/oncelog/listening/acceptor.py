@@ -25,7 +25,7 @@ from typing import Final
 
 from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
 from oncelog.listening.descriptors import connection_bound, give_way, limit
-from oncelog.listening.seldom import SeldomLogged
+from oncelog.listening.limited_lines import SeldomLogged
 from oncelog.listening.waiting import Waiting, source_of
 
 _LOG: Final = logging.getLogger("oncelog.listening")

@@ -21,7 +21,7 @@ from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.producer import Failed, Outcome
 from oncelog.mirror.framing import Frame, FrameLimits, frames
 from oncelog.mirror.offset_map import MappedRun, mapped
-from oncelog.mirror.positions import CopiedPartition, Gap, slot_of
+from oncelog.mirror.positions_topic import CopiedPartition, Gap, slot_of
 from oncelog.mirror.progress import Progress
 from oncelog.mirror.refusals import REFUSALS, FoundRefusal, Refused, refusal_of
 from oncelog.mirror.settings import MirrorSettings

@@ -32,7 +32,7 @@ from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.mirror.administration import create_topic
 from oncelog.mirror.errors import MirrorIncomplete, SameCluster
-from oncelog.mirror.positions import SLOTS, Positions, positions_topic
+from oncelog.mirror.positions_topic import SLOTS, Positions, positions_topic
 from oncelog.mirror.progress import Progress, RefusalRow
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
 from oncelog.mirror.share import Share

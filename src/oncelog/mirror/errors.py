@@ -8,7 +8,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ClientError, code_name, explain
-from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.refusals import Refused
 

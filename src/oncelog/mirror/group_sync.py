@@ -24,7 +24,7 @@ from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.offsets import Committed
 from oncelog.mirror.administration import has_members, list_groups
 from oncelog.mirror.copier import Copier, GroupMove
-from oncelog.mirror.positions import Positions
+from oncelog.mirror.positions_topic import Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState
 from oncelog.mirror.settings import MirrorSettings
 

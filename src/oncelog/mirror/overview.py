@@ -16,7 +16,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.mirror.errors import refusal_row
-from oncelog.mirror.positions import PREFIX, CopiedPartition, Positions
+from oncelog.mirror.positions_topic import PREFIX, CopiedPartition, Positions
 from oncelog.mirror.provenance import PROVENANCE_TOPIC
 
 _FETCH: Final = FetchSettings(max_bytes=8 * MIB, partition_max_bytes=MIB, read_committed=True)

@@ -9,7 +9,7 @@ from enum import Enum
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.machine.positions import Fetched
-from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.positions_topic import CopiedPartition
 
 
 @dataclass(frozen=True, slots=True)

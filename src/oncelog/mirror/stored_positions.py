@@ -6,7 +6,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import ClientError, UnknownTopic
 from oncelog.mirror.administration import read_to_end
-from oncelog.mirror.positions import Positions, positions_topic
+from oncelog.mirror.positions_topic import Positions, positions_topic
 
 
 async def read_positions(client: AsyncClient, topic: TopicName, slots: tuple[int, ...], count: int) -> Positions:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.mirror.positions import slot_of
+from oncelog.mirror.positions_topic import slot_of
 from oncelog.mirror.provenance import Copy, paths_of
 from oncelog.mirror.settings import MirrorSettings
 

@@ -31,7 +31,7 @@ from oncelog.mirror.administration import (
 )
 from oncelog.mirror.errors import topic_refusal_row
 from oncelog.mirror.framing import FrameLimits
-from oncelog.mirror.positions import slot_of
+from oncelog.mirror.positions_topic import slot_of
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.provenance import PROVENANCE_TOPIC, Copy, read_copies, tombstone
 from oncelog.mirror.settings import MirrorSettings

@@ -14,7 +14,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.offsets import commit_offsets, committed_offsets
 from oncelog.client.machine.offsets import Committed
 from oncelog.mirror.administration import has_members, list_groups
-from oncelog.mirror.positions import CopiedPartition, Positions
+from oncelog.mirror.positions_topic import CopiedPartition, Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState
 from oncelog.mirror.settings import Cluster
 from oncelog.mirror.stored_positions import stored_positions

@@ -16,7 +16,7 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.mirror.administration import LATEST
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import refusal_row
-from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.progress import Progress
 from oncelog.mirror.refusals import FoundRefusal, Trial
 from oncelog.mirror.settings import MirrorSettings

@@ -24,7 +24,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.mirror.administration import EARLIEST, topic_configs
 from oncelog.mirror.framing import visible_records
 from oncelog.mirror.offset_map import MappedRun
-from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.settings import Cluster
 from oncelog.mirror.stored_positions import stored_positions
 

@@ -26,7 +26,7 @@ from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import MirrorGap, SourceReplaced, TargetReplaced, TopicReplaced
 from oncelog.mirror.group_sync import GroupSync
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
-from oncelog.mirror.positions import CopiedPartition, Gap, Positions, positions_topic
+from oncelog.mirror.positions_topic import CopiedPartition, Gap, Positions, positions_topic
 from oncelog.mirror.progress import Progress
 from oncelog.mirror.settings import Begin, MirrorSettings, OnGap
 from oncelog.mirror.share import Share

@@ -20,9 +20,9 @@ from oncelog.node.listeners.broker_settings import Address, Settings
 from oncelog.node.logs.log_configs import log_config, storage_config
 from oncelog.node.node import Node
 from oncelog.ports import Conflict, Coordination, Entropy, Files
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import UnusableDirectory
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
 DEFAULT_NODE_ID: Final = BrokerId(1)

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.node.requests.logins import Logins
-    from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.log_directory import LogDirectory
 
 COMMIT: Final = "commit"
 

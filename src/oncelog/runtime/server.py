@@ -28,7 +28,7 @@ from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen
 from oncelog.runtime.connections.connection_limits import ConnectionLimits
 from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
 from oncelog.runtime.data.data_directory import DataDirectory, open_data_directory
-from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
 from oncelog.runtime.effects.effect_runner import AUTHORIZER_LOG, EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
 

@@ -90,7 +90,7 @@ def export(
         resumed = state.job is not None
         if state.job is None and not state.begin(_visible(table)):
             return ExportReport(str(path), topic)
-        from oncelog.spark.jobs.spark_writer import one_line_error
+        from oncelog.spark.jobs.spark_reader import one_line_error
         from oncelog.spark.session.local_session import local_session
 
         session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oncelog.core.configs.broker import BROKER_KEYS
-from oncelog.core.configs.client_metrics_keys import CLIENT_METRICS_KEYS
-from oncelog.core.configs.documentation import NO_EFFECT
-from oncelog.core.configs.entity_keys import GROUP_KEYS
+from oncelog.core.configs.keys import DOCUMENTATION, NO_EFFECT
 from oncelog.core.configs.own_keys import OWN_KEYS
-from oncelog.core.configs.topic_keys import TOPIC_KEYS
-from oncelog.core.configs.zookeeper_keys import ZOOKEEPER_KEYS
 from oncelog.handlers.registry import BY_KEY
 
 FEATURES_OF_OTHER_APIS: Final = frozenset(
@@ -38,16 +33,10 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
         "log.dirs",
         "node.id",
         "process.roles",
-        *(key.name for key in (*OWN_KEYS, *ZOOKEEPER_KEYS)),
+        *(key.name for key in OWN_KEYS if not key.hidden),
     }
 )
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""
-DOCUMENTED_OTHERWISE: Final = frozenset(
-    key.name
-    for key in (*TOPIC_KEYS, *BROKER_KEYS.values(), *GROUP_KEYS.values(), *CLIENT_METRICS_KEYS.values())
-    if key.documentation
-)
-"""Keys that do something else here than in Apache Kafka, and say so."""
 NOT_COORDINATOR: Final = 16
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
@@ -94,7 +83,7 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
 
 def _comparable(documentation: str | None, name: str) -> str | None:
     """A key's documentation without what we add; of keys that do something else here only that there is one."""
-    if documentation and name in DOCUMENTED_OTHERWISE:
+    if documentation and name in DOCUMENTATION:
         return "our own words"
     return documentation and documentation.removesuffix(f" {NO_EFFECT}")
 

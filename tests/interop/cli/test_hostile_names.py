@@ -96,7 +96,7 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
     "log import": [[FILE, "--to", EVIL]],
     "log dump": [["-r", "DATA"], ["-r", "DATA", "--json"], [FILE]],
     "log verify": [["DATA"], ["DATA", "--json"], [FILE]],
-    "sim": [["--plant", EVIL], ["--plan", FILE], ["--replay", FILE]],
+    "sim": [["--fault", EVIL], ["--plan", FILE], ["--replay", FILE]],
     "load": [[EVIL, "--to", FILE], [TOPIC, "--to", FILE, "--from", EVIL]],
     "audit": [[FILE]],
     "stream": [[EVIL, "--to", FILE, "--from", EVIL]],

@@ -18,7 +18,7 @@ from oncelog.core.transactions import decisions
 from oncelog.core.transactions.transaction import Transaction
 from oncelog.node.coordinators.marker_sender import MarkerSender, MarkerToSend
 from oncelog.storage.log import append as log_append
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
 from tests.interop.consistency.copying_client import COPY
 
 _DIES_AT_BATCH: Final = 40
@@ -44,7 +44,7 @@ def answer_before_append() -> None:
     write = log_append._write
     seen = 0
 
-    def forgets(log: LogState, *arguments: Any) -> None:
+    def forgets(log: PartitionLog, *arguments: Any) -> None:
         nonlocal seen
         seen += log.partition.topic == COPY
         if seen == _DIES_AT_BATCH:

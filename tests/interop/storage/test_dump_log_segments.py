@@ -11,7 +11,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import HOUR_MS
 from oncelog.records.compression import Codec
 from oncelog.runtime.data.disk_files import DiskFiles
-from oncelog.storage.config import LogConfig
+from oncelog.storage.log_config import LogConfig
 from oncelog.storage.maintenance.jobs import run_now
 from tests.peers.jars import classpath
 from tests.unit.storage.support import NOW, TOPIC_ID, World, batch

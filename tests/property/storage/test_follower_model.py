@@ -16,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from oncelog.records.batch import iter_headers
 from oncelog.sim.virtual.files import PowerLost
+from oncelog.storage.log.rolling import roll
+from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fetch_once, kept, log_bytes, truncation
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch
 
@@ -67,7 +69,7 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.leader.log.roll(NOW)
+        roll(self.leader.log, NOW)
 
     @rule()
     def elect(self) -> None:
@@ -105,13 +107,13 @@ class ReplicaMachine(RuleBasedStateMachine):
         """Anywhere, inside batches too: an unclean election would."""
         log = self.follower.log
         offset = int(log.log_end_offset * share)
-        log.truncate_to(offset, NOW)
+        truncate_to(log, offset, NOW)
         assert log.log_end_offset <= offset or offset == 0
         self._cut(self.follower, log.log_end_offset)
 
     @rule()
     def begin_anew(self) -> None:
-        self.follower.log.truncate_fully_and_start_at(0, NOW)
+        truncate_fully_and_start_at(self.follower.log, 0, NOW)
         self._cut(self.follower, 0)
 
     def _cut(self, world: World, end: int) -> None:
@@ -150,7 +152,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         self._cut(world, _batch_start(world, offset))
         world.memory.lose_power_after(changes, only_process=process)
         with suppress(PowerLost):
-            world.log.truncate_to(offset, NOW)
+            truncate_to(world.log, offset, NOW)
         self._end(world, seed, process)
 
     @rule(changes=st.integers(0, 25), seed=st.integers(0, 1 << 30), process=st.booleans())

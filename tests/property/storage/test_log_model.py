@@ -20,7 +20,8 @@ from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.errors import AppendRefused
-from oncelog.storage.log.read import found_by
+from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log.rolling import roll
 from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content
 
 PRODUCERS = st.integers(0, 2)
@@ -146,7 +147,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.world.log.roll(self.world.now_ms)
+        roll(self.world.log, self.world.now_ms)
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
@@ -224,7 +225,7 @@ class LogMachine(RuleBasedStateMachine):
         found: list[tuple[int, bytes | None]] = []
         offset = int(start)
         while offset < log.log_end_offset:
-            data = content(log.read(offset, max_bytes=1 << 20))
+            data = content(read_batches(log, offset, max_bytes=1 << 20))
             assert data, offset
             for position, header in iter_headers(data):
                 found += [
@@ -241,7 +242,7 @@ class LogMachine(RuleBasedStateMachine):
         if not expected:
             return
         for wanted in (expected[0].timestamp, expected[-1].timestamp, expected[len(expected) // 2].timestamp + 1):
-            found = found_by(log.search_timestamp(wanted))
+            found = found_by(search_timestamp(log, wanted))
             first = next((record for record in expected if record.timestamp >= wanted), None)
             assert (None if found is None else found.offset) == (None if first is None else first.offset)
 
@@ -254,7 +255,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = int(log.log_start_offset)
         found: set[tuple[int, int]] = set()
         while offset < stable:
-            read = log.read(offset, max_bytes=1 << 20, isolation_read_committed=True)
+            read = read_batches(log, offset, max_bytes=1 << 20, isolation_read_committed=True)
             found |= set(read.aborted)
             assert read.size_bytes, (offset, stable)
             for _, header in iter_headers(content(read)):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.configs.server_keys import RACK_AWARE_SELECTOR
+from oncelog.core.configs.keys import RACK_AWARE_SELECTOR
 from oncelog.records.batch import iter_headers
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -13,9 +13,11 @@ from oncelog.base.tree import Operation
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.node.controller import duties
+from oncelog.node.replication import fetcher
 from oncelog.node.replication.fetcher import FIRST_WAIT_MS
 from oncelog.node.replication.partitions import PartitionManager
 from oncelog.node.replication.roles import ReplicaRoles
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -44,18 +46,18 @@ def cluster() -> Cluster:
     return cluster
 
 
-def _append_fails_once(broker: ClusterDriver) -> list[bool]:
+def _append_fails_once(broker: ClusterDriver, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Have a follower's next append fail; the list is empty until it has."""
-    log = replica(broker)
-    right, failed = log.append_replicated, list[bool]()
+    follower = replica(broker)
+    right, failed = fetcher.append_replicated, list[bool]()
 
-    def append_replicated(*arguments: object, **options: object) -> object:
-        if not failed:
+    def append_replicated(log: PartitionLog, *arguments: Any, **options: Any) -> object:
+        if log is follower and not failed:
             failed.append(True)
             raise OSError(28, "no space left")
-        return right(*arguments, **options)
+        return right(log, *arguments, **options)
 
-    log.append_replicated = append_replicated  # shadows the method
+    monkeypatch.setattr(fetcher, "append_replicated", append_replicated)
     return failed
 
 
@@ -163,17 +165,21 @@ def test_a_follower_that_stops_to_fetch_leaves_the_set_and_comes_back(cluster: C
     assert_same(cluster, 1, 2, 3)
 
 
-def test_an_answer_that_the_follower_could_not_use_is_given_again(cluster: Cluster) -> None:
+def test_an_answer_that_the_follower_could_not_use_is_given_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The follower's append is refused once: it waits, and asks for the same again."""
-    failed = _append_fails_once(cluster[2])
+    failed = _append_fails_once(cluster[2], monkeypatch)
     write(cluster, 1, b"a", acks=1)
     cluster.advance(1000)
     assert failed
     assert_same(cluster, 1, 2, 3)
 
 
-def test_a_copy_that_waited_is_fetched_though_the_leader_holds_a_fetch_of_the_others(cluster: Cluster) -> None:
-    failed = _append_fails_once(cluster[2])
+def test_a_copy_that_waited_is_fetched_though_the_leader_holds_a_fetch_of_the_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = _append_fails_once(cluster[2], monkeypatch)
     write(cluster, 1, b"a", acks=1)
     cluster.advance(5 * FIRST_WAIT_MS)
     assert failed

@@ -56,8 +56,8 @@ from oncelog.node.kernel.events import (
 from oncelog.node.logs.log_configs import log_config
 from oncelog.node.node import Node
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.file_range import FileRange
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.wire.header import RequestHeader, decode_response_header, encode_request
 
 START_MS = 1_700_000_000_000

@@ -12,6 +12,7 @@ from oncelog.records.message_set.deep import deep
 from oncelog.records.message_set.entry import shallow
 from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record
+from oncelog.storage.log.append import append_batch
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.list_offsets import ListOffsetsRequest
@@ -142,7 +143,7 @@ def test_a_marker_at_the_end_is_waited_behind(driver):
     marker = build_batch(
         [Record(0, driver.now_ms, b"\0\0\0\1", b"\0\0\0\0\0\0")], producer_id=7, producer_epoch=0, control=True
     )
-    leader.log.append(memoryview(marker), now_ms=driver.now_ms, leader_epoch=leader.leader_epoch, internal=True)
+    append_batch(leader.log, memoryview(marker), now_ms=driver.now_ms, leader_epoch=leader.leader_epoch, internal=True)
     driver.node.partitions.appended(leader, 1, len(marker))
     driver.advance(10)
     peer.send(fetch("t", 3, max_wait_ms=500), 3)

@@ -10,6 +10,7 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.hashing import coordinator_partition
 from oncelog.records.batch import iter_headers
+from oncelog.storage.log.read import read_batches
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic, log_of
@@ -61,7 +62,7 @@ def test_the_batch_is_the_producers_as_apache_kafka_writes_it(driver):
     copier = begun(driver)
     copier.commit()
     log = group_log(driver)
-    read = log.read(0, max_bytes=1 << 20, isolation_read_committed=False, minimum_one=True)
+    read = read_batches(log, 0, max_bytes=1 << 20, isolation_read_committed=False, minimum_one=True)
     data = b"".join(chunk.file.read(chunk.position, chunk.size_bytes) for chunk in read.chunks)
     ((_, header),) = iter_headers(data)
     assert header.is_transactional

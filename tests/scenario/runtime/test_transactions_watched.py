@@ -17,7 +17,7 @@ from oncelog.node.hanging.watch import AGAIN_MS
 from oncelog.node.kernel.events import Audit
 from oncelog.runtime.data.audit_log import FILE_NAME, KEPT, AuditLog
 from oncelog.runtime.data.disk_files import DiskFiles
-from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
+from oncelog.runtime.metrics.transaction_samples import transaction_metrics
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.testing import Broker
 from tests.scenario.node.driver import Driver

@@ -12,7 +12,7 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.node.coordinators import loading
-from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log import append as log_append
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -213,15 +213,15 @@ def test_the_wait_for_coordinators_that_load_is_bounded(driver: StepwiseDriver, 
 def refuse_markers_of_offsets(monkeypatch) -> list[object]:
     """The log of offsets takes no marker, as on a full disk; what was refused."""
     refused: list[object] = []
-    append = PartitionLog.append
+    append = log_append.append_batch
 
-    def append_or_refuse(self, records, **options):
-        if self.partition.topic == CONSUMER_OFFSETS and "transaction_version" in options:
+    def append_or_refuse(log, records, **options):
+        if log.partition.topic == CONSUMER_OFFSETS and "transaction_version" in options:
             refused.append(records)
             raise OSError(28, "no space left on device")
-        return append(self, records, **options)
+        return append(log, records, **options)
 
-    monkeypatch.setattr(PartitionLog, "append", append_or_refuse)
+    monkeypatch.setattr(log_append, "append_batch", append_or_refuse)
     return refused
 
 

@@ -12,11 +12,14 @@ from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
+from oncelog.handlers.produce import append as produce_append
 from oncelog.node.coordinators.loading import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
+from oncelog.storage.log import append as log_append
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic
 from tests.scenario.transactions.node_client import GROUP, SETTINGS, SOURCE, TOPIC, Client, Steps, run
@@ -110,18 +113,19 @@ def test_groups_are_rebuilt_as_they_were_at_every_batch(script, monkeypatch) -> 
 
 def test_producers_are_rebuilt_as_they_were_at_every_append(script, monkeypatch) -> None:
     driver = new_driver()
-    append = PartitionLog.append
+    append = log_append.append_batch
     compared = 0
 
-    def append_and_compare(self, *arguments, **options):
+    def append_and_compare(log, *arguments, **options):
         nonlocal compared
-        appended = append(self, *arguments, **options)
-        if self.partition.topic in (TOPIC, OFFSETS.topic):
+        appended = append(log, *arguments, **options)
+        if log.partition.topic in (TOPIC, OFFSETS.topic):
             compared += 1
-            compare(driver, self)
+            compare(driver, log)
         return appended
 
-    monkeypatch.setattr(PartitionLog, "append", append_and_compare)
+    for module in (log_append, produce_append):
+        monkeypatch.setattr(module, "append_batch", append_and_compare)
     script(driver)
     assert compared > 25
 
@@ -138,7 +142,7 @@ def compare(driver: Driver, log: PartitionLog) -> None:
 
 
 def headers(log: PartitionLog):
-    read = log.read(Offset(0), max_bytes=1 << 20, isolation_read_committed=False, minimum_one=True)
+    read = read_batches(log, Offset(0), max_bytes=1 << 20, isolation_read_committed=False, minimum_one=True)
     data = b"".join(piece.file.read(piece.position, piece.size_bytes) for piece in read.chunks)
     return [header for _, header in iter_headers(data)]
 

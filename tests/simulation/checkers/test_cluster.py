@@ -24,6 +24,7 @@ from oncelog.sim.checkers.wire.watermarks import FELL, ClusterWatermarks
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import write_topic_id
 from oncelog.storage.file_names import segment_file
+from oncelog.storage.log.append_replicated import append_replicated
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -280,7 +281,7 @@ def test_below_what_was_told_members_have_the_same_batches_whatever_their_epochs
 def copied(*batches: bytes, leader_epoch: int = 0) -> PartitionLog:
     """A replica's log in memory."""
     log = StorageWorld().log
-    log.append_replicated(b"".join(batches), now_ms=0, leader_epoch=LeaderEpoch(leader_epoch))
+    append_replicated(log, b"".join(batches), now_ms=0, leader_epoch=LeaderEpoch(leader_epoch))
     return log
 
 

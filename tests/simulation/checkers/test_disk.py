@@ -19,9 +19,10 @@ from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import write_offsets, write_topic_id
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.file_names import LOG_START_OFFSETS, segment_file
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.simulation.checkers.talk import NEW, OLD, batch, marker
 
 KAFKA = Path(__file__).parents[2] / "unit/storage/kafka_4_3_1/data"
@@ -189,10 +190,8 @@ def test_a_recovery_that_differs_is_found(
 
 
 def test_a_read_that_finds_another_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def misplace(opened: LogDirectory) -> None:
-        log = opened.logs[PARTITION]
-        read = log.read
-        log.read = lambda offset, **options: read(0, **options)  # type: ignore[method-assign]  # the planted fault
+    def misplace(_: LogDirectory) -> None:
+        monkeypatch.setattr(recovery, "read_batches", lambda log, _, **options: read_batches(log, 0, **options))
 
     assert opened_wrongly(monkeypatch, misplace, *BOTH).keys() == {"D10 read finds another batch"}
 

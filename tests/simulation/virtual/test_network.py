@@ -11,9 +11,8 @@ import pytest
 
 from oncelog.sim.virtual.kernel import Kernel
 from oncelog.sim.virtual.loop import SimulatedLoop
-from oncelog.sim.virtual.network.conditions import ANY_HOST, NetworkConditions
+from oncelog.sim.virtual.network.conditions import ANY_HOST, NetworkConditions, may_be_repeated
 from oncelog.sim.virtual.network.connection import Connection
-from oncelog.sim.virtual.network.duplicates import may_be_repeated
 from oncelog.sim.virtual.network.network import Network
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark import OptionError, load
-from oncelog.spark.jobs.load_job import LoadReport
+from oncelog.spark.jobs.load_report import LoadReport
 from oncelog.spark.jobs.shape import Shape
-from oncelog.spark.jobs.stream_job import stream
 from oncelog.spark.jobs.stream_query import StreamRequest
 from oncelog.spark.table.compact import compact
 from oncelog.spark.table.directory import TableError
+from oncelog.spark.targets.entry import stream
 from tests.spark.conftest import Topic
 from tests.waiting import HANG_S
 

@@ -39,7 +39,7 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli.commands",
         "oncelog.cli.main",
         "oncelog.cli.processes",
-        "oncelog.cli.processes.plain_options",
+        "oncelog.cli.processes.command_options",
         "oncelog.cli.support",
         "oncelog.cli.support.failures",
         "oncelog.cli.support.terminal",

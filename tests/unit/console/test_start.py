@@ -16,7 +16,7 @@ NOT_FOR_THE_FIRST_PAGE = {
     *("pyspark", "rich", "sqlite3", "typer", "zstandard"),
     *("oncelog.admin.acls", "oncelog.admin.explain", "oncelog.admin.groups", "oncelog.admin.transactions.abort_marker"),
     *("oncelog.cli.commands", "oncelog.cli.support.options", "oncelog.client.blocking.producer", "oncelog.mirror"),
-    *("oncelog.console.audits", "oncelog.console.changes", "oncelog.console.downloads.serving"),
+    *("oncelog.console.audits", "oncelog.console.changes", "oncelog.console.downloads.routes"),
     *("oncelog.console.metrics.cluster_counts", "oncelog.console.records.search", "oncelog.console.streaming.sources"),
     *("oncelog.node", "oncelog.spark"),
 }

@@ -24,9 +24,10 @@ from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
-from oncelog.storage.log.partition_log import Appended, PartitionLog
+from oncelog.storage.log.append import Appended, append_batch
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.unit.handlers.no_limits import NO_LIMIT, UNLIMITED
 
 NOW_MS = 1_700_000_000_000
@@ -109,7 +110,7 @@ class LogBroker:
     def append_bytes(self, log: PartitionLog, data: bytearray, *, internal: bool = True) -> Appended:
         """Append a batch as it is and make it readable."""
         epoch = self.leader_epoch(log.partition)
-        appended = log.append(memoryview(data), now_ms=NOW_MS, leader_epoch=epoch, internal=internal)
+        appended = append_batch(log, memoryview(data), now_ms=NOW_MS, leader_epoch=epoch, internal=internal)
         log.set_high_watermark(log.log_end_offset)
         return appended
 

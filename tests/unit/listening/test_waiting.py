@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from oncelog.listening.host_names import is_addressed_to
-from oncelog.listening.seldom import EVERY_S, SeldomLogged
+from oncelog.listening.limited_lines import EVERY_S, SeldomLogged
 from oncelog.listening.waiting import Waiting, source_of
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
-from oncelog.mirror.positions import CHUNK_RUNS, CopiedPartition, Gap, Positions, slot_of
+from oncelog.mirror.positions_topic import CHUNK_RUNS, CopiedPartition, Gap, Positions, slot_of
 
 AT = TopicPartition(TopicName("t"), 3)
 SLOTS = 16

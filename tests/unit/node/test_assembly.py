@@ -17,7 +17,7 @@ from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.ports import Coordination
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig
+from oncelog.storage.log_config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
 
 OWN = Resource(ConfigResourceType.BROKER, "1")

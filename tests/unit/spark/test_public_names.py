@@ -8,8 +8,9 @@ import oncelog.spark
 import oncelog.spark.format.data_source
 import oncelog.spark.format.foreach_batch
 import oncelog.spark.jobs.load_job
-import oncelog.spark.jobs.stream_job
+import oncelog.spark.jobs.stream_query
 import oncelog.spark.table.compact
+import oncelog.spark.targets.entry
 import pyspark_oncelog
 from oncelog.spark.export import export
 

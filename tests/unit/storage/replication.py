@@ -5,9 +5,11 @@ from __future__ import annotations
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.core.producers.state import ProducerState
 from oncelog.records.batch import BatchHeader, iter_headers
-from oncelog.storage.log.append_replicated import Replicated
+from oncelog.storage.log.append_replicated import Replicated, append_replicated
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
+from oncelog.storage.producer_snapshots import decode_snapshot
 from oncelog.storage.transactions.producer_updates import replayed
 from tests.unit.storage.support import NOW, PARTITION, World, content
 
@@ -16,7 +18,7 @@ Divergence = tuple[int, int]
 
 def answer(leader: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> bytes:
     """A leader's answer to a replica that fetches from ``offset``."""
-    return content(leader.read(offset, max_bytes=max_bytes, up_to_log_end=True))
+    return content(read_batches(leader, offset, max_bytes=max_bytes, up_to_log_end=True))
 
 
 def diverging(leader: PartitionLog, offset: int, epoch: int) -> Divergence | None:
@@ -47,11 +49,11 @@ def truncation(leader: PartitionLog, follower: PartitionLog) -> int | None:
 def fetch_once(leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 << 20, now_ms: int = NOW) -> bool:
     """One round of a fetcher: begin anew, truncate or append; False when nothing was left to do."""
     if (offset := truncation(leader, follower)) is not None:
-        cut = follower.truncate_fully_and_start_at if must_begin_anew(leader, follower) else follower.truncate_to
-        cut(offset, now_ms)
+        cut = truncate_fully_and_start_at if must_begin_anew(leader, follower) else truncate_to
+        cut(follower, offset, now_ms)
         return True
     data = answer(leader, follower.log_end_offset, max_bytes)
-    done = follower.append_replicated(data, now_ms=now_ms, leader_epoch=leader.leader_epoch)
+    done = append_replicated(follower, data, now_ms=now_ms, leader_epoch=leader.leader_epoch)
     follower.follow(leader.high_watermark, leader.log_start_offset)
     return bool(done.batch_count)
 
@@ -67,7 +69,7 @@ def catch_up(leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 <<
 def fed(data: bytes, world: World | None = None, epoch: int = 1 << 20) -> tuple[World, Replicated]:
     """A follower that was given ``data`` at once."""
     world = world or World()
-    return world, world.log.append_replicated(data, now_ms=world.now_ms, leader_epoch=epoch)
+    return world, append_replicated(world.log, data, now_ms=world.now_ms, leader_epoch=epoch)
 
 
 def log_bytes(log: PartitionLog, start: int | None = None, end: int | None = None) -> bytes:

@@ -11,10 +11,11 @@ from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.directory import LogDirectory
-from oncelog.storage.log.partition_log import Appended, PartitionLog
-from oncelog.storage.log.read import Read
+from oncelog.storage.log.append import Appended, append_batch
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import Read, read_batches
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import Job
 
 PARTITION = TopicPartition(TopicName("t"), 0)
@@ -69,7 +70,7 @@ class World:
         return self.files
 
     def append(self, data: bytearray, **options: bool | int | str) -> Appended:
-        return self.log.append(data, now_ms=self.now_ms, leader_epoch=self.leader_epoch, **options)  # type: ignore[arg-type]  # by name
+        return append_batch(self.log, data, now_ms=self.now_ms, leader_epoch=self.leader_epoch, **options)  # type: ignore[arg-type]  # by name
 
     def mark(self, producer: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Appended:
         marker = end_transaction_marker(
@@ -138,7 +139,7 @@ def records(log: PartitionLog, offset: int | None = None) -> list[Record]:
 def _batches(log: PartitionLog, offset: int) -> list[tuple[BatchHeader, bytes]]:
     found: list[tuple[BatchHeader, bytes]] = []
     while offset < log.high_watermark:
-        data = content(log.read(offset, max_bytes=1 << 30))
+        data = content(read_batches(log, offset, max_bytes=1 << 30))
         if not data:
             break
         for position, header in iter_headers(data):

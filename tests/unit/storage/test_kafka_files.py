@@ -9,13 +9,14 @@ import pytest
 
 from oncelog.base.ids import BrokerId, TopicName, TopicPartition
 from oncelog.runtime.data.disk_files import DiskFiles
-from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import run_now
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
+from oncelog.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from oncelog.storage.segment.segments import Segments
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.unit.storage.support import headers, records
 
 RECORDED = Path(__file__).parent / "kafka_4_3_1"
@@ -41,10 +42,10 @@ def check_plain(log: PartitionLog) -> None:
     assert states == {0: 29, 1: 11, 2: 0}
     log.set_high_watermark(47)
     assert log.last_stable_offset == 46
-    read = log.read(33, max_bytes=1 << 20, isolation_read_committed=True)
+    read = read_batches(log, 33, max_bytes=1 << 20, isolation_read_committed=True)
     assert read.aborted == [(1, 30), (1, 38)]
-    assert log.read(34, max_bytes=1 << 20, isolation_read_committed=True).aborted == [(1, 38)]
-    assert log.read(42, max_bytes=1 << 20, isolation_read_committed=True).aborted == []
+    assert read_batches(log, 34, max_bytes=1 << 20, isolation_read_committed=True).aborted == [(1, 38)]
+    assert read_batches(log, 42, max_bytes=1 << 20, isolation_read_committed=True).aborted == []
     assert [record.offset for record in records(log)] == [34, 35, 36, 38, 39, 40, 42, 43, 44, 46]
 
 

@@ -100,8 +100,8 @@ def import_(
       oncelog log import /var/kafka-0.7/logs --to events --follow
     """
     from oncelog.client.errors import ClientError
+    from oncelog.legacy.import_positions import ImportKey
     from oncelog.legacy.importer import Importer, Totals
-    from oncelog.legacy.positions import ImportKey
 
     found, partitions = _log_in(directory, log, to)
     totals = Totals()

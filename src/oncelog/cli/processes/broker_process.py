@@ -1,30 +1,29 @@
-"""A broker in the foreground, as ``oncelog serve`` runs it: its options as a table, its settings, its log.
-
-Imports no typer: ``serve`` declares the same options for the help and for whatever is not plain.
-"""
+"""A broker in the foreground, as ``oncelog serve`` runs it: its options, its settings, its log. Imports no typer."""
 
 from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from oncelog.cli.processes.plain_options import PlainOption
+from oncelog.cli.processes.command_options import CommandOption
 from oncelog.cli.support.terminal import log_to_stderr, print_line
 
 EXIT_REFUSED: Final = 1
-OPTIONS: Final[Mapping[str, PlainOption]] = {
-    "--data-dir": PlainOption("data_dir", Path),
-    "--listen": PlainOption("listen", str),
-    "--config": PlainOption("config", Path),
-    "-o": PlainOption("option", str, repeats=True),
-    "--http": PlainOption("http", str),
-    "--verbose": PlainOption("verbose", bool),
-    "-v": PlainOption("verbose", bool),
-}
-"""The options of ``oncelog serve``: a test holds them equal to those that ``serve`` declares."""
+OPTIONS: Final = (
+    CommandOption(
+        "data_dir", Path, "DIR", "Where the logs live; created if missing. Default: log.dirs, or ./oncelog-data."
+    ),
+    CommandOption("listen", str, "HOST:PORT", "Address to listen on; port 0 takes a free one."),
+    CommandOption("config", Path, "FILE", "A properties file with Apache Kafka's keys, as server.properties."),
+    CommandOption(
+        "option", str, "KEY=VALUE", "One key of the configuration; wins over --config.", repeats=True, spelled=("-o",)
+    ),
+    CommandOption("http", str, "HOST:PORT", "Serve /metrics (Prometheus) and /health here."),
+    CommandOption("verbose", bool, None, "Log more.", spelled=("--verbose", "-v")),
+)
 
 
 def run_broker(

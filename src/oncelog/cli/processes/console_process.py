@@ -1,6 +1,6 @@
-"""A console in the foreground, as ``oncelog console`` runs it: its plain options as a table, its settings, its server.
+"""A console in the foreground, as ``oncelog console`` runs it: its options, its settings, its server.
 
-Imports no typer: ``console`` declares the same options for the help, for the environment and for whatever is not plain.
+Imports no typer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Never
 
-from oncelog.cli.processes.plain_options import PlainOption, read_plainly
-from oncelog.cli.support.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
+from oncelog.cli.processes.command_options import CommandOption, read_plainly
+from oncelog.cli.support.named_cluster import (
+    BOOTSTRAP_NAMES,
+    BOOTSTRAP_VARIABLE,
+    COMMAND_CONFIG_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    cluster_options,
+)
 from oncelog.cli.support.terminal import print_line
 from oncelog.listening.descriptors import raise_limit
 
@@ -28,27 +34,75 @@ _INTERRUPTED: Final = 130
 _GC_THRESHOLDS: Final = (20_000, 10, 10)
 """A page about ten thousand topics makes a hundred thousand objects, no circle among them; looking for circles after
 each 700, as Python does, is a third of what it costs."""
-OPTIONS: Final[Mapping[str, PlainOption]] = {
-    "--bootstrap-server": PlainOption("bootstrap", str),
-    "--bootstrap-servers": PlainOption("bootstrap", str),
-    "-b": PlainOption("bootstrap", str),
-    "--listen": PlainOption("listen", str),
-    "--name": PlainOption("name", str, repeats=True),
-    "--allow-changes": PlainOption("allow_changes", bool),
-    "--audit-log": PlainOption("audit_log", Path),
-    "--schema": PlainOption("schema", str, repeats=True),
-    "--metrics-url": PlainOption("metrics_url", str, repeats=True),
-    "--sample-every": PlainOption("sample_every", float),
-}
-"""Options of ``oncelog console`` that need no check of their own; a test holds them equal to those it declares."""
-ENVIRONMENT: Final = ("ONCELOG_BOOTSTRAP_SERVERS", "ONCELOG_COMMAND_CONFIG", "ONCELOG_AUDIT_LOG")
+OPTIONS: Final = (
+    CommandOption(
+        "listen",
+        str,
+        "HOST:PORT",
+        "Address to listen on; beyond loopback it needs TLS and a login.",
+        default=DEFAULT_LISTEN,
+    ),
+    CommandOption("name", str, "HOST", "A host name that browsers use for it; may be repeated.", repeats=True),
+    CommandOption("allow_changes", bool, None, "Let pages change the cluster; needs --audit-log."),
+    CommandOption("audit_log", Path, "FILE", "Append every change, and every refused one.", envvar="ONCELOG_AUDIT_LOG"),
+    CommandOption(
+        "auth",
+        tuple[str, str],
+        "KIND ARGUMENT",
+        "Who may come: basic FILE (lines of NAME:PASSWORD), token FILE, or header NAME, set by a proxy.",
+    ),
+    CommandOption("tls_cert", Path, "FILE", "Certificate chain, PEM."),
+    CommandOption("tls_key", Path, "FILE", "Its private key, PEM."),
+    CommandOption(
+        "schema",
+        str,
+        "[key:]TOPIC[@ID]=FILE[:MESSAGE]",
+        "Decode values (or keys) of a topic, or of *, by an Avro schema (.avsc) or a Protobuf descriptor set "
+        "(.desc); ID is a schema registry's. May be repeated.",
+        repeats=True,
+    ),
+    CommandOption(
+        "audit_report",
+        Path,
+        "PATH",
+        "A report of oncelog audit --json to show, or a directory of them; may be repeated.",
+        repeats=True,
+        checks={"exists": True, "readable": True},
+    ),
+    CommandOption(
+        "audit_data",
+        Path,
+        "DIR",
+        "A log directory that may be audited from the console; may be repeated.",
+        repeats=True,
+        checks={"exists": True, "file_okay": False},
+    ),
+    CommandOption(
+        "metrics_url",
+        str,
+        "URL",
+        "Metrics port of one of oncelog's brokers (serve --http); may be repeated.",
+        repeats=True,
+    ),
+    CommandOption(
+        "sample_every",
+        float,
+        "SECONDS",
+        "Pause between looks for the page of metrics; 0: none.",
+        default=DEFAULT_SAMPLE_EVERY_S,
+        bounds=(0, 600),
+    ),
+)
+_BOOTSTRAP: Final = CommandOption(
+    "bootstrap", str, None, "Brokers to start from.", spelled=BOOTSTRAP_NAMES, envvar=BOOTSTRAP_VARIABLE
+)
 
 
 def read_console(arguments: Sequence[str]) -> dict[str, Any] | None:
     """The keyword arguments of ``run_console``; None for what typer has to read."""
-    if any(name in os.environ for name in ENVIRONMENT):
+    if COMMAND_CONFIG_VARIABLE in os.environ:
         return None
-    values = read_plainly(OPTIONS, arguments)
+    values = read_plainly((*OPTIONS, _BOOTSTRAP), arguments)
     if values is None or address_of(values.get("listen", DEFAULT_LISTEN)) is None:
         return None
     return values
@@ -124,7 +178,7 @@ def _end_at_once() -> Never:
 
 def server_of(settings: Settings) -> ConsoleServer:
     """The server of a console, not started. Raises ClientError for the audit log, and for schemas."""
-    from oncelog.console.formats.process import DecodingProcess
+    from oncelog.console.formats.decoder_process import DecodingProcess
 
     decoding = DecodingProcess(settings.schemas)  # Its own imports go on beside those that follow.
 

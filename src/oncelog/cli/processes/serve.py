@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from oncelog.cli.support.options import directory
+from oncelog.cli.processes.broker_process import OPTIONS, run_broker
+from oncelog.cli.processes.typer_signature import with_options
 
 EPILOG = """
 \b
@@ -19,34 +19,7 @@ Examples:
 """
 
 
-def serve(
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            parser=directory,
-            help="Where the logs live; created if missing. Default: log.dirs, or ./oncelog-data.",
-        ),
-    ] = None,
-    listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A properties file with Apache Kafka's keys, as server.properties."),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("-o", metavar="KEY=VALUE", help="One key of the configuration; wins over --config."),
-    ] = None,
-    http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics (Prometheus) and /health here.")
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
-) -> None:
+@with_options(OPTIONS)
+def serve(**values: Any) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
-    from oncelog.cli.processes.broker_process import run_broker
-
-    raise typer.Exit(
-        run_broker(data_dir=data_dir, listen=listen, config=config, option=option or (), http=http, verbose=verbose)
-    )
+    raise typer.Exit(run_broker(**values))

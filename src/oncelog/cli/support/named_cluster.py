@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+BOOTSTRAP_NAMES: Final = ("--bootstrap-server", "--bootstrap-servers", "-b")
+BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVERS"
+COMMAND_CONFIG_VARIABLE: Final = "ONCELOG_COMMAND_CONFIG"
 
 
 def cluster_options(bootstrap: str, properties: Sequence[str] | None = None, command_config: Path | None = None) -> str:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.support.named_cluster import DEFAULT_BOOTSTRAP, cluster_options
+from oncelog.cli.support.named_cluster import (
+    BOOTSTRAP_NAMES,
+    BOOTSTRAP_VARIABLE,
+    COMMAND_CONFIG_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    cluster_options,
+)
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -16,10 +22,8 @@ if TYPE_CHECKING:
 Bootstrap = Annotated[
     str,
     typer.Option(
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        "-b",
-        envvar="ONCELOG_BOOTSTRAP_SERVERS",
+        *BOOTSTRAP_NAMES,
+        envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT,…",
         help="Brokers to start from.",
     ),
@@ -33,7 +37,7 @@ CommandConfig = Annotated[
     Path | None,
     typer.Option(
         "--command-config",
-        envvar="ONCELOG_COMMAND_CONFIG",
+        envvar=COMMAND_CONFIG_VARIABLE,
         metavar="FILE",
         help="A properties file with client settings; -X wins over it.",
     ),

@@ -34,7 +34,7 @@ from oncelog.cli.table.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.spark.jobs.load_job import Event, LoadReport
+    from oncelog.spark.jobs.load_report import Event, LoadReport
     from oncelog.spark.jobs.shape import Shape
 
 

@@ -28,7 +28,7 @@ from oncelog.cli.table.options import (
 from oncelog.runtime.stop_signals import stop_signals
 
 if TYPE_CHECKING:
-    from oncelog.spark.jobs.load_job import LoadReport
+    from oncelog.spark.jobs.load_report import LoadReport
 
 
 @grouped

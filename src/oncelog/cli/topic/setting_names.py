@@ -36,7 +36,7 @@ def names_suggested(names: Iterable[str]) -> Iterator[None]:
         if refused.code != ErrorCode.INVALID_CONFIG or refused.detail is None:
             raise
         from oncelog.base.suggestions import did_you_mean
-        from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME as KNOWN
+        from oncelog.core.configs.keys import TOPIC_KEYS as KNOWN
 
         mistyped = (name for name in names if name not in KNOWN and refused.detail.endswith(name))
         hint = next((did_you_mean(name, KNOWN, _ALIKE) for name in mistyped), "")

@@ -18,7 +18,7 @@ from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.decoding import Decoder
 from oncelog.console.records.large_json import LARGE, JsonText, LargeBytes, is_text, json_pieces
 from oncelog.console.records.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
-from oncelog.console.records.spool import Spool
+from oncelog.console.records.temporary_files import Spool
 from oncelog.records.batch import iter_headers
 
 MEDIA_TYPE: Final = "application/jsonl; charset=utf-8"

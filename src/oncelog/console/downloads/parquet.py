@@ -27,8 +27,8 @@ from oncelog.base.units import KIB, MIB
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.downloads.reading import Left
 from oncelog.console.downloads.selection import Selection
-from oncelog.console.records.outcomes import Outcomes
 from oncelog.console.records.search import Hit, scanned
+from oncelog.console.records.transaction_outcomes import Outcomes
 from oncelog.records.batch import crc_matches, iter_headers
 from oncelog.records.columns.arrow_arrays import Array
 from oncelog.records.columns.decode import Selection as Columns

@@ -17,6 +17,7 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads.selection import Selection
+from oncelog.console.records.one_at_a_time import read_in_turns
 from oncelog.console.records.record_states import (
     COMMITTED,
     ENDED,
@@ -26,7 +27,6 @@ from oncelog.console.records.record_states import (
     decided_states,
     marker_outcome,
 )
-from oncelog.console.records.record_turns import read_in_turns
 from oncelog.console.records.search import FETCH_BYTES, PARTITION_BYTES
 from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import BatchHeader, iter_headers

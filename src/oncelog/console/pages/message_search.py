@@ -10,10 +10,10 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.page import Asked
 from oncelog.console.records.decoding import FORMATS, Decoder
-from oncelog.console.records.outcomes import Settled
 from oncelog.console.records.record_query import LONGEST_POSITIONS, NEEDLE_FORMATS
 from oncelog.console.records.search import PLACES, Progress, ShownHit, search
 from oncelog.console.records.search_rows import progress_of, search_of, shown_hit
+from oncelog.console.records.transaction_outcomes import Settled
 
 JSON_SEARCH_MS: Final = 6000
 """A search for JSON ends after this time and says where it goes on."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oncelog.base.notation import json_text
-from oncelog.console.formats.process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
+from oncelog.console.formats.decoder_process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
 from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed
 from oncelog.console.records.large_json import LARGE, LargeBytes, Spooled

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.base.units import KIB
-from oncelog.console.records.spool import Spool
+from oncelog.console.records.temporary_files import Spool
 
 PIECE: Final = 192 * KIB
 """A multiple of three: pieces of base64 are joined without padding between them."""

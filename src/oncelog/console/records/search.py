@@ -21,7 +21,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.records.outcomes import Outcomes, Settled
+from oncelog.console.records.one_at_a_time import ANSWER_MS, turn
 from oncelog.console.records.record_states import (
     LARGEST_BATCH,
     PLAIN,
@@ -30,7 +30,7 @@ from oncelog.console.records.record_states import (
     decided_states,
     stored,
 )
-from oncelog.console.records.record_turns import ANSWER_MS, turn
+from oncelog.console.records.transaction_outcomes import Outcomes, Settled
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record, read_record, records_data

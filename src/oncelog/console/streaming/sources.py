@@ -14,11 +14,11 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.page import Asked
 from oncelog.console.records.decoding import FORMATS, Decoder
-from oncelog.console.records.outcomes import Outcomes, Settled
+from oncelog.console.records.one_at_a_time import ANSWER_MS, turn
 from oncelog.console.records.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
-from oncelog.console.records.record_turns import ANSWER_MS, turn
 from oncelog.console.records.search import Hit, Progress, ShownHit, search
 from oncelog.console.records.search_rows import hit_of, progress_of, search_of, shown_hit
+from oncelog.console.records.transaction_outcomes import Outcomes, Settled
 from oncelog.console.streaming.event_streams import Event
 from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import iter_headers

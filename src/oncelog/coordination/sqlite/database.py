@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from oncelog.coordination.sqlite.file_systems import network_file_system
-
 APPLICATION_ID: Final = 0x6F6E636C
 """Marks the database as ours (``oncl``), in SQLite's own header field."""
 FORMAT_VERSION: Final = 2
@@ -119,3 +117,27 @@ def _upgrade(database: sqlite3.Connection, *, is_new: bool) -> None:
     execute(_SESSION)
     execute(f"PRAGMA user_version={FORMAT_VERSION}")
     execute("COMMIT")
+
+
+# Linux alone tells; elsewhere the kind of file system is not known, and nothing is refused.
+MOUNTS: Final = Path("/proc/self/mountinfo")
+_OVER_A_NETWORK: Final = (
+    *("afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "orangefs"),
+    *("pvfs2", "smb3", "smbfs", "vboxsf", "fuse.davfs2", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
+)
+
+
+def network_file_system(directory: Path, mounts: Path = MOUNTS) -> str | None:
+    """The kind of network file system that holds ``directory``, None for a local or an unknown one."""
+    try:
+        device = os.stat(directory).st_dev
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in lines:
+        mount, _, kind = line.partition(" - ")
+        if mount.split(" ")[2:3] == [number]:
+            name = kind.split(" ")[0]
+            return name if name in _OVER_A_NETWORK else None
+    return None

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from oncelog.base.tree import ABSENT, TreeUnavailable
-from oncelog.coordination.changes import Ended, Followers, Listener
+from oncelog.coordination.commit_order import Ended, Followers, Listener
 from oncelog.coordination.paths import changed_paths, check_path
 from oncelog.coordination.sqlite import database
 from oncelog.coordination.sqlite.database import TreeUnusable as TreeUnusable
@@ -34,8 +34,34 @@ from oncelog.coordination.sqlite.journal import changes_between, has_token, posi
 from oncelog.coordination.sqlite.operations import carry_out, node_now, nodes_below
 from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
 from oncelog.coordination.sqlite.turns import Turns
-from oncelog.coordination.sqlite.watcher import Watcher
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
+
+
+class Watcher:
+    """Calls ``look`` in a thread of its own, from ``start`` to ``stop``; ``look`` returns the pause in seconds."""
+
+    def __init__(self, look: Callable[[], float]) -> None:
+        self._look = look
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="oncelog-tree", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for a look that is under way."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while not self._stopping.wait(pause_s):
+            pause_s = self._look()
+
 
 SESSION_TIMEOUT_MS: Final = 18_000
 _BUSY_S: Final = 0.005

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from oncelog.coordination.change_codec import DamagedJournal, decode_changes, encode_changes
-from oncelog.coordination.changes import KEPT, ChangeStream, Ended, Listener
+from oncelog.coordination.commit_order import KEPT, ChangeStream, Ended, Listener
 from oncelog.coordination.zookeeper.access import JOURNAL
 from oncelog.coordination.zookeeper.client import Refused, Watch, ZooKeeperClient
 from oncelog.ports import ANY_VERSION, Change, CommittedChange, Delete, OutcomeUnknown, Set

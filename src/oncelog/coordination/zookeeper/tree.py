@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oncelog.base.tree import MAX_COMMIT_BYTES, commit_size
-from oncelog.coordination.changes import Ended, Listener
+from oncelog.coordination.commit_order import Ended, Listener
 from oncelog.coordination.paths import check_path
 from oncelog.coordination.zookeeper.access import CONSUMERS, ZooKeeperAccess
 from oncelog.coordination.zookeeper.client import Address, ZooKeeperClient

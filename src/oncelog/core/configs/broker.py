@@ -13,36 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.base.suggestions import did_you_mean
 from oncelog.base.units import HOUR_MS, MINUTE_MS
-from oncelog.core.configs.authorizer_keys import AUTHORIZER_KEYS
-from oncelog.core.configs.group_keys import GROUPS_KEYS
-from oncelog.core.configs.inert_keys import INERT_KEYS
-from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
-from oncelog.core.configs.listener_keys import LISTENER_KEYS, MECHANISM_KEYS, OAUTHBEARER_PREFIX
-from oncelog.core.configs.log_keys import LOG_KEYS
-from oncelog.core.configs.own_keys import OWN_KEYS
-from oncelog.core.configs.quota_keys import QUOTA_KEYS
-from oncelog.core.configs.sasl_keys import SASL_KEYS
-from oncelog.core.configs.server_keys import SERVER_KEYS
-from oncelog.core.configs.zookeeper_keys import ZOOKEEPER_KEYS
-
-BROKER_KEYS: Final = {
-    key.name: key
-    for key in (
-        *SERVER_KEYS,
-        *LOG_KEYS,
-        *GROUPS_KEYS,
-        *LISTENER_KEYS,
-        *SASL_KEYS,
-        *AUTHORIZER_KEYS,
-        *QUOTA_KEYS,
-        *OWN_KEYS,
-        *ZOOKEEPER_KEYS,
-        *INERT_KEYS,
-    )
-}
-
-LISTENER_PREFIX: Final = "listener.name."
-"""Keys with this prefix and a listener's name, in small letters, are that listener's own."""
+from oncelog.core.configs.keys import BROKER_KEYS, broker_key, has_no_effect, listener_prefix, synonym_names
+from oncelog.core.configs.kinds import ConfigError, Value, canonical
 
 _DEFAULTS: Final[dict[str, Value]] = {}
 
@@ -199,41 +171,9 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
         key = broker_key(name)
         if key is None:
             warnings.append(f"unknown configuration key {name} is ignored{did_you_mean(name, BROKER_KEYS)}")
-        elif key.inert:
+        elif has_no_effect(key.name):
             warnings.append(f"{name} has no effect here")
     return BrokerConfig(settings), warnings
-
-
-def listener_prefix(listener_name: str) -> str:
-    """The prefix of keys that are set for one listener."""
-    return f"{LISTENER_PREFIX}{listener_name.lower()}."
-
-
-def broker_key(name: str) -> ConfigKey | None:
-    """The key that a name sets, for all listeners or for one; None for a name that is unknown.
-
-    ``listener.name.NAME.KEY`` sets KEY for one listener, ``listener.name.NAME.MECHANISM.KEY`` for one SASL mechanism
-    there, where KEY is of those that a mechanism may have for itself.
-    """
-    key = BROKER_KEYS.get(name)
-    if key is not None or not name.startswith(LISTENER_PREFIX):
-        return key
-    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
-    by_mechanism = next((each for each in MECHANISM_KEYS if base.endswith(f".{each}")), base)
-    by_mechanism = base.removeprefix(OAUTHBEARER_PREFIX) if base.startswith(OAUTHBEARER_PREFIX) else by_mechanism
-    return BROKER_KEYS.get(by_mechanism)
-
-
-def synonym_names(name: str) -> list[str]:
-    """A broker key and its synonyms, in the order in which they are looked up."""
-    names = [name]
-    key = broker_key(name)
-    if key is not None and key.name != name:
-        names.append(key.name)
-    while key is not None and key.synonym is not None:
-        names.append(key.synonym)
-        key = BROKER_KEYS.get(key.synonym)
-    return names
 
 
 def _may_be_shown(name: str) -> bool:

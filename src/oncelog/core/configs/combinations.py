@@ -1,8 +1,8 @@
 """Limits that concern more than one broker key: of the file at the start, and of each change while the broker runs.
 
-They are not looked at when a change arrives that another broker has taken: what is decided for all brokers is followed
-by all, and a file here that does not go with it must not end the broker. The sentences are Apache Kafka's where it has
-the limit.
+They do not hold for a change that another broker has taken: every broker follows a decision for all brokers, and a file
+here that contradicts it must not end the broker. The sentences are Apache Kafka's where it has the limit, with the
+class that it prints.
 """
 
 from __future__ import annotations
@@ -10,10 +10,49 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
-from oncelog.core.configs.entity_keys import GROUP_BOUNDS, GROUP_KINDS
+from oncelog.core.configs.keys import broker_key
 from oncelog.core.configs.kinds import ConfigError
+from oncelog.core.configs.listeners import read_listeners
 
 _BYTES_OF_A_CLEANER: Final = 1 << 20
+_PROTOCOLS: Final = "listener.security.protocol.map"
+_CLEANERS: Final = "log.cleaner.threads"
+_THREADS: Final = frozenset(
+    {
+        "background.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+        _CLEANERS,
+    }
+)
+_AS_ALL: Final = -2
+"""The value of a local retention that means all that is kept."""
+_UNLIMITED: Final = -1
+
+
+def _bounds(kind: str, *keys: str) -> dict[str, tuple[str, str]]:
+    return {f"{kind}.{key}": (f"group.{kind}.min.{key}", f"group.{kind}.max.{key}") for key in keys}
+
+
+GROUP_BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
+    **_bounds("consumer", "heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
+    **_bounds("share", "heartbeat.interval.ms", "session.timeout.ms"),
+    **_bounds("share", "record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"),
+    **_bounds("share", "assignment.interval.ms"),
+    **_bounds("streams", "heartbeat.interval.ms", "session.timeout.ms"),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+    **_bounds("streams", "assignment.interval.ms"),
+}
+"""The broker keys between whose values a group's value must lie, in the order Apache Kafka looks at them."""
+
+GROUP_KINDS: Final = ("consumer", "share", "streams")
+"""A group's session time-out must exceed its heartbeat interval, in each kind."""
 
 
 def check_combinations(config: BrokerConfig) -> None:
@@ -101,3 +140,63 @@ def _check_other_groups(config: BrokerConfig) -> None:
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         if config.get(heartbeat) >= config.get(session):
             raise ConfigError(f"{heartbeat} must be less than {session}")
+
+
+def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise ConfigError if a running broker whose values are ``before`` does not take those of ``after``.
+
+    The number of threads at most doubles or halves at a time, the broker's own disk keeps at most what is kept at all,
+    and an existing listener keeps its protocol. Most of these keys have no effect here; scripts find the same refusals.
+    """
+    _check_retention("log.local.retention.ms", "log.retention.ms", after, after.log_retention_ms)
+    _check_retention("log.local.retention.bytes", "log.retention.bytes", after, after.get("log.retention.bytes"))
+    _check_listeners(before, after)
+    for name in sorted({*before.dynamic, *before.dynamic_default, *after.dynamic, *after.dynamic_default}):
+        key = broker_key(name)
+        if key is not None and key.name in _THREADS:
+            _check_threads(key.name, before.value_or(name, key.name), after.value_or(name, key.name))
+
+
+def _check_retention(local_key: str, key: str, config: BrokerConfig, whole: int) -> None:
+    local = config.get(local_key)
+    if whole == _UNLIMITED or local == _AS_ALL:
+        return
+    if local == _UNLIMITED:
+        raise _refused(local_key, local, f"Value must not be -1 as {key} value is set as {whole}.")
+    if local > whole:
+        raise _refused(local_key, local, f"Value must not be more than {key} property value: {whole}")
+
+
+def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
+    if after.get(_PROTOCOLS) == before.get(_PROTOCOLS):
+        return
+    protocols = {each.listener_name: each.protocol for each in read_listeners(after).endpoints}
+    for endpoint in read_listeners(BrokerConfig(before.static)).endpoints:
+        name = endpoint.listener_name
+        if protocols[name] != endpoint.protocol:
+            reason = f"Security protocol cannot be updated for existing listener ListenerName({name})"
+            raise _wrapped(_PROTOCOLS, after.get(_PROTOCOLS), reason)
+
+
+def _check_threads(name: str, before: int, after: int) -> None:
+    if before // 2 <= after <= 2 * before:
+        return
+    if name == _CLEANERS:
+        change = "increased to more than double" if after > before else "reduced to less than half"
+        raise _wrapped(name, after, f"Log cleaner threads cannot be {change} the current value {before}")
+    bound = "not be greater than double" if after > before else "be at least half"
+    reason = f"{name}={after}, value should {bound} the current value {before}"
+    raise _wrapped(name, after, f"Dynamic thread count update validation failed for {reason}")
+
+
+def _refused(key: str, value: int, reason: str) -> ConfigError:
+    return _wrapped(key, value, str(ConfigError.of_value(key, value, reason)))
+
+
+def _wrapped(key: str, value: int | str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} "
+        "for configuration Invalid dynamic configuration",
+        key=key,
+        value=value,
+    )

@@ -67,16 +67,14 @@ class ConfigKey(NamedTuple):
     update: Update = Update.READ_ONLY
     synonym: str | None = None
     """Topic and group keys: the broker key that sets their default. Broker keys: the key asked next when not set."""
-    inert: bool = False
-    """Accepted so that Apache Kafka's files can be used, without effect here."""
     internal: bool = False
     """Works, but DescribeConfigs lists it only where it is set."""
     hidden: bool = False
-    """Works, but DescribeConfigs tells nothing of it but its name: Apache Kafka's own parser does not know it."""
+    """Works, but DescribeConfigs shows only its name: Apache Kafka's own parser does not know it."""
     may_repeat: bool = False
-    """True for a list in which an element that is named again stays; from others it is left out (KIP-1161)."""
+    """True for a list that keeps repeated elements; other lists drop them (KIP-1161)."""
     documentation: str = ""
-    """The effect of the key, where Apache Kafka's text (``kafka_documentation``) does not say what happens here."""
+    """The effect of a key of ours; ``keys.documentation_of`` has those of Apache Kafka's keys."""
 
     @property
     def sensitive(self) -> bool:
@@ -96,12 +94,9 @@ class ConfigKey(NamedTuple):
         """The default, parsed."""
         return None if self.default is None else self.parse(self.default)
 
-
-def inert(
-    name: str, kind: ConfigType, default: str | None, check: Check | None = None, update: Update = Update.READ_ONLY
-) -> ConfigKey:
-    """A key that is accepted, checked and shown, and changes nothing."""
-    return ConfigKey(name, kind, default, check, update, inert=True)
+    def documented(self, documentation: str) -> ConfigKey:
+        """The same key with a documentation."""
+        return self._replace(documentation=documentation)
 
 
 def canonical(value: Value) -> str | None:

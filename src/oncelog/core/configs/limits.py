@@ -1,4 +1,7 @@
-"""The limits that keys put on their values, each a function that makes a ``Check``."""
+"""The limits that keys put on their values, each a function that makes a ``Check``.
+
+Expressions are compiled by their first use: compiling them takes longer than importing the rest of the module.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +60,27 @@ def one_of_any_case(*words: str) -> Check:
 
 def words_of(*words: str) -> Check:
     """A list in which every element is one of these words; it may be empty."""
-    one = one_of(*words)
+    check_word = one_of(*words)
 
     def check(key: str, value: Value) -> None:
         for word in value if isinstance(value, tuple) else ():
-            one(key, word)
+            check_word(key, word)
+
+    return check
+
+
+def non_empty_list(*words: str) -> Check:
+    """A list with an element at least (or not set), each one of these words, if there are any."""
+    valid = f"[{', '.join(words)}]" if words else "any non-empty value"
+    check_words = words_of(*words)
+
+    def check(key: str, value: Value) -> None:
+        if value == ():
+            raise ConfigError(
+                f"Configuration '{key}' must not be empty. Valid values include: {valid}", key=key, value=value
+            )
+        if words:
+            check_words(key, value)
 
     return check
 
@@ -70,14 +89,6 @@ def non_empty(key: str, value: Value) -> None:
     """A text that is not empty (or not set)."""
     if value == "":
         raise ConfigError.of_value(key, value, "String must be non-empty")
-
-
-def named(key: str, value: Value) -> None:
-    """A list with an element at least (or not set)."""
-    if value == ():
-        raise ConfigError(
-            f"Configuration '{key}' must not be empty. Valid values include: any non-empty value", key=key, value=value
-        )
 
 
 def gzip_level(key: str, value: Value) -> None:
@@ -90,7 +101,6 @@ _PART: Final = r"([-+]?[0-9]{1,40})"
 _DURATION: Final = (
     rf"([-+]?)P(?:{_PART}D)?(T(?:{_PART}H)?(?:{_PART}M)?(?:([-+]?[0-9]{{1,40}}(?:[.,][0-9]{{0,9}})?)S)?)?"
 )
-"""An expression that is compiled by its first use, since compiling it takes longer than the rest of this module."""
 _SECONDS: Final = (86_400, 3_600, 60)
 
 
@@ -122,18 +132,17 @@ def offset_reset(key: str, value: Value) -> None:
         raise ConfigError.of_value(key, value, reason)
 
 
-_HOST_AND_LIMIT: Final = re.compile(r"[^,\s]+:[0-9]{1,10}")
+_HOST_AND_LIMIT: Final = r"[^,\s]+:[0-9]{1,10}"
 
 
 def limits_by_host(key: str, value: Value) -> None:
     """Pairs of host:number, separated by commas."""
     for pair in filter(None, (part.strip() for part in str(value or "").split(","))):
-        if not _HOST_AND_LIMIT.fullmatch(pair):
+        if not re.fullmatch(_HOST_AND_LIMIT, pair):
             raise ConfigError.of_value(key, value, f"{pair} is not a pair of host:limit")
 
 
 _HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
-"""Compiled by its first use, as few configurations have one."""
 
 
 def host_names(key: str, value: Value) -> None:
@@ -143,16 +152,55 @@ def host_names(key: str, value: Value) -> None:
             raise ConfigError.of_value(key, value, f"{name} is not a host name; it has no scheme and no port")
 
 
-_THROTTLED: Final = re.compile(r"[0-9]+:[0-9]+")
+_THROTTLED: Final = r"[0-9]+:[0-9]+"
 
 
 def throttled_replicas(key: str, value: Value) -> None:
     """``*``, or a list of partition:broker."""
     replicas: Collection[str] = value if isinstance(value, tuple) else ()
-    if tuple(replicas) == ("*",) or all(_THROTTLED.fullmatch(replica) for replica in replicas):
+    if tuple(replicas) == ("*",) or all(re.fullmatch(_THROTTLED, replica) for replica in replicas):
         return
     reason = (
         f"{key} must be the literal '*' or a list of replicas in the following format: "
         "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     )
     raise ConfigError.of_value(key, value, reason)
+
+
+_LABELS: Final = frozenset(
+    {
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+_BEYOND_RE2: Final = ("", "invalid perl operator", "invalid escape sequence", r"invalid character class range: \p")
+"""RE2's complaints about what Java's expressions have: look-around, back-references, more classes; empty: too large."""
+
+
+def client_matches(key: str, value: Value) -> None:
+    """A list in which every element is a client's label, an equals sign and a regular expression."""
+    for match in value if isinstance(value, tuple) else ():
+        label, *patterns = match.rstrip("=").split("=")
+        if label.strip() not in _LABELS or len(patterns) != 1 or not _is_pattern(patterns[0].strip()):
+            raise ConfigError(f"Illegal client matching pattern: {match}", key=key, value=match)
+
+
+def _is_pattern(text: str) -> bool:
+    """False for what is certainly no expression of Java. No text is ever matched against it."""
+    from oncelog.records.patterns import Pattern, PatternRefused  # most brokers never get such a key
+
+    try:
+        Pattern(text)
+    except PatternRefused as refusal:
+        kind, _, rest = refusal.complaint.partition(": ")
+        if kind == "bad repetition operator":
+            return rest.endswith("+")  # possessive
+        if kind == "invalid repetition size":
+            least, _, most = rest.strip("{}").partition(",")
+            return not most or int(least) <= int(most)
+        return kind in _BEYOND_RE2 or refusal.complaint.startswith(_BEYOND_RE2[-1])
+    return True

@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from oncelog.core.configs.broker import broker_key
+from oncelog.core.configs.keys import broker_key
 from oncelog.core.configs.kinds import ConfigError
 
 PROVIDERS: Final = "config.providers"

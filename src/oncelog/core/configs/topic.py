@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from oncelog.base.memo import Memo, text_bytes
 from oncelog.base.units import MIB
 from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
+from oncelog.core.configs.keys import TOPIC_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
-from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 
 _REMEMBERED_BYTES: Final = 4 * MIB
 """Memory of typed configurations: thousands of different ones."""
@@ -85,7 +85,7 @@ def topic_value(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigK
 
 def allows_unclean_elections(broker: BrokerConfig, overrides: Mapping[str, str]) -> bool:
     """True if a replica of the topic that is not in sync may lead when no other can."""
-    return bool(topic_value(broker, overrides, TOPIC_KEYS_BY_NAME["unclean.leader.election.enable"]))
+    return bool(topic_value(broker, overrides, TOPIC_KEYS["unclean.leader.election.enable"]))
 
 
 _DERIVED: Final = {
@@ -99,10 +99,10 @@ _DERIVED: Final = {
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """The typed configuration of a topic that sets ``overrides``; unknown keys are ignored."""
-    known = {name: text for name, text in overrides.items() if name in TOPIC_KEYS_BY_NAME}
+    known = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
 
     def value(name: str) -> Value:
-        return topic_value(broker, known, TOPIC_KEYS_BY_NAME[name])
+        return topic_value(broker, known, TOPIC_KEYS[name])
 
     def number(name: str) -> int:
         return int(value(name))  # type: ignore[arg-type]  # the key's type is INT or LONG
@@ -151,9 +151,9 @@ def topic_synonyms(broker: BrokerConfig, overrides: Mapping[str, str], key: Conf
 def check_topic_configs(broker: BrokerConfig, configs: Mapping[str, str]) -> None:
     """Raise ConfigError unless a topic may set exactly these."""
     for name in configs:
-        if name not in TOPIC_KEYS_BY_NAME:
+        if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}", key=name, value=configs[name])
-    values = {name: TOPIC_KEYS_BY_NAME[name].parse(text) for name, text in configs.items()}
+    values = {name: TOPIC_KEYS[name].parse(text) for name, text in configs.items()}
     low = values.get("min.compaction.lag.ms", broker.get("log.cleaner.min.compaction.lag.ms"))
     high = values.get("max.compaction.lag.ms", broker.get("log.cleaner.max.compaction.lag.ms"))
     if isinstance(low, int) and isinstance(high, int) and low > high:

@@ -13,20 +13,20 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicName
 from oncelog.base.tree import Create, Operation, Set
 from oncelog.base.units import HOUR_MS
-from oncelog.core.configs.broker import BROKER_KEYS, LISTENER_PREFIX, BrokerConfig, broker_key
-from oncelog.core.configs.client_metrics_keys import (
-    CLIENT_MATCH,
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.combinations import GROUP_BOUNDS, GROUP_KINDS, check_change, check_combinations
+from oncelog.core.configs.keys import (
+    BROKER_KEYS,
     CLIENT_METRICS_KEYS,
-    PUSH_INTERVAL,
-    check_client_matches,
+    GROUP_KEYS,
+    KEYS_OF_ALL_BROKERS,
+    LISTENER_PREFIX,
+    TOPIC_KEYS,
+    broker_key,
 )
-from oncelog.core.configs.combinations import check_combinations
-from oncelog.core.configs.entity_keys import GROUP_BOUNDS, GROUP_KEYS, GROUP_KINDS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, Update
-from oncelog.core.configs.listener_keys import KEYS_OF_ALL_BROKERS
-from oncelog.core.configs.running_changes import check_change
+from oncelog.core.configs.limits import client_matches
 from oncelog.core.configs.topic import check_topic_configs
-from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ABSENT, ClusterImage
 from oncelog.core.controller.names import name_refusal
@@ -59,7 +59,7 @@ class Current(NamedTuple):
 
 
 _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
-    ConfigResourceType.TOPIC: TOPIC_KEYS_BY_NAME,
+    ConfigResourceType.TOPIC: TOPIC_KEYS,
     ConfigResourceType.BROKER: BROKER_KEYS,
     ConfigResourceType.GROUP: GROUP_KEYS,
     ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
@@ -68,6 +68,8 @@ _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
 
 ALL_BROKERS: Final = Resource(ConfigResourceType.BROKER, "")
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_PUSH_INTERVAL: Final = "interval.ms"
+_CLIENT_MATCH: Final = "match"
 
 
 def current(image: ClusterImage, resource: Resource) -> Current:
@@ -241,10 +243,10 @@ def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
     try:
         values = {key: CLIENT_METRICS_KEYS[key].parse(text) for key, text in configs.items()}
-        interval_ms = values.get(PUSH_INTERVAL)
+        interval_ms = values.get(_PUSH_INTERVAL)
         if isinstance(interval_ms, int) and not 100 <= interval_ms <= HOUR_MS:
             between = "interval must be between 100 and 3600000 (1 hour)"
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid value {interval_ms} for {PUSH_INTERVAL}, {between}")
-        check_client_matches(values.get(CLIENT_MATCH))
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid value {interval_ms} for {_PUSH_INTERVAL}, {between}")
+        client_matches(_CLIENT_MATCH, values.get(_CLIENT_MATCH))
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error

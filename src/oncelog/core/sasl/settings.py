@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from oncelog.core.configs.broker import BrokerConfig, listener_prefix
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.keys import listener_prefix
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.sasl.exchange import MECHANISMS, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from oncelog.core.sasl.jaas import JaasError, JaasModule, parse_jaas

@@ -8,13 +8,17 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.configs import kafka_documentation
-from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, broker_key
-from oncelog.core.configs.client_metrics_keys import CLIENT_METRICS_KEYS
-from oncelog.core.configs.documentation import documentation_of
-from oncelog.core.configs.entity_keys import GROUP_KEYS
+from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
+from oncelog.core.configs.keys import (
+    BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    broker_key,
+    documentation_of,
+)
 from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
-from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import name_refusal
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
@@ -121,7 +125,7 @@ class _Describer:
                     topic_synonyms(self._config, topic.configs, key),
                     kafka_documentation.TOPIC,
                 )
-                for key in TOPIC_KEYS
+                for key in TOPIC_KEYS.values()
                 if not key.internal or key.name in topic.configs
             ]
         return entries

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.ids import BrokerId
-from oncelog.core.configs.server_keys import RACK_AWARE_SELECTOR
+from oncelog.core.configs.keys import RACK_AWARE_SELECTOR
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context

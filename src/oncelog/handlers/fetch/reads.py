@@ -23,6 +23,7 @@ from oncelog.handlers.fetch.params import UNKNOWN, FetchParams, Replica
 from oncelog.handlers.fetch.partitions import NO_RECORDS, failed
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import read_batches
 from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ class FetchReads:
 
     def _find(self, log: PartitionLog, offset: int, max_bytes: int, *, minimum_one: bool) -> Read:
         """The ranges of the log from ``offset`` on that this request may see. Raises OffsetOutOfRange, OSError."""
-        return log.read(
+        return read_batches(
+            log,
             offset,
             max_bytes=max_bytes,
             isolation_read_committed=self._params.read_committed,

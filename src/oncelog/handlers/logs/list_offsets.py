@@ -28,6 +28,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
 from oncelog.handlers.logs.ends import end_not_known, until_confirmed, until_readable
+from oncelog.storage.log.read import search_max_timestamp, search_timestamp
 from oncelog.wire.messages import list_offsets as wire
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffse
         return NOTHING
     readable_end = _readable_end(log, request)
     found = yield from _searched(
-        log.search_max_timestamp() if timestamp == MAX_TIMESTAMP else log.search_timestamp(timestamp)
+        search_max_timestamp(log) if timestamp == MAX_TIMESTAMP else search_timestamp(log, timestamp)
     )
     if found is not None and found.offset < readable_end:
         return found

@@ -24,7 +24,7 @@ from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, Parti
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, unopened, verifies
 from oncelog.records.batch import TRANSACTIONAL
 from oncelog.records.errors import TooMuchWork
-from oncelog.storage.config import AT_ONCE_BYTES
+from oncelog.storage.log_config import AT_ONCE_BYTES
 from oncelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {

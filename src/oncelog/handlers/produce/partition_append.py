@@ -24,8 +24,9 @@ from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, CorruptBatch, read_header
 from oncelog.records.compression import Codec
-from oncelog.storage.config import AT_ONCE_BYTES
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.append import append_batch
+from oncelog.storage.log_config import AT_ONCE_BYTES
 from oncelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -140,7 +141,8 @@ class PartitionAppend:
                 self.result.log_start_offset = leader.log.log_start_offset
             return 0
         try:
-            appended = leader.log.append(
+            appended = append_batch(
+                leader.log,
                 self.records,
                 now_ms=context.now_ms,
                 leader_epoch=leader.leader_epoch,

@@ -10,9 +10,9 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName
 from oncelog.core.configs.broker import Source
+from oncelog.core.configs.keys import TOPIC_KEYS
 from oncelog.core.configs.kinds import canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
-from oncelog.core.configs.topic_keys import TOPIC_KEYS
 from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
@@ -145,7 +145,7 @@ def _configs(topic: CreatedTopic, context: Context) -> list[wire.CreatableTopicC
     """The configs of the topic's logs, and the source of each value (KIP-525)."""
     config = context.cluster.config
     found = []
-    for key in sorted(TOPIC_KEYS, key=lambda key: key.name):
+    for key in TOPIC_KEYS.values():
         if key.internal and key.name not in topic.configs:
             continue
         synonyms = topic_synonyms(config, topic.configs, key)

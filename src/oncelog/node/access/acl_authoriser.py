@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings, Ruling
-from oncelog.core.configs.authorizer_keys import super_users_of
+from oncelog.core.configs.own_keys import super_users_of
 
 if TYPE_CHECKING:
     from oncelog.handlers.api import Operation, ResourceType

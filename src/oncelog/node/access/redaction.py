@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.base.errors import PeerError
-from oncelog.core.configs.broker import broker_key
+from oncelog.core.configs.keys import broker_key
 from oncelog.core.controller.image import layout
 from oncelog.ports import Buffer
 from oncelog.wire.header import decode_request_header, encode_request

@@ -55,8 +55,10 @@ class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
             super()._write(hosted, decision, now_ms)
             return
         from oncelog.node.coordinators.batches import transactional_batch_of
+        from oncelog.storage.log.append import append_batch
 
-        self._log(hosted).append(
+        append_batch(
+            self._log(hosted),
             transactional_batch_of(decision.records, now_ms, producer),
             now_ms=now_ms,
             leader_epoch=hosted.leader_epoch,

@@ -12,6 +12,7 @@ from oncelog.core.transactions.shard import TransactionShard
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.record import read_keys_and_values, read_records
+from oncelog.storage.log.read import read_batches
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
@@ -30,7 +31,7 @@ def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset 
     CorruptBatch for one that is damaged: nothing in it is applied, and nothing behind it."""
     if offset >= log.high_watermark:
         return None
-    read = log.read(offset, max_bytes=SLICE_BYTES, isolation_read_committed=False, minimum_one=True)
+    read = read_batches(log, offset, max_bytes=SLICE_BYTES, isolation_read_committed=False, minimum_one=True)
     data = b"".join(piece.file.read(piece.position, piece.size_bytes) for piece in read.chunks)
     following = offset
     try:

@@ -50,12 +50,15 @@ class MarkerWriter:
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
     """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
-    from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker  # there since the first append
+    # Loaded by the first append, not by the start of a broker.
+    from oncelog.storage.log.append import append_batch
+    from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker
 
     if marker.start_offset != NO_OFFSET:
         _check_administrators(log, marker)
     batch = _encoded(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms)
-    appended = log.append(
+    appended = append_batch(
+        log,
         memoryview(bytearray(batch)),  # a copy: the log writes the offset into it
         now_ms=now_ms,
         leader_epoch=leader_epoch,

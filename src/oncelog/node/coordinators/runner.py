@@ -100,9 +100,10 @@ class Coordinators(Generic[S, D]):
     def _write(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
         from oncelog.node.coordinators.batches import batch_of
+        from oncelog.storage.log.append import append_batch
 
         batch = batch_of(decision.records, now_ms)
-        self._log(hosted).append(batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
+        append_batch(self._log(hosted), batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
         for key, value in decision.records:
             hosted.shard.apply(key, value)
 

@@ -39,8 +39,8 @@ from oncelog.storage.errors import AppendRefused
 if TYPE_CHECKING:
     from oncelog.core.producers.entry import ProducerEntry
     from oncelog.node.replication.confirmation import LeadershipConfirmation
-    from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log_directory import LogDirectory
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 PASS_MS: Final = SECOND_MS

@@ -7,7 +7,7 @@ from typing import Final
 
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig
-from oncelog.storage.config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
+from oncelog.storage.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
 
 _SAME: Final = frozenset(LogConfig._fields) & frozenset(TopicConfig._fields)
 """Keys that both sides name and type alike."""

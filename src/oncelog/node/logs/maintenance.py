@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.logs.delayed_fetches import DelayedFetches
     from oncelog.node.logs.group_commit import GroupCommit
-    from oncelog.storage.directory import LogDirectory
+    from oncelog.storage.log_directory import LogDirectory
     from oncelog.storage.maintenance.jobs import Job
 
 LOGS_PER_SLICE: Final = 500

@@ -45,7 +45,7 @@ class DamagedReplicas:
 
     def look(self, leader: LeaderLog, offset: Offset) -> None:
         """A follower does not get past ``offset``: give the partition up if what is there is damaged."""
-        from oncelog.storage.log.verification import first_damaged  # reads logs: a broker without any has no need of it
+        from oncelog.storage.log.read import first_damaged  # reads logs: a broker without any has no need of it
 
         if leader.partition in self._damaged:
             return
@@ -65,8 +65,10 @@ class DamagedReplicas:
         damaged = self._damaged.pop(partition, None)
         if damaged is None or self._metadata.broker_id in image.isr:
             return
+        from oncelog.storage.log.truncate import truncate_to
+
         try:
-            log.truncate_to(damaged, self._deadlines.now_ms)
+            truncate_to(log, damaged, self._deadlines.now_ms)
         except OSError as error:
             self._outbox.effects.append(Fatal(f"could not truncate {partition}: {error}"))
 

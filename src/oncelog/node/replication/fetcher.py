@@ -33,6 +33,8 @@ from oncelog.node.kernel.events import Fatal, Report
 from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.append_replicated import append_replicated
+from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from oncelog.wire.messages.fetch import FetchResponse, PartitionData
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -271,8 +273,8 @@ class LeaderFetcher:
             appended, start, was_inside = None, log.log_start_offset, log.starts_inside_segment
             if data.records:
                 records = _contiguous(data.records)
-                appended = log.append_replicated(
-                    records, now_ms=services.deadlines.now_ms, leader_epoch=copy.leader_epoch
+                appended = append_replicated(
+                    log, records, now_ms=services.deadlines.now_ms, leader_epoch=copy.leader_epoch
                 )
                 services.metadata.follower_throttle.record(copy.partition, len(records), services.deadlines.now_ms)
             copy.wait_ms = FIRST_WAIT_MS
@@ -298,7 +300,7 @@ class LeaderFetcher:
         log = copy.log
         own_end = EpochEnd(*log.epoch_end_offset(leader_end.epoch, log.leader_epoch))
         offset = truncation_offset(leader_end, own_end, log.log_end_offset)
-        self._cut(copy, partial(log.truncate_to, offset, self._services.deadlines.now_ms))
+        self._cut(copy, partial(truncate_to, log, offset, self._services.deadlines.now_ms))
 
     def _cut(self, copy: _Copy, cut: Callable[[], object]) -> None:
         """Truncate. A failure leaves open what is on the disk: nobody may go on from there."""
@@ -349,9 +351,9 @@ class LeaderFetcher:
             return
         log, now_ms = copy.log, self._services.deadlines.now_ms
         if found[_EARLIEST] <= log.log_end_offset:
-            self._cut(copy, partial(log.truncate_to, found[_LATEST], now_ms))
+            self._cut(copy, partial(truncate_to, log, found[_LATEST], now_ms))
         else:
-            self._cut(copy, partial(log.truncate_fully_and_start_at, found[_EARLIEST], now_ms))
+            self._cut(copy, partial(truncate_fully_and_start_at, log, found[_EARLIEST], now_ms))
 
     # Trouble
 

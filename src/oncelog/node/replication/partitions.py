@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
     from oncelog.handlers.broker.waits import UntilDurable
     from oncelog.node.kernel.tasks import Task
-    from oncelog.storage.directory import LogDirectory
     from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.log_directory import LogDirectory
 
 LOGS_PER_SLICE: Final = 16
 CREATE_AGAIN_MS: Final = SECOND_MS

@@ -23,7 +23,7 @@ import pyarrow as pa
 from oncelog.base.units import MIB
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.fields import Fields, Range, read_range
-from oncelog.records.columns.varint import ByteView, Positions, read_varint, read_varints
+from oncelog.records.columns.varint_columns import ByteView, Positions, read_varint, read_varints
 
 Array: TypeAlias = "pa.Array[Any]"
 

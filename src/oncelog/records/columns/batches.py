@@ -36,7 +36,7 @@ from oncelog.records.batch import (
 from oncelog.records.columns.fields import BatchHeaders
 from oncelog.records.columns.plain_batches import MIN_RECORD_BYTES, GroupLimits, Headers, PlainGroup, plain_groups
 from oncelog.records.columns.record_starts import Spans
-from oncelog.records.columns.varint import GUARD_BYTES, Bytes, ByteView
+from oncelog.records.columns.varint_columns import GUARD_BYTES, Bytes, ByteView
 from oncelog.records.compression import Codec, decompress, decompress_into
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import UnsupportedMagic

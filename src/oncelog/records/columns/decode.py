@@ -27,7 +27,7 @@ from oncelog.records.columns.arrow_arrays import (
 from oncelog.records.columns.batches import GROUP_BYTES, Group, read_groups
 from oncelog.records.columns.fields import Fields, read_fields
 from oncelog.records.columns.record_starts import find_starts
-from oncelog.records.columns.varint import ByteView
+from oncelog.records.columns.varint_columns import ByteView
 
 _COLUMNS: Final[list[pa.Field[Any]]] = [
     pa.field("key", pa.binary()),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.columns.record_heads import read_heads
 from oncelog.records.columns.record_starts import Spans
-from oncelog.records.columns.varint import ByteView, Integers, Positions, read_varints
+from oncelog.records.columns.varint_columns import ByteView, Integers, Positions, read_varints
 
 _CHUNK_RECORDS: Final = 16 * 1024
 _MOST_LAYOUTS: Final = 4

@@ -30,7 +30,7 @@ from oncelog.records.batch import (
 )
 from oncelog.records.checksum import crc32c
 from oncelog.records.columns.fields import BatchHeaders
-from oncelog.records.columns.varint import Positions
+from oncelog.records.columns.varint_columns import Positions
 
 MIN_RECORD_BYTES: Final = 7
 """One byte each for length, attributes, timestamp, offset, key length, value length and header count."""

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from oncelog.records.columns.varint import ByteView, Positions
+from oncelog.records.columns.varint_columns import ByteView, Positions
 
 _WORD_BYTES: Final = 8
 _CONTINUATION_BITS: Final = np.uint64(0x8080808080808080)

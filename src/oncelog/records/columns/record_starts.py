@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oncelog.records.batch import CorruptBatch
-from oncelog.records.columns.varint import VALUE, WIDTH, Bytes, ByteView, Positions, read_varint
+from oncelog.records.columns.varint_columns import VALUE, WIDTH, Bytes, ByteView, Positions, read_varint
 
 _RECORD_SIZE: Final = np.where((WIDTH > 0) & (VALUE >= 0), VALUE + WIDTH, np.int32(0))
 """First two bytes of a record → its size with its length varint; 0 if two bytes do not determine it."""

@@ -16,7 +16,7 @@ from math import inf
 from typing import Final
 
 from oncelog.listening.descriptors import limit
-from oncelog.listening.seldom import SeldomLogged
+from oncelog.listening.limited_lines import SeldomLogged
 from oncelog.listening.waiting import Waiting, source_of
 from oncelog.runtime.connections.connection_limits import ConnectionLimits
 from oncelog.runtime.effects.peer import Peer

@@ -50,9 +50,9 @@ from oncelog.node.kernel.events import (
     WriteMetadata,
 )
 from oncelog.ports import Buffer, Clock, CommittedChange
-from oncelog.runtime.effects.broker_links import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
+from oncelog.runtime.effects.pause_detection import StandstillWatch
 from oncelog.runtime.effects.peer import Peer
-from oncelog.runtime.effects.standstill import StandstillWatch
 from oncelog.runtime.workers import Workers
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ prometheus-client is imported with this module, that is only when somebody serve
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -20,18 +20,18 @@ from prometheus_client.metrics_core import (
 )
 
 from oncelog import __version__
+from oncelog.base.acls import Operation, ResourceType, kafka_word
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import shortened
+from oncelog.node.access.access_log import acl_count
 from oncelog.node.requests.traffic import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
-from oncelog.runtime.metrics.access_metrics import access_metrics
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
-from oncelog.runtime.metrics.quota_metrics import LABEL_LENGTH, quota_metrics
 from oncelog.runtime.metrics.snapshot import Snapshot
-from oncelog.runtime.metrics.tls_metrics import tls_metrics
-from oncelog.runtime.metrics.transaction_metrics import transaction_metrics
+from oncelog.runtime.metrics.transaction_samples import transaction_metrics
 
 if TYPE_CHECKING:
+    from oncelog.node.cluster.client_quotas import Usage
     from oncelog.node.node import Node
     from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
     from oncelog.runtime.loop_health import LoopHealth
@@ -161,3 +161,102 @@ class Metrics:
             yield GaugeMetricFamily(name, text, value=value)
         yield CounterMetricFamily("oncelog_connections_refused", "Too many connections.", value=self._quotas.refused)
         yield CounterMetricFamily("oncelog_connections_cut", "Garbage, idle or stalled.", value=self._quotas.cut_off)
+
+
+def access_metrics(node: Node) -> Iterator[Metric]:
+    """Logins, denials, changes and the number of entries."""
+    yield _logins(node)
+    log = node.access.log
+    denials: Mapping[tuple[Operation, ResourceType], int] = {} if log is None else log.denied
+    changed: Mapping[str, int] = {} if log is None else log.changes
+    denied = CounterMetricFamily(
+        "oncelog_authorizer_denied", "Operations that were asked for and denied.", labels=["operation", "resource"]
+    )
+    for (operation, resource), count in sorted(denials.items()):
+        denied.add_metric([kafka_word(operation), kafka_word(resource)], count)
+    yield denied
+    changes = CounterMetricFamily(
+        "oncelog_acl_changes", "Entries of access control lists changed by requests here.", labels=["change"]
+    )
+    for verb, count in sorted(changed.items()):
+        changes.add_metric([verb.lower()], count)
+    yield changes
+    yield GaugeMetricFamily(
+        "oncelog_acls", "Entries of access control lists in the cluster.", value=acl_count(node.cluster.image)
+    )
+
+
+def _logins(node: Node) -> Metric:
+    logins = CounterMetricFamily(
+        "oncelog_logins", "Logins by SASL, by what came of them.", labels=["listener", "mechanism", "outcome"]
+    )
+    if "logins" in vars(node):  # they are made for the first client that has to log in
+        for key, count in sorted(node.logins.outcomes.items()):
+            logins.add_metric(key, count)
+    return logins
+
+
+# Clients of each kind named at most, those that use most of their quota: a client that takes a new id for each request
+# must not fill the monitoring.
+MOST_CLIENTS: Final = 100
+LABEL_LENGTH: Final = 200
+"""Characters of a name that a peer chose; of a longer one the beginning and a digest."""
+
+
+def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
+    """Metrics of client quotas, now."""
+    quotas = node.cluster.quotas
+    throttles = CounterMetricFamily("oncelog_quota_throttles", "Answers that told to wait.", labels=["quota"])
+    seconds = CounterMetricFamily("oncelog_quota_throttle_seconds", "Time told to wait, added up.", labels=["quota"])
+    labels = ["quota", "user", "client_id"]
+    usage = GaugeMetricFamily("oncelog_quota_usage", "What clients under a quota take.", labels=labels)
+    limit = GaugeMetricFamily("oncelog_quota_limit", "Their quota.", labels=labels)
+    for name, quota in (
+        ("produce", quotas.produce),
+        ("fetch", quotas.fetch),
+        ("request", quotas.request),
+        ("controller_mutation", quotas.mutations),
+    ):
+        throttles.add_metric([name], quota.throttles.count)
+        seconds.add_metric([name], quota.throttles.sum_ms / 1000)
+        for used in nlargest(MOST_CLIENTS, quota.usage(now_ms), key=_share):
+            client = [shortened(text, LABEL_LENGTH) for text in used.client]
+            usage.add_metric([name, *client], used.rate)
+            limit.add_metric([name, *client], used.limit)
+    yield from (throttles, seconds, usage, limit)
+    muted = len(node.requests.throttling.muted)
+    yield GaugeMetricFamily("oncelog_muted_connections", "Connections not read now for a quota.", value=muted)
+    yield CounterMetricFamily(
+        "oncelog_connections_over_rate",
+        "Closed: their address connected too often.",
+        value=quotas.connections.throttled,
+    )
+
+
+def _share(used: Usage) -> float:
+    return used.rate / used.limit
+
+
+def tls_metrics(tls: ListenersTls) -> Iterator[Metric]:
+    """Metrics of TLS, now."""
+    handshakes = CounterMetricFamily(
+        "oncelog_tls_handshakes", "TLS handshakes by what came of them.", labels=["outcome"]
+    )
+    if tls.handshakes is not None:
+        for outcome, count in sorted(tls.handshakes.outcomes.items()):
+            handshakes.add_metric([outcome], count)
+        yield handshakes
+        yield GaugeMetricFamily(
+            "oncelog_tls_handshakes_under_way", "TLS handshakes begun and not ended.", value=tls.handshakes.under_way
+        )
+    ends = GaugeMetricFamily(
+        "oncelog_tls_certificate_expiry_timestamp_seconds", "End of a listener's certificate.", labels=["listener"]
+    )
+    reloads = CounterMetricFamily(
+        "oncelog_tls_certificate_reloads", "Times that changed certificates were taken up.", labels=["listener"]
+    )
+    for name, credentials in sorted(tls.credentials.items()):
+        ends.add_metric([name], credentials.contexts.not_after_s)
+        reloads.add_metric([name], credentials.reloads)
+    yield ends
+    yield reloads

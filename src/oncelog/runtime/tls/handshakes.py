@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from oncelog.listening.seldom import SeldomLogged
+from oncelog.listening.limited_lines import SeldomLogged
 from oncelog.listening.waiting import Waiting, source_of
 from oncelog.runtime.workers import Work, Workers
 

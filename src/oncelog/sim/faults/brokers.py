@@ -10,7 +10,7 @@ from typing import Final
 
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
 from oncelog.sim.virtual.broker_host import BrokerHost
-from oncelog.sim.virtual.network.duplicates import END_TXN
+from oncelog.sim.virtual.network.conditions import END_TXN
 from oncelog.sim.virtual.world import World
 
 

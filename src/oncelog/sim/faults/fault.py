@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.sim.virtual.broker_host import BrokerHost
-from oncelog.sim.virtual.network.duplicates import END_TXN
+from oncelog.sim.virtual.network.conditions import END_TXN
 from oncelog.sim.virtual.world import ClientHost, World
 
 _BITS_FOR_AMOUNTS: Final = 24

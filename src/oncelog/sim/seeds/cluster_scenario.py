@@ -17,12 +17,11 @@ from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.held_fetches import HELD_FETCHES
 from oncelog.sim.faults.plan import CLUSTER_FAMILIES, draw_plan_of
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
-from oncelog.sim.seeds.scenario import Replication, Scenario, draw_config, hanging, suitable
+from oncelog.sim.seeds.scenario import Replication, Scenario, draw_config, hanging, kill_moments, suitable
 from oncelog.sim.virtual.machine import Latencies
 from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs
 from oncelog.sim.workloads.kit.workload import Workload
-from oncelog.sim.workloads.old_copiers import kill_moments
 from oncelog.sim.workloads.selection import draw_cluster_workloads, with_old_copiers
 
 COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)

@@ -13,9 +13,8 @@ from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.virtual.machine import Latencies
 from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs
-from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION, tight_moments
+from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION
 from oncelog.sim.workloads.kit.workload import Workload
-from oncelog.sim.workloads.old_copiers import kill_moments
 from oncelog.sim.workloads.selection import OLD_CLIENTS, draw_workloads, with_old_copiers, with_refused_batches
 
 SESSION_TIMEOUT_MS: Final = 6_000
@@ -83,8 +82,24 @@ def draw_scenario(
         moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
         return _with_old_clients(scenario, old, moments if plan is None and not kinds else [])
     workload, config = draw_hangs("hang", hangs)
-    tight = tight_moments(hangs, length_ms)
+    tight = _tight_moments(hangs, length_ms)
     return hanging(scenario, workload, config, [*drawn, *(() if kinds else tight)] if plan is None else plan)
+
+
+def kill_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
+    """Kills in the instants in which answers to EndTxn leave, in most worlds with old copiers."""
+    if entropy.random() < 0.3:
+        return []
+    times = range(entropy.randint(1_000, 8_000), length_ms, entropy.choice((4_000, 12_000)))
+    return [Fault(at_ms, "kill-at-end-txn", entropy.randint(200, 4_000), entropy.getrandbits(32)) for at_ms in times]
+
+
+def _tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
+    """Moments in which the disk is full, in some worlds of hangs: markers are refused, and have to be written again."""
+    if entropy.random() < 0.6:
+        return []
+    times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
+    return [Fault(at_ms, "tight-disk", entropy.randint(20, 800), entropy.getrandbits(32)) for at_ms in times]
 
 
 def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NoReturn
@@ -84,20 +84,18 @@ def simulate(
     seed: int,
     *,
     plan: Sequence[Fault] | None = None,
-    mutant: AbstractContextManager[object] | None = None,
     safety_s: int = SAFETY_S,
     log: Callable[[str], None] | None = None,
     brokers: int | None = 1,
     kinds: Sequence[str] = (),
 ) -> Outcome:
-    """Run one seed. ``plan`` replaces the faults that it draws, ``mutant`` breaks the code meanwhile on purpose.
-    ``brokers``: more than one is a cluster; None: the seed draws how many. ``kinds``: of faults, drawn instead of
-    those that the seed would draw."""
+    """Run one seed. ``plan`` replaces the faults that it draws, ``kinds`` the kinds of faults that it draws from.
+    ``brokers``: more than one is a cluster; None: the seed draws how many."""
     if brokers == 1:
         scenario = draw_scenario(seed, safety_s * 1000, plan, kinds=kinds)
     else:
         scenario = draw_cluster_scenario(seed, safety_s * 1000, plan, brokers, kinds)
-    with mutant or nullcontext(), _one_collection():
+    with _one_collection():
         return Simulation(seed, scenario, safety_s, log).run()
 
 

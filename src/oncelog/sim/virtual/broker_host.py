@@ -15,10 +15,8 @@ from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.kernel.events import Shutdown
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.node import Node
-from oncelog.sim.checkers.wire.tap import WireTap
-from oncelog.sim.virtual.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.virtual.broker_process import BrokerProcess
-from oncelog.sim.virtual.broker_records import BrokerRecords
+from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer, WireTap
 from oncelog.sim.virtual.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.virtual.kernel import Kernel
 from oncelog.sim.virtual.machine import Flip, Latencies, Machine, SeededEntropy

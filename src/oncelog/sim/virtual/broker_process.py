@@ -47,9 +47,8 @@ from oncelog.node.kernel.events import (
     WriteMetadata,
 )
 from oncelog.ports import OpenFile
-from oncelog.sim.virtual.answer_kill import AnswerKill, KilledAtAnswer
 from oncelog.sim.virtual.broker_links import BrokerWires
-from oncelog.sim.virtual.broker_records import BrokerRecords
+from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.sim.virtual.kernel import ScheduledCall
 from oncelog.sim.virtual.machine import Machine

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
-from oncelog.coordination.changes import Listener
+from oncelog.coordination.commit_order import Listener
 from oncelog.coordination.memory import MemorySession, MemoryTree
 from oncelog.ports import CommittedChange
 from oncelog.sim.virtual.kernel import Kernel, ScheduledCall

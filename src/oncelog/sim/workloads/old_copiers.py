@@ -22,7 +22,6 @@ from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.offsets import committed_in, offset_fetch_request
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.checkers.history import GroupPartition, OffsetCommitted, OffsetRead, Seen, Transaction
-from oncelog.sim.faults.fault import Fault
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.scripted_producer import ScriptedProducer
 from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
@@ -74,14 +73,6 @@ class OldCopiers:
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
         """Record nothing: rule H21 speaks of what was answered meanwhile."""
-
-
-def kill_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """Kills in the instants in which answers to EndTxn leave, in most of these worlds."""
-    if entropy.random() < 0.3:
-        return []
-    times = range(entropy.randint(1_000, 8_000), length_ms, entropy.choice((4_000, 12_000)))
-    return [Fault(at_ms, "kill-at-end-txn", entropy.randint(200, 4_000), entropy.getrandbits(32)) for at_ms in times]
 
 
 class _OldCopier:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from oncelog.base.ids import TopicPartition, uuid_text
 from oncelog.client.blocking import Client
 from oncelog.client.machine.requests import offset_query
 from oncelog.spark.jobs.load_plan import PartitionState
 from oncelog.spark.jobs.load_report import LoadRequest
+from oncelog.spark.jobs.load_table import TableFiles
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
-from oncelog.spark.table.directory import RowsFile, topic_label
-
-
-class TableFiles(Protocol):
-    """A table, seen as the files that say where each partition goes on."""
-
-    def files(self) -> dict[tuple[str, int], list[RowsFile]]:
-        """The visible files by (topic label, partition), in offset order."""
+from oncelog.spark.table.directory import topic_label
 
 
 class ClusterLog:
@@ -34,21 +27,16 @@ class ClusterLog:
             infos = [client.topic(topic) for topic in self._request.topics]
         return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
 
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions of the topics, as the cluster has them now."""
-        with open_client(self._options) as client:
-            return OffsetPlanner(client, self._options).partitions()
-
     def states(self, table: TableFiles) -> list[PartitionState]:
         """Every partition's files, log start and end, and offset at the time asked for."""
         with open_client(self._options) as client:
             planner = OffsetPlanner(client, self._options)
             partitions = planner.partitions()
+            files = table.files(partitions)  # before the ends: another writer may go on, beyond those
             topic_ids = planner.topic_ids(partitions)
             earliest, latest = planner.earliest(partitions), planner.latest(partitions)
             ends = planner.high_watermarks(partitions) if self._options.read_committed else latest
             since = self._offsets_at(client, partitions, latest)
-        files = table.files()
         return [
             PartitionState(
                 one,

@@ -1,17 +1,20 @@
 """The plan of a load: a pure function from the table's files and the log's offsets to the ranges to read, in steps.
 
+A table without files of its own (``LoadTable.whole_files``) has one for the span of each partition.
+
 Rules:
   1. new rows continue where the partition's last file ends (a first load: at the log's start, or at ``from``);
   2. with ``from``, rows from that offset on are loaded anew: every file that has any is replaced by one with the same
      range (its rows below the offset are kept), and holes are filled; what the log no longer has stays as it is;
-  3. pieces are published next to what the table has already, so whatever is interrupted, no hole is left behind.
+  3. a backfill fills holes and nothing else, so that a stream may append meanwhile;
+  4. pieces are published next to what the table has already, so whatever is interrupted, no hole is left behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.session.errors import DataLoss
@@ -19,6 +22,9 @@ from oncelog.spark.source.offset_ranges import OffsetRange, divide
 from oncelog.spark.table.directory import RowsFile
 
 DEFAULT_ROWS_PER_STEP: Final = 2_000_000
+
+StepKind = Literal["append", "fill", "replace"]
+"""A step's rows are new behind what a partition has, new before or between it, or in place of some of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,14 @@ class PartitionPlan:
     """The work for one partition: files to replace, holes to fill, new offsets to append; each in rising order."""
 
     partition: TopicPartition
-    replaced: tuple[Piece, ...]
-    filled: tuple[OffsetRange, ...]
-    appended: tuple[OffsetRange, ...]
+    replaced: tuple[Piece, ...] = ()
+    filled: tuple[OffsetRange, ...] = ()
+    appended: tuple[OffsetRange, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is to be read or recorded."""
+        return not (self.replaced or self.filled or self.appended)
 
     @property
     def size(self) -> int:
@@ -69,23 +80,33 @@ class PartitionPlan:
         return sum(one.size for one in ranges)
 
 
-def plan_partition(state: PartitionState, *, fail_on_data_loss: bool) -> PartitionPlan:
-    """The work for one partition. Raises DataLoss when the log no longer has what comes next."""
-    begin = _continue_at(state, fail_on_data_loss=fail_on_data_loss)
-    # A first load from a time records where it began even when nothing is there yet.
-    records_start = state.position is None and state.from_offset is not None
-    appended = [(begin, state.latest)] if begin < state.latest or records_start else []
-    replaced, holes = ([], []) if state.from_offset is None else _reloaded(state, state.from_offset)
+def plan_partition(
+    state: PartitionState, *, fail_on_data_loss: bool, backfill: bool = False, whole_files: bool = True
+) -> PartitionPlan:
+    """The work for one partition. Raises DataLoss when the log no longer has what comes next.
+
+    Without ``whole_files`` rows are replaced up to where the log ends, not file by file.
+    """
     topic, number = state.partition
 
     def wanted(start: int, end: int) -> OffsetRange:
         return OffsetRange(topic, number, start, end, state.topic_id)
 
+    if backfill:
+        if not state.files:
+            return PartitionPlan(state.partition)
+        _, holes = _reloaded(state, state.from_offset or state.earliest, whole_files)
+        return PartitionPlan(state.partition, filled=tuple(wanted(*hole) for hole in holes))
+    begin = _continue_at(state, fail_on_data_loss=fail_on_data_loss)
+    # A first load from a time records where it began even when nothing is there yet.
+    records_start = state.position is None and state.from_offset is not None
+    appended = (wanted(begin, state.latest),) if begin < state.latest or records_start else ()
+    replaced, holes = ([], []) if state.from_offset is None else _reloaded(state, state.from_offset, whole_files)
     return PartitionPlan(
         state.partition,
         tuple(Piece(wanted(start, file.end), file) for start, file in replaced),
-        tuple(wanted(start, end) for start, end in holes),
-        tuple(wanted(start, end) for start, end in appended),
+        tuple(wanted(*hole) for hole in holes),
+        appended,
     )
 
 
@@ -103,36 +124,49 @@ def _continue_at(state: PartitionState, *, fail_on_data_loss: bool) -> int:
     return position
 
 
-def _reloaded(state: PartitionState, from_offset: int) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
+def _reloaded(
+    state: PartitionState, from_offset: int, whole_files: bool
+) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
     """The files that have rows from ``from_offset`` on, each with its first offset to reload, and the holes between
     them."""
     covered = first = max(state.earliest, from_offset)
     replaced, holes = [], []
     for file in state.files:
-        if file.start > covered:
-            holes.append((covered, file.start))
-        if first < file.end <= state.latest and file.start < file.end:
-            replaced.append((max(file.start, first), file))
+        hole_end = file.start if whole_files else min(file.start, state.latest)
+        if hole_end > covered:
+            holes.append((covered, hole_end))
+        known = file if whole_files else file._replace(end=min(file.end, state.latest))
+        if first < known.end <= state.latest and known.start < known.end:
+            replaced.append((max(known.start, first), known))
         covered = max(covered, file.end)
     return replaced, holes
 
 
-def steps_of(plans: Sequence[PartitionPlan], rows_per_step: int, parallelism: int) -> Iterator[list[Piece]]:
+def steps_of(
+    plans: Sequence[PartitionPlan], rows_per_step: int, parallelism: int, *, whole_files: bool = True
+) -> Iterator[tuple[StepKind, list[Piece]]]:
     """The work in steps of about ``rows_per_step`` offsets, all partitions side by side, a Spark job each.
 
     The pieces of a step are in the order in which they are to be published. A step has ``parallelism`` pieces or more
-    where there is enough to read. Files to replace come first, whole; then holes, from their end backwards, so that
-    the table stays without holes behind what is filled; then new offsets.
+    where there is enough to read. What is replaced comes first, file by file with ``whole_files``; then holes, from
+    their end backwards, so that the table stays without holes behind what is filled; then new offsets.
     """
     replaced = [list(plan.replaced) for plan in plans if plan.replaced]
-    while replaced:
-        yield [pieces.pop(0) for pieces in replaced]
-        replaced = [pieces for pieces in replaced if pieces]
-    yield from in_shares([list(plan.filled) for plan in plans], rows_per_step, parallelism, backwards=True)
-    yield from in_shares([list(plan.appended) for plan in plans], rows_per_step, parallelism, backwards=False)
+    if whole_files:
+        while replaced:
+            yield "replace", [pieces.pop(0) for pieces in replaced]
+            replaced = [pieces for pieces in replaced if pieces]
+    ranges: list[tuple[StepKind, list[list[OffsetRange]]]] = [
+        ("replace", [[piece.wanted for piece in pieces] for pieces in replaced]),
+        ("fill", [list(plan.filled) for plan in plans]),
+        ("append", [list(plan.appended) for plan in plans]),
+    ]
+    for kind, waiting in ranges:
+        for pieces in _in_shares(waiting, rows_per_step, parallelism, backwards=kind == "fill"):
+            yield kind, pieces
 
 
-def in_shares(
+def _in_shares(
     waiting: list[list[OffsetRange]], rows_per_step: int, parallelism: int, *, backwards: bool
 ) -> Iterator[list[Piece]]:
     """Steps over the ranges of all partitions, an equal share of each in a step, from the front or from the back."""

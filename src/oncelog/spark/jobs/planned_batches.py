@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from oncelog.base.units import SECOND_MS
 from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP, Piece
 from oncelog.spark.jobs.load_report import LoadRequest
-from oncelog.spark.jobs.spark_writer import ranges_option
+from oncelog.spark.jobs.spark_reader import ranges_option
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.source.plan.read_limits import ReadLimits

@@ -1,7 +1,9 @@
-"""The query of ``oncelog stream``, whatever it writes to: micro-batches of which each is committed by the table.
+"""The pipeline of ``stream``, whatever table it writes into: micro-batches of which each is committed by the table.
 
-Each start begins a new query where the table ends, with a checkpoint of Spark's in a temporary directory. A batch's end
-is taken from Spark's log, its beginning from the table: there is no second place that could disagree.
+The rule is ADR 0001's: the table is the only checkpoint. Each start begins a new query where the table ends, with a
+checkpoint of Spark's in a temporary directory. A batch's end is taken from Spark's log, its beginning from the table,
+and the footers of its files have to agree. So there is no second place that could disagree, no batch is run again
+under an old number, and loads, backfills and streams continue each other.
 """
 
 from __future__ import annotations
@@ -9,20 +11,26 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from oncelog.base.ids import TopicPartition, uuid_text
-from oncelog.spark.jobs.load_plan import PartitionState
-from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
+from oncelog.spark.jobs.load_job import check_same_table
+from oncelog.spark.jobs.load_plan import PartitionState, Piece
+from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest, Progress
+from oncelog.spark.jobs.load_table import LoadTable, Source, Writer
 from oncelog.spark.jobs.planned_batches import AVAILABLE_NOW, run_batches, wrong_interval
-from oncelog.spark.jobs.spark_writer import SparkWriter, one_line_error
+from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
 from oncelog.spark.session.errors import DataLoss, OptionError
 from oncelog.spark.session.sessions import is_connect
+from oncelog.spark.source.offset_ranges import OffsetRange
+from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.stream_position import Position
-from oncelog.spark.table.directory import TableError
+from oncelog.spark.table.directory import RowsFile, TableBusy, TableError, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,33 +60,42 @@ class StreamRequest:
             raise OptionError(f"a stream must start at 'earliest' or 'latest', got {self.starting!r}")
 
 
-class StreamBatches:
-    """Micro-batches into a table. Spark calls ``handler``'s function from a thread of its own, one batch at a time. A
-    kind of table says how a batch is committed there."""
+def run_stream(
+    table: LoadTable[Writer],
+    source: Source,
+    start_reader: Callable[[], SparkReader],
+    request: LoadRequest,
+    options: SourceOptions,
+    checkpoint: Path,
+    how: StreamRequest,
+) -> LoadReport:
+    """Stream into any table until ``how.stop`` is set, all is there with ``available-now``, or a batch fails."""
+    started = time.monotonic()
+    check_same_table(table, source.topic_ids(), options, request)
+    reader = start_reader()
+    writer = table.writer(reader)
+    table.prepare(writer)
+    progress = Progress(LoadReport(table.name), on_event=how.on_event)
+    report = progress.report
+    table.begin(progress)
+    batches = StreamBatches(table, writer, progress, how)
+    starts = batches.begin(source.states(table), fail_on_data_loss=options.fail_on_data_loss)
+    run_query(batches, reader, request, starts, checkpoint, how)
+    report.quarantine = table.quarantine if report.quarantined else None
+    report.finish(time.monotonic() - started)
+    return report
 
-    def __init__(self, spark: SparkWriter, how: StreamRequest, report: LoadReport) -> None:
-        self.spark = spark
-        """The session that reads and writes, and how values are decoded."""
+
+class StreamBatches(Generic[Writer]):
+    """Micro-batches into a table. Spark calls ``handler``'s function from a thread of its own, one batch at a time."""
+
+    def __init__(self, table: LoadTable[Writer], writer: Writer, progress: Progress, how: StreamRequest) -> None:
         self.failure: Exception | None = None
         """The error of a batch, after which none is carried out."""
-        self._how, self._report = how, report
+        self._table, self._writer, self._progress, self._how = table, writer, progress, how
         self._lock, self._closed = threading.Lock(), False
         self._starts: dict[TopicPartition, int] = {}
         """The offset at which each partition begins, where the table has nothing of it."""
-
-    # A kind of table does each of these in its way
-
-    def _record_begins(self, late: Mapping[TopicPartition, int]) -> None:
-        """Commit where partitions begin of which the table has nothing, and which are not read from their beginning."""
-        raise NotImplementedError
-
-    def _commit(self, frame: DataFrame, end: Position) -> None:
-        """Commit the batch of rows that ends at ``end``. Raises TableError."""
-        raise NotImplementedError
-
-    def _compact(self) -> None:
-        """Merge small files; not while somebody else changes the table."""
-        raise NotImplementedError
 
     def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
         """The ``startingOffsets`` by which the query continues the table. Raises DataLoss."""
@@ -95,7 +112,7 @@ class StreamBatches:
             position = max(position, state.earliest)
             self._starts[state.partition] = position
             starts.setdefault(state.partition.topic, {})[str(state.partition.partition)] = position
-        self._record_begins(late)
+        self._table.record_begins(late, self._writer)
         return starts
 
     def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
@@ -113,9 +130,28 @@ class StreamBatches:
                 except Exception as error:
                     self.failure = error
                     raise
-            self._how.on_batch(self._report)
+            self._how.on_batch(self._progress.report)
 
         return batch
+
+    def _commit(self, frame: DataFrame, end: Position) -> None:
+        """Commit the batch of rows that ends at ``end``. Raises TableError."""
+        topic_ids = checked_topic_ids(end, self._table.describe().get("topics", {}))
+        files = self._table.files(list(end.offsets))
+        pieces = []
+        for partition, until in sorted(end.offsets.items()):
+            own = files.get((topic_label(partition.topic), partition.partition))
+            start = own[-1].end if own else self._starts.get(partition, 0)
+            if until > start:
+                wanted = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
+                pieces.append(Piece(wanted, RowsFile.of(partition, start, until)))
+                self._progress.add_partition(partition, start)
+        if pieces:
+            self._table.run_step("append", pieces, self._writer, frame)
+
+    def _compact(self) -> None:
+        with suppress(TableBusy):  # a backfill or an export is under way; later, then
+            self._progress.report.compacted_files += self._table.compact(self._how.compact_below)
 
     def close(self) -> None:
         """Let no further batch begin, and wait for one under way."""
@@ -124,23 +160,24 @@ class StreamBatches:
 
 
 def run_query(
-    batches: StreamBatches,
+    batches: StreamBatches[Any],
+    reader: SparkReader,
     request: LoadRequest,
     starts: Mapping[str, Mapping[str, int]],
     checkpoint: Path,
     how: StreamRequest,
 ) -> None:
     """Run the query until ``how.stop`` is set, all is there with ``available-now``, or it fails."""
-    session, decoding = batches.spark.session, batches.spark.decoding_options()
+    session, decoding = reader.session, reader.decoding_options()
     if is_connect(session):
         run_batches(session, decoding, batches.handler(checkpoint), request, starts, checkpoint, how)
         return
     goes_on = str(how.trigger != AVAILABLE_NOW).lower()
     options = {"limitFirstBatch": goes_on}  # before Spark 4.2 a source is not told its trigger
     options |= {name: value for name, value in request.options.items() if name != "minPartitions"} | decoding
-    with batches.spark.job_session.settings():
-        reader = session.readStream.format("oncelog").options(**options)
-        frame = reader.option("startingOffsets", json.dumps(starts)).load()
+    with reader.job_session.settings():
+        reading = session.readStream.format("oncelog").options(**options)
+        frame = reading.option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
     try:
         query = _triggered(writing, how.trigger).start()
@@ -168,7 +205,7 @@ def _triggered(writing: DataStreamWriter, trigger: str) -> DataStreamWriter:
         raise wrong_interval(trigger) from error
 
 
-def _raise_failure(query: StreamingQuery, batches: StreamBatches) -> None:
+def _raise_failure(query: StreamingQuery, batches: StreamBatches[Any]) -> None:
     if batches.failure is not None:
         raise batches.failure
     error = None if query.isActive else query.exception()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.jobs.load_plan import Piece
-from oncelog.spark.jobs.load_report import Event, LoadReport, PartitionReport
-from oncelog.spark.jobs.publication import Publication, ShapedWriter, Writer
+from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest, PartitionReport, Progress
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.old_logs.files import OldFile, OldLogRange, old_files
 from oncelog.spark.session.errors import DataLoss
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.table.directory import RowsFile, Table, TableError, refuse_no_directory, topic_label
+from oncelog.spark.table.directory import RowsFile, TableError, topic_label
+from oncelog.spark.targets.parquet_table import FileWriter, ParquetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,29 +48,29 @@ def load_old_logs(
     one. Without ``spark`` a local session is started and stopped; executors must see the files under the same path.
     Raises SparkSourceError (OldLogsError, TableError, DataLoss), each one line.
     """
-    refuse_no_directory(to)
     started = time.monotonic()
+    table = ParquetTable(LoadRequest((), to, _NOBODY, shape=shape), parse_options(_NOBODY))
     files = old_files(Path(directory), topics)
-    with Table.open(Path(to)) as table, ExitStack() as stack:
+    with table.held(), ExitStack() as stack:
         _check_same_table(table, {one.topic for one in files}, shape)
         ranges = _missing(table, files)
         report = _report(table, files, ranges)
-        options = parse_options(_NOBODY)
-        run = Publication(table, options, report, offsets_total=sum(one.size for one in ranges), on_event=on_event)
-        run.report_progress("planned")
+        progress = Progress(report, sum(one.size for one in ranges), on_event)
+        table.begin(progress)
+        progress.tell("planned")
         if ranges:
-            writer = _writer(spark, table, shape, stack)
+            writer = _writer(spark, table, stack)
+            report.new_columns = table.new_columns(writer)
+            table.prepare(writer)
             for pieces in _steps(ranges, writer.parallelism * TASKS_A_STEP):
-                run.run_step(pieces, writer)
-            if isinstance(writer, ShapedWriter):
-                report.new_columns = writer.new_columns
+                table.run_step("append", pieces, writer)
         if report.quarantined:
-            report.quarantine = str(table.quarantine)
+            report.quarantine = table.quarantine
         report.finish(time.monotonic() - started)
         return report
 
 
-def _missing(table: Table, files: Iterable[OldFile]) -> list[OldLogRange]:
+def _missing(table: ParquetTable, files: Iterable[OldFile]) -> list[OldLogRange]:
     """The ranges that the table does not have. Raises DataLoss if the old broker deleted some of them."""
     has = table.files()
     ranges: list[OldLogRange] = []
@@ -94,9 +94,9 @@ def _steps(ranges: Sequence[OldLogRange], tasks: int) -> Iterator[list[Piece]]:
         yield [Piece(one, RowsFile.of(one.topic_partition, one.start, one.end)) for one in some]
 
 
-def _report(table: Table, files: Iterable[OldFile], ranges: Iterable[OldLogRange]) -> LoadReport:
+def _report(table: ParquetTable, files: Iterable[OldFile], ranges: Iterable[OldLogRange]) -> LoadReport:
     begins = {one.topic_partition: one.start for one in reversed(list(ranges))}
-    report = LoadReport(str(table.path))
+    report = LoadReport(table.name)
     for topic, number in sorted({(one.topic, one.partition) for one in files}):
         begin = begins.get(TopicPartition(TopicName(topic), number))
         has = table.files().get((topic_label(topic), number))
@@ -105,45 +105,37 @@ def _report(table: Table, files: Iterable[OldFile], ranges: Iterable[OldLogRange
     return report
 
 
-def _check_same_table(table: Table, topics: set[str], shape: Shape) -> None:
+def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> None:
     """Refuse a table of topics, and one with other columns. Raises TableError."""
     described = table.describe()
     if described and "oldLogs" not in described:
-        raise TableError(f"{table.path} is a table of topics: load old logs into another directory")
+        raise TableError(f"{table.name} is a table of topics: load old logs into another directory")
     table.forget_unused_description()
     described = table.describe()
     settings: dict[str, Any] = {"includeHeaders": False, "read_committed": False, **shape.settings()}
     for name, value in settings.items():
         if described.get(name, value) != value:
             raise TableError(
-                f"{name} is {value}, but the table at {table.path} was loaded with {name} {described[name]}: keep "
+                f"{name} is {value}, but the table at {table.name} was loaded with {name} {described[name]}: keep "
                 "that, or load into another directory"
             )
     logs = sorted(topics | set(described.get("oldLogs", ())))
     if described.get("oldLogs") != logs:
         topics_of: Mapping[str, str] = dict.fromkeys(logs, "an old log")
         table.describe_as({"id": uuid.uuid4().hex, **described, **settings, "topics": topics_of, "oldLogs": logs})
-    table.partitioned = shape.partition_by is not None
 
 
-def _writer(spark: SparkSession | None, table: Table, shape: Shape, stack: ExitStack) -> Writer:
-    from oncelog.spark.jobs.spark_writer import ShapedSparkWriter, SparkWriter, known_columns
+def _writer(spark: SparkSession | None, table: ParquetTable, stack: ExitStack) -> FileWriter:
+    from oncelog.spark.jobs.spark_reader import SparkReader
     from oncelog.spark.old_logs.data_source import frame_of
     from oncelog.spark.session.local_session import local_session
-    from oncelog.spark.session.sessions import check_shared
 
-    class OldLogWriter(SparkWriter):
-        """Reads files instead of a cluster; all else is as for topics."""
+    class OldLogReader(SparkReader):
+        """Reads files instead of a cluster."""
 
         def read(self, pieces: Sequence[Piece]) -> DataFrame:
             ranges = [one.wanted for one in pieces if isinstance(one.wanted, OldLogRange)]
             return frame_of(self.session, ranges, self.decoding_options())
 
-    session = spark or stack.enter_context(local_session(log=table.hidden / "spark.log"))
-    plain = OldLogWriter(session, _NOBODY)
-    check_shared(plain.job_session, table.hidden)
-    if shape.is_plain:
-        return plain
-    shaped = ShapedSparkWriter(plain, shape, known_columns(table))
-    shaped.record_columns(table)
-    return shaped
+    session = spark or stack.enter_context(local_session(log=table.spark_log))
+    return table.writer(OldLogReader(session, _NOBODY))

@@ -1,13 +1,18 @@
-"""Single values of options: numbers, booleans, durations, JSON. Every refusal names the option and what was given."""
+"""Options of a source or a sink: sorted into Spark's and the client's, and read as numbers, booleans, durations, JSON.
+
+Each room declares its options once, with their defaults, as they are written. Every refusal names the option and its
+value.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.base.units import DAY_MS, HOUR_MS, INT64_MAX, MINUTE_MS, SECOND_MS
+from oncelog.client.config import ClientConfig
 from oncelog.spark.session.errors import OptionError
 
 T = TypeVar("T")
@@ -20,6 +25,44 @@ _UNITS_MS: Final = {
     **dict.fromkeys(("h", "hour", "hours"), HOUR_MS),
     **dict.fromkeys(("d", "day", "days"), DAY_MS),
 }
+
+
+PATIENCE: Final = {"bootstrap.timeout.ms": "10000"}
+"""A task, and each planning and committing process, opens a client of its own: one that begins while the only broker is
+started anew waits for it, where a tool in a terminal says after two seconds that nobody is there."""
+
+
+def client_config(given: Mapping[str, str]) -> ClientConfig:
+    """The settings in ``given``, by Apache Kafka's names, over Spark's defaults. Raises ConfigError."""
+    return ClientConfig.from_properties({**PATIENCE, **given})
+
+
+class GivenOptions(NamedTuple):
+    """The options of a source or a sink as they were given."""
+
+    options: dict[str, str]
+    """Every option that is given or has a default, by its name in lower case."""
+    client: dict[str, str]
+    """Settings of the client: the options that begin with ``kafka.``, without it."""
+    bootstrap_servers: str
+
+
+def given_options(
+    given: Mapping[str, str], role: str, declared: Mapping[str, str | None], refused: Mapping[str, str]
+) -> GivenOptions:
+    """Sort options out. ``declared``: options with their defaults; ``refused``: keys of the client that have no effect
+    here, and what to do instead; ``role``: of the client, ``consumer`` or ``producer``. Raises OptionError for a
+    refused key, and for want of brokers."""
+    options = {name.lower(): value for name, value in declared.items() if value is not None}
+    options |= {name.lower(): str(value) for name, value in given.items()}
+    client = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
+    for name, instead in refused.items():
+        if name in client:
+            raise OptionError(f"Kafka option '{name}' is not supported: {instead}")
+    servers = client.get("bootstrap.servers")
+    if not servers:
+        raise OptionError(f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {role}")
+    return GivenOptions(options, client, servers)
 
 
 def json_object(text: str, example: str, option: str) -> dict[str, Any]:
@@ -47,6 +90,13 @@ def optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -
     return None if text is None else parse(text)
 
 
+def positive(options: Mapping[str, str], name: str) -> int:
+    """A whole number above zero; the option has a default."""
+    value = optional_positive(options, name)
+    assert value is not None
+    return value
+
+
 def optional_positive(options: Mapping[str, str], name: str) -> int | None:
     """A whole number above zero, or None."""
     text = options.get(name.lower())
@@ -57,22 +107,18 @@ def optional_positive(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """``true`` or ``false``, in any case."""
-    text = options.get(name.lower())
-    if text is None:
-        return default
+def boolean(options: Mapping[str, str], name: str) -> bool:
+    """``true`` or ``false``, in any case; the option has a default."""
+    text = options[name.lower()]
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{name} must be 'true' or 'false', got {text!r}")
     return text.lower() == "true"
 
 
-def duration_ms(options: Mapping[str, str], name: str, default_ms: int) -> int:
+def duration_ms(options: Mapping[str, str], name: str) -> int:
     """A duration as Spark writes them: ``500ms``, ``30s``, ``15m``, ``1h``, ``1d``, ``5min``; milliseconds without a
-    unit."""
-    text = options.get(name.lower())
-    if text is None:
-        return default_ms
+    unit. The option has a default."""
+    text = options[name.lower()]
     found = _DURATION.fullmatch(text.lower())
     if found is None or found[2] not in _UNITS_MS:
         raise OptionError(f"{name} must be a duration such as 500ms, 30s, 15m or 1h, got {text!r}")

@@ -11,8 +11,8 @@ from oncelog.base.units import INT32_MAX, KIB, MINUTE_MS
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
-from oncelog.spark.session.client_settings import client_config, given_options
 from oncelog.spark.session.errors import OptionError
+from oncelog.spark.session.option_values import client_config, given_options
 
 _REFUSED_CLIENT_KEYS: Final = {
     "key.serializer": "keys are string or binary columns",
@@ -21,6 +21,12 @@ _REFUSED_CLIENT_KEYS: Final = {
     "interceptor.classes": "there are no Java classes here",
 }
 _CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+OPTIONS: Final[Mapping[str, str | None]] = {
+    "topic": None,
+    "exactlyOnce": "auto",
+    **dict.fromkeys(("jobId", "acceptLoss", "acceptDuplicates")),
+}
+"""Every option with its default."""
 DEFAULT_BATCH_BYTES: Final = 512 * KIB
 
 
@@ -40,26 +46,26 @@ class SinkOptions:
     bootstrap_servers: str
     client: ClientConfig
     producer: ProducerSettings
-    topic: str | None = None
-    mode: Mode = Mode.AUTO
-    job_id: str | None = None
-    accept_loss: int | None = None
-    accept_duplicates: int | None = None
-    transaction_timeout_ms: int | None = None
+    topic: str | None
+    mode: Mode
+    job_id: str | None
+    accept_loss: int | None
+    accept_duplicates: int | None
+    transaction_timeout_ms: int | None
     """Time-out of the ledger's transactions, and of those of a batch write that cannot be finished after its driver."""
-    points: str | None = None
+    points: str | None
     """A directory of fault points, for tests: see ``fault_points``."""
-    gather: str | None = None
+    gather: str | None
     """Set by ``oncelog.spark.transaction``: a directory that takes the messages of a write instead of committing
     them."""
-    member: str | None = None
+    member: str | None
     """Set by ``oncelog.spark.transaction``: the attempt that this write is a part of, and its number in it."""
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
-    options, client_options, servers = given_options(given, "producer", _REFUSED_CLIENT_KEYS)
-    mode = _mode(options.get("exactlyonce", "auto"))
+    options, client_options, servers = given_options(given, "producer", OPTIONS, _REFUSED_CLIENT_KEYS)
+    mode = _mode(options["exactlyonce"])
     job_id = options.get("jobid")
     if job_id is not None and (not job_id.strip() or len(job_id) > 200 or "/" in job_id):
         raise OptionError(f"jobId must be 1 to 200 characters without '/', got {job_id!r}")

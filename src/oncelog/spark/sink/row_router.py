@@ -20,7 +20,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.columns.encode import Body, Rows, encode
-from oncelog.records.columns.hashing import murmur2_of
+from oncelog.records.columns.murmur2_columns import murmur2_of
 from oncelog.spark.sink.errors import SinkError
 
 Array: TypeAlias = "pa.Array[Any]"

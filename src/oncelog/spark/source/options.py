@@ -13,12 +13,21 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_bytes, uuid_text
-from oncelog.base.units import INT64_MAX, MIB, MINUTE_MS, SECOND_MS
+from oncelog.base.units import INT64_MAX, MIB
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.spark.session.client_settings import client_config, given_options
 from oncelog.spark.session.errors import OptionError
-from oncelog.spark.session.option_values import boolean, duration_ms, integer, json_object, optional, optional_positive
+from oncelog.spark.session.option_values import (
+    boolean,
+    client_config,
+    duration_ms,
+    given_options,
+    integer,
+    json_object,
+    optional,
+    optional_positive,
+    positive,
+)
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.stream_position import NOTE_MARK
 
@@ -27,6 +36,25 @@ Named = Literal["earliest", "latest"]
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+OPTIONS: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(("subscribe", "subscribePattern", "assign")),
+    **dict.fromkeys(("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")),
+    "startingOffsetsByTimestampStrategy": "error",
+    **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")),
+    "failOnDataLoss": "true",
+    **dict.fromkeys(("minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger")),
+    "maxTriggerDelay": "15m",
+    "includeHeaders": "false",
+    "kafkaConsumer.pollTimeoutMs": "120000",
+    "fetchOffset.numRetries": "3",
+    "fetchOffset.retryIntervalMs": "1000",
+    "pushdown": "false",
+    "value.format": "binary",
+    "limitFirstBatch": "false",
+    "heldAfter": "10s",
+    "ranges": None,
+}
+"""Every option with its default. Where a query starts and ends without one depends on its kind."""
 SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -69,32 +97,32 @@ class SourceOptions:
     bootstrap_servers: str
     client: ClientConfig
     fetch: FetchSettings
-    subscribe: tuple[str, ...] = ()
-    subscribe_pattern: str | None = None
-    assign: tuple[TopicPartition, ...] = ()
-    starting: Bound | None = None
-    ending: Bound | None = None
-    latest_when_no_timestamp_matches: bool = False
-    fail_on_data_loss: bool = True
-    include_headers: bool = False
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    max_offsets_per_trigger: int | None = None
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay_ms: int = 15 * MINUTE_MS
-    limit_first_batch: bool = False
+    subscribe: tuple[str, ...]
+    subscribe_pattern: str | None
+    assign: tuple[TopicPartition, ...]
+    starting: Bound | None
+    ending: Bound | None
+    latest_when_no_timestamp_matches: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    limit_first_batch: bool
     """Before Spark 4.2: the first batch after a start is limited as well, for others follow."""
-    offset_retries: int = 3
+    offset_retries: int
     """Times a log that seems shorter than it was is listed again: a new leader may be behind for a moment."""
-    offset_retry_interval_ms: int = SECOND_MS
-    pushdown: bool = False
-    value_as_text: bool = False
-    held_after_ms: int = 10 * SECOND_MS
+    offset_retry_interval_ms: int
+    pushdown: bool
+    value_as_text: bool
+    held_after_ms: int
     """Time for which a last stable offset may stand below the log's end before the transaction that holds it is
     named."""
-    no_progress_timeout_ms: int = 2 * MINUTE_MS
-    ranges: tuple[OffsetRange, ...] | None = None
-    decode_json: str | None = None
+    no_progress_timeout_ms: int
+    ranges: tuple[OffsetRange, ...] | None
+    decode_json: str | None
 
     @property
     def patience_ms(self) -> int:
@@ -145,9 +173,9 @@ def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
-    options, client_options, servers = given_options(given, "consumer", _REFUSED_CLIENT_KEYS)
+    options, client_options, servers = given_options(given, "consumer", OPTIONS, _REFUSED_CLIENT_KEYS)
     _check_one_subscription(options)
-    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    strategy = options["startingoffsetsbytimestampstrategy"].lower()
     if strategy not in ("error", "latest"):
         raise OptionError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', not {strategy!r}")
     return SourceOptions(
@@ -160,20 +188,20 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         starting=_bound(options, "starting"),
         ending=_bound(options, "ending"),
         latest_when_no_timestamp_matches=strategy == "latest",
-        fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
-        include_headers=boolean(options, "includeHeaders", default=False),
+        fail_on_data_loss=boolean(options, "failOnDataLoss"),
+        include_headers=boolean(options, "includeHeaders"),
         min_partitions=optional_positive(options, "minPartitions"),
         max_records_per_partition=optional_positive(options, "maxRecordsPerPartition"),
         max_offsets_per_trigger=optional_positive(options, "maxOffsetsPerTrigger"),
         min_offsets_per_trigger=optional_positive(options, "minOffsetsPerTrigger"),
-        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", 15 * MINUTE_MS),
-        limit_first_batch=boolean(options, "limitFirstBatch", default=False),
-        offset_retries=optional_positive(options, "fetchOffset.numRetries") or 3,
-        offset_retry_interval_ms=duration_ms(options, "fetchOffset.retryIntervalMs", SECOND_MS),
-        pushdown=boolean(options, "pushdown", default=False),
+        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay"),
+        limit_first_batch=boolean(options, "limitFirstBatch"),
+        offset_retries=positive(options, "fetchOffset.numRetries"),
+        offset_retry_interval_ms=duration_ms(options, "fetchOffset.retryIntervalMs"),
+        pushdown=boolean(options, "pushdown"),
         value_as_text=_value_format(options) == "utf8",
-        held_after_ms=duration_ms(options, "heldAfter", 10 * SECOND_MS),
-        no_progress_timeout_ms=optional_positive(options, "kafkaConsumer.pollTimeoutMs") or 2 * MINUTE_MS,
+        held_after_ms=duration_ms(options, "heldAfter"),
+        no_progress_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs"),
         ranges=optional(options, "ranges", _ranges),
         decode_json=options.get("decodejson"),
     )
@@ -205,7 +233,7 @@ def _subscribe(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _value_format(options: Mapping[str, str]) -> str:
-    given = options.get("value.format", "binary").lower()
+    given = options["value.format"].lower()
     if given in _DECODED_BY_SPARK:
         raise OptionError(
             f"value.format={given} is decoded by Spark's own functions, after the source: "

@@ -1,8 +1,9 @@
-"""Tables with commits of their own, which loads and streams write into: Delta Lake and Apache Iceberg.
+"""Tables that loads and streams write into: directories of Parquet files, Delta Lake and Apache Iceberg.
 
-``table_target`` is the port; ``delta`` (with ``delta_files``) and ``iceberg`` (with ``iceberg_commit`` and
-``iceberg_compact``) implement it. ``address`` reads ``--to``, ``opening`` opens what it names, ``file_stores`` are the
-places of files. ``task_files`` writes files in tasks, ``step_writer`` runs the Spark jobs; ``target_step`` commits a
-step with its bad rows (``quarantine``), ``target_load`` and ``target_stream`` make the steps (``target_plan``).
-``entry`` is where ``oncelog.spark.load``, ``stream`` and ``compact`` begin.
+``entry`` is where ``oncelog.spark.load``, ``stream`` and ``compact`` begin; ``address`` reads ``--to``. The port of
+jobs (``jobs.load_table``) has two implementations: ``parquet_table`` (with ``parquet_writer``), which commits by
+renames, and ``format_table`` for formats with commits of their own. The port to those commits is ``table_target``;
+``delta`` (with ``delta_files``) and ``iceberg`` (with ``iceberg_commit`` and ``iceberg_compact``) implement it.
+``file_stores`` are the places of files, ``task_files`` writes them in tasks, ``step_writer`` runs the Spark jobs,
+``quarantine`` has the bad rows.
 """

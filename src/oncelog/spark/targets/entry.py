@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from oncelog.spark.jobs.load_job import load as load_parquet
+from oncelog.spark.jobs.cluster_log import ClusterLog
+from oncelog.spark.jobs.load_job import request_for, run_load
 from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP
-from oncelog.spark.jobs.load_report import Event, LoadReport
+from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
+from oncelog.spark.jobs.load_table import LoadTable
+from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
-from oncelog.spark.jobs.stream_job import stream as stream_parquet
-from oncelog.spark.jobs.stream_query import StreamRequest
+from oncelog.spark.jobs.stream_query import StreamRequest, run_stream
+from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES, CompactReport
 from oncelog.spark.table.compact import compact as compact_parquet
 from oncelog.spark.table.directory import TableError
-from oncelog.spark.targets.address import parse_address
-from oncelog.spark.targets.opening import held, open_target
-from oncelog.spark.targets.target_load import load_target
-from oncelog.spark.targets.target_stream import stream_target
+from oncelog.spark.targets.address import TableAddress, parse_address
+from oncelog.spark.targets.format_table import FormatTable, held, open_target
+from oncelog.spark.targets.parquet_table import ParquetTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from oncelog.spark.jobs.spark_reader import SparkReader
 
 
 def load(
@@ -56,20 +63,23 @@ def load(
     Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, each one line.
     """
     address = parse_address(str(to), catalog, storage_options or {})
-    arguments = {
-        "spark": spark,
-        "from_ms": from_ms,
-        "rows_per_step": rows_per_step,
-        "options": options,
-        "shape": shape,
-        "quarantine_topic": quarantine_topic,
-        "backfill": backfill,
-        "compact_below": compact_below,
-        "on_event": on_event,
-    }
-    if address is None:
-        return load_parquet(topics, bootstrap_servers, to, **arguments)  # type: ignore[arg-type]
-    return load_target(topics, bootstrap_servers, address, **arguments)  # type: ignore[arg-type]
+    place = to if address is None else str(address)
+    request = request_for(
+        topics, bootstrap_servers, place, from_ms, rows_per_step, options, shape, quarantine_topic, backfill=backfill
+    )
+    parsed = parse_options(request.options)
+    table = _table_at(address, request, parsed)
+    source = ClusterLog(parsed, request)
+    source.topic_ids()  # a wrong address or topic fails before a directory is made
+    with table.held("fill" if backfill else "append"), ExitStack() as stack:
+
+        def start_writer() -> Any:
+            return table.writer(_reader(spark, table, request, stack))
+
+        report = run_load(table, source, start_writer, request, parsed, on_event)
+        if compact_below is not None and not backfill:
+            report.compacted_files = table.compact(compact_below)
+        return report
 
 
 def stream(
@@ -90,27 +100,19 @@ def stream(
     Setting ``stop`` ends it after the batch under way. Arguments and errors are those of ``load``.
     """
     address = parse_address(str(to), catalog, storage_options or {})
-    if address is None:
-        return stream_parquet(
-            topics,
-            bootstrap_servers,
-            to,
-            how,
-            spark=spark,
-            options=options,
-            shape=shape,
-            quarantine_topic=quarantine_topic,
+    how = how or StreamRequest()
+    place = to if address is None else str(address)
+    request = request_for(topics, bootstrap_servers, place, None, 1, options, shape, quarantine_topic)
+    parsed = parse_options(request.options)
+    table = _table_at(address, request, parsed)
+    source = ClusterLog(parsed, request)
+    source.topic_ids()
+    with table.held(), ExitStack() as stack:
+        checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
+        stack.callback(shutil.rmtree, checkpoint, ignore_errors=True)
+        return run_stream(
+            table, source, lambda: _reader(spark, table, request, stack), request, parsed, checkpoint, how
         )
-    return stream_target(
-        topics,
-        bootstrap_servers,
-        address,
-        how or StreamRequest(),
-        spark=spark,
-        options=options,
-        shape=shape,
-        quarantine_topic=quarantine_topic,
-    )
 
 
 def compact(
@@ -135,3 +137,18 @@ def compact(
         before, after = open_target(address).compact(target_bytes)
     seconds = round(time.monotonic() - started, 3)
     return CompactReport(str(address), *((before, after) if after < before else (0, 0)), seconds=seconds)
+
+
+def _table_at(address: TableAddress | None, request: LoadRequest, options: SourceOptions) -> LoadTable[Any]:
+    """The table of a request, which may not be there yet. Raises TableError, OptionError."""
+    if address is None:
+        return ParquetTable(request, options, quarantine_sender(options, Path(request.to)))
+    return FormatTable(address, request, options)
+
+
+def _reader(spark: SparkSession | None, table: LoadTable[Any], request: LoadRequest, stack: ExitStack) -> SparkReader:
+    """The reader of a request, on ``spark`` or on a session that ends with ``stack``."""
+    from oncelog.spark.jobs.spark_reader import SparkReader
+    from oncelog.spark.session.local_session import local_session
+
+    return SparkReader(spark or stack.enter_context(local_session(log=table.spark_log)), request.options)

@@ -7,7 +7,7 @@ task; the driver gets names and checks them against footers that it reads itself
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,11 +24,11 @@ from oncelog.spark.jobs.shape import (
     schema_columns,
     shaped,
 )
-from oncelog.spark.jobs.spark_writer import SparkWriter, one_line_error
+from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
 from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.table.parquet_files import column_statistics, levels, table_schema
-from oncelog.spark.targets.table_target import FileStore, NewFile, Span
+from oncelog.spark.targets.table_target import FileStore, NewFile, Spans
 from oncelog.spark.targets.task_files import FACTS, TaskFiles, Written, footer_of, written_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Places:
 
     store: FileStore
     bad_store: FileStore | None = None
-    skipped_bad: Mapping[tuple[str, int], Span] | None = None
+    skipped_bad: Spans | None = None
 
 
 class StepWriter(Protocol):
@@ -57,16 +57,16 @@ class StepWriter(Protocol):
     """The quarantine's columns; None if no row can be bad."""
     partition_by: str | None
 
-    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
-        """Write each piece's rows into new files."""
+    def write(self, pieces: Sequence[Piece], places: Places, frame: DataFrame | None = None) -> list[Written]:
+        """Write each piece's rows into new files; ``frame`` has the rows, if they are those of a stream's batch."""
 
 
 class SparkStepWriter:
     """Writes by Spark jobs: a task for each piece, or for each part of a micro-batch."""
 
-    def __init__(self, spark: SparkWriter, shape: Shape, known: pa.Schema | None, *, include_headers: bool) -> None:
-        self._spark, self._shape = spark, shape
-        self.parallelism = spark.parallelism
+    def __init__(self, reader: SparkReader, shape: Shape, known: pa.Schema | None, *, include_headers: bool) -> None:
+        self._reader, self._shape = reader, shape
+        self.parallelism = reader.parallelism
         self.partition_by: str | None = shape.partition_by
         self.bad_schema: pa.Schema | None = None
         self._columns: StructType | None = None
@@ -74,27 +74,19 @@ class SparkStepWriter:
             self.schema = table_schema(include_headers=include_headers)
             return
         outside = levels(shape.partition_by) if shape.partition_by else ()
-        with spark.job_session.settings():
-            self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(spark.read([]), shape))
-            spark.decoding = shape.decoding(self._columns)
-            frame = shaped(spark.read([]), shape, self._columns)
+        with reader.job_session.settings():
+            self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(reader.read([]), shape))
+            reader.decoding = shape.decoding(self._columns)
+            frame = shaped(reader.read([]), shape, self._columns)
             self.schema = _arrow_schema(good_rows(frame, shape), outside)
             self.bad_schema = _arrow_schema(bad_rows(frame), ())
 
-    @property
-    def spark(self) -> SparkWriter:
-        """The writer that reads ranges, without a shape."""
-        return self._spark
-
-    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
+    def write(self, pieces: Sequence[Piece], places: Places, frame: DataFrame | None = None) -> list[Written]:
         """See ``StepWriter``. Raises LoadFailed."""
-        return self.write_frame(self._spark.read(pieces), places)
-
-    def write_frame(self, frame: DataFrame, places: Places) -> list[Written]:
-        """Write the rows of the source's that a frame has. Raises LoadFailed."""
+        rows = self._reader.read(pieces) if frame is None else frame
         try:
-            with self._spark.job_session.settings():
-                return written_of(row.asDict() for row in self._mapped(frame, places).collect())
+            with self._reader.job_session.settings():
+                return written_of(row.asDict() for row in self._mapped(rows, places).collect())
         except Exception as error:
             raise one_line_error(error) from error
 
@@ -113,19 +105,6 @@ class SparkStepWriter:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # none is used
             return frame.mapInArrow(files, FACTS)
-
-
-class FrameWriter:
-    """A writer for one micro-batch, whose rows Spark's tasks have read already."""
-
-    def __init__(self, writer: SparkStepWriter, frame: DataFrame) -> None:
-        self._writer, self._frame = writer, frame
-        self.parallelism, self.schema, self.bad_schema = writer.parallelism, writer.schema, writer.bad_schema
-        self.partition_by: str | None = writer.partition_by
-
-    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
-        """See ``StepWriter``: the batch's rows, which have to be those of the pieces."""
-        return self._writer.write_frame(self._frame, places)
 
 
 def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> StructType | None:

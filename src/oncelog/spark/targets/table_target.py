@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, Literal, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import TableBusy
-
-StepKind = Literal["append", "fill", "replace"]
-"""A step's rows are new behind a partition's span, new before it, or in place of some in it."""
 
 
 class TableMoved(TableBusy):

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.session.shipped import Shipped
 from oncelog.spark.table.parquet_files import NO_VALUE
-from oncelog.spark.targets.table_target import FileStore, NewFile, Span
+from oncelog.spark.targets.table_target import FileStore, NewFile, Spans
 
 FACTS: Final = (
     "bad BOOLEAN, path STRING, size LONG, topic STRING, partition INT, `rows` LONG, first_offset LONG, "
@@ -61,7 +61,7 @@ class TaskFiles(Shipped):
     bad_store: FileStore | None = None
     """None: rows have no column ``_bad``."""
     bad_schema: pa.Schema | None = None
-    skipped_bad: Mapping[tuple[str, int], Span] = field(default_factory=dict)
+    skipped_bad: Spans = field(default_factory=dict)
     """Offsets whose bad rows the quarantine has already."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,9 +18,9 @@ from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.batch_validation import Checked, check_client_batch, check_internal_batch
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.rolling import must_roll, roll, sync_before_roll
-from oncelog.storage.log.state import LogState
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 from oncelog.storage.transactions.producer_updates import Marker, prepare_marker, read_marker
@@ -44,8 +44,8 @@ class Appended(NamedTuple):
     """Bytes of records that were inspected within the append, decompressed."""
 
 
-def append(
-    log: LogState,
+def append_batch(
+    log: PartitionLog,
     data: memoryview | bytearray,
     *,
     now_ms: int,
@@ -106,13 +106,13 @@ def append(
 
 
 def _check_client_batch(
-    log: LogState, data: memoryview | bytearray, now_ms: int, validated: ValidatedRecords | None, *, bounded: bool
+    log: PartitionLog, data: memoryview | bytearray, now_ms: int, validated: ValidatedRecords | None, *, bounded: bool
 ) -> Checked:
     room = log.room if bounded else None
     return check_client_batch(data, log.config, log.storage, now_ms, log.partition, validated, room)
 
 
-def _too_large(log: LogState, size: int) -> AppendRefused:
+def _too_large(log: PartitionLog, size: int) -> AppendRefused:
     return AppendRefused(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         f"Message batch size is {size} bytes in append to partition {log.partition}, which exceeds the "
@@ -120,7 +120,7 @@ def _too_large(log: LogState, size: int) -> AppendRefused:
     )
 
 
-def _check_verified(log: LogState, header: BatchHeader, verified: bool, guard: Guard | None) -> None:
+def _check_verified(log: PartitionLog, header: BatchHeader, verified: bool, guard: Guard | None) -> None:
     """KIP-890: a batch that begins a transaction here was verified, and nothing has ended that transaction since."""
     producers = log.producers
     if not header.is_transactional or producers.has_open_transaction(header.producer_id):
@@ -129,7 +129,7 @@ def _check_verified(log: LogState, header: BatchHeader, verified: bool, guard: G
         raise AppendRefused(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
-def _read_marker(log: LogState, header: BatchHeader, data: memoryview | bytearray) -> Marker:
+def _read_marker(log: PartitionLog, header: BatchHeader, data: memoryview | bytearray) -> Marker:
     try:
         return read_marker(header, data)
     except CorruptBatch as error:
@@ -137,7 +137,7 @@ def _read_marker(log: LogState, header: BatchHeader, data: memoryview | bytearra
 
 
 def _prepare(
-    log: LogState,
+    log: PartitionLog,
     header: BatchHeader,
     base_offset: int,
     marker: Marker | None,
@@ -158,7 +158,7 @@ def _prepare(
 
 
 def _write(
-    log: LogState,
+    log: PartitionLog,
     data: memoryview | bytearray,
     base_offset: int,
     last_offset: int,
@@ -186,7 +186,7 @@ def _write(
 # Steps that a follower's append takes too
 
 
-def note_aborted(log: LogState, active: Segment, update: Update) -> bool:
+def note_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
     """Add an aborted transaction to the transaction index before its marker is in the log: after a clean stop the index
     is believed, so it may not lack one. True if ``update`` was an abort."""
     completed = update.completed
@@ -199,7 +199,7 @@ def note_aborted(log: LogState, active: Segment, update: Update) -> bool:
     return True
 
 
-def take_over(log: LogState, update: Update | None, log_end_offset: int) -> None:
+def take_over(log: PartitionLog, update: Update | None, log_end_offset: int) -> None:
     """Move the log end offset and the producer state, together: the bytes are in the log."""
     log.log_end_offset = Offset(log_end_offset)
     log.producers.end_offset = log_end_offset
@@ -207,7 +207,7 @@ def take_over(log: LogState, update: Update | None, log_end_offset: int) -> None
         log.producers.commit(update)
 
 
-def note_transaction(log: LogState, update: Update, now_ms: int, transactional_id: str | None) -> None:
+def note_transaction(log: PartitionLog, update: Update, now_ms: int, transactional_id: str | None) -> None:
     """Tell the directory's open transactions what a batch has begun or ended here, or whose transaction it is."""
     entry = update.entry
     if transactional_id is not None and len(transactional_id) > MAX_ID_BYTES:

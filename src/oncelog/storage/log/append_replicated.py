@@ -26,8 +26,8 @@ from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append import note_aborted, note_transaction, take_over
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
-from oncelog.storage.log.state import LogState
 from oncelog.storage.log.truncate import truncate_fully_and_start_at
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.transactions.producer_updates import Marker, prepare_marker, read_marker
@@ -51,7 +51,7 @@ class _Batch(NamedTuple):
 
 
 def append_replicated(
-    log: LogState, data: memoryview | bytearray | bytes, *, now_ms: int, leader_epoch: int
+    log: PartitionLog, data: memoryview | bytearray | bytes, *, now_ms: int, leader_epoch: int
 ) -> Replicated:
     """Write the batches in ``data``, fetched from the log's end in ``leader_epoch``.
 
@@ -78,7 +78,7 @@ def append_replicated(
     return Replicated(len(batches), last.position + last.header.size_bytes)
 
 
-def _validated(log: LogState, data: Buffer, leader_epoch: int) -> Iterator[_Batch]:
+def _validated(log: PartitionLog, data: Buffer, leader_epoch: int) -> Iterator[_Batch]:
     """The batches of an answer that may be appended, rules 1 to 4. Raises AppendRefused."""
     expected = int(log.log_end_offset)
     for position, header in _whole_batches(log, data):
@@ -98,7 +98,7 @@ def _validated(log: LogState, data: Buffer, leader_epoch: int) -> Iterator[_Batc
         yield _Batch(position, header, _marker(log, data, position, header))
 
 
-def _whole_batches(log: LogState, data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+def _whole_batches(log: PartitionLog, data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     try:
         yield from iter_headers(data)
     except TruncatedBatch:
@@ -107,13 +107,13 @@ def _whole_batches(log: LogState, data: Buffer) -> Iterator[tuple[int, BatchHead
         raise _corrupt(log, str(error)) from None
 
 
-def _begins_empty_log(log: LogState, position: int, header: BatchHeader) -> bool:
+def _begins_empty_log(log: PartitionLog, position: int, header: BatchHeader) -> bool:
     """True if the first batch of an answer reaches over the start of a log that is empty."""
     empty = log.log_start_offset == log.log_end_offset
     return position == 0 and empty and header.base_offset < log.log_end_offset <= header.last_offset
 
 
-def _marker(log: LogState, data: Buffer, position: int, header: BatchHeader) -> Marker | None:
+def _marker(log: PartitionLog, data: Buffer, position: int, header: BatchHeader) -> Marker | None:
     """The marker in a control batch of a producer; None for data, and where compaction has taken it out."""
     if not header.is_control or header.producer_id < 0 or header.record_count == 0:
         return None
@@ -123,14 +123,14 @@ def _marker(log: LogState, data: Buffer, position: int, header: BatchHeader) -> 
         raise _corrupt(log, str(error)) from None
 
 
-def _corrupt(log: LogState, message: str) -> AppendRefused:
+def _corrupt(log: PartitionLog, message: str) -> AppendRefused:
     return AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{message} in the leader's answer for {log.partition}")
 
 
 # Writing
 
 
-def _append_run(log: LogState, data: memoryview, batches: list[_Batch], first: int, now_ms: int) -> int:
+def _append_run(log: PartitionLog, data: memoryview, batches: list[_Batch], first: int, now_ms: int) -> int:
     """Write batches from the one at index ``first`` on in one call; the index of the first one that is not written."""
     begin = batches[first]
     active = _segment_for(log, begin.header, now_ms)
@@ -152,7 +152,7 @@ def _append_run(log: LogState, data: memoryview, batches: list[_Batch], first: i
     return end
 
 
-def _segment_for(log: LogState, header: BatchHeader, now_ms: int) -> Segment:
+def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment:
     """The active segment, after a roll where the batch needs one."""
     active = log.segments.active
     if must_roll(log, active, header.size_bytes, header.max_timestamp, header.last_offset, now_ms):
@@ -163,7 +163,7 @@ def _segment_for(log: LogState, header: BatchHeader, now_ms: int) -> Segment:
     return active
 
 
-def _end_of_run(log: LogState, active: Segment, batches: list[_Batch], first: int, now_ms: int) -> int:
+def _end_of_run(log: PartitionLog, active: Segment, batches: list[_Batch], first: int, now_ms: int) -> int:
     """The index after the last batch that the write of ``first`` may take along.
 
     A batch begins a run of its own where it rolls the log or may fill an index, begins a leader epoch, or aborts a
@@ -190,7 +190,7 @@ def _end_of_run(log: LogState, active: Segment, batches: list[_Batch], first: in
     return index
 
 
-def _take_over(log: LogState, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:
+def _take_over(log: PartitionLog, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:
     header = batch.header
     size = header.size_bytes
     active.note_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
@@ -206,7 +206,7 @@ def _take_over(log: LogState, active: Segment, batch: _Batch, position: int, now
         note_transaction(log, update, now_ms, None)
 
 
-def _update(log: LogState, batch: _Batch) -> Update | None:
+def _update(log: PartitionLog, batch: _Batch) -> Update | None:
     header, marker = batch.header, batch.marker
     if header.producer_id < 0:
         return None

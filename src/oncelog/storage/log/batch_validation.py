@@ -20,9 +20,9 @@ from oncelog.records.batch import (
     read_header,
     set_timestamp_type,
 )
-from oncelog.storage.config import LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.record_validation import ValidatedRecords, validate_at_once, validates
+from oncelog.storage.log_config import LogConfig, StorageConfig
 
 _SMALLEST_MESSAGE: Final = 14
 """Size of the smallest message of the oldest format, after its length."""

@@ -1,30 +1,86 @@
-"""One partition's log, as other rooms hold it: append, read, truncate, offsets, and what has to be made durable.
+"""One partition's log: its segments, its offsets, its producers, and what is not on disk yet.
 
-The rule: nothing waits here. Syncing, deleting and compacting are handed out (:meth:`PartitionLog.files_to_sync`,
-:meth:`PartitionLog.due_jobs`) and their completion is reported back. The state and its invariants are in ``state``;
-each operation is a module of this room.
+Operations are functions over a :class:`PartitionLog`, a module each: ``append``, ``append_replicated``, ``read``,
+``truncate``, ``rolling``, ``verification``. Nothing waits here: syncing, deleting and compacting are handed out, and
+their completion is reported back. Every change keeps the invariants:
+
+1. log start ≤ high watermark ≤ log end; last stable ≤ high watermark; durable ≤ log end.
+2. Batches lie in the segments in the order of their offsets; only the last segment grows.
+3. ``producers.end_offset`` is the log end offset.
+4. What is below ``durable_offset`` is on disk; the recovery point that is checkpointed never lies above it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import contextlib
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
-from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 from oncelog.base.invariant import invariant
-from oncelog.ports import OpenFile
-from oncelog.storage.checkpoints import write_topic_id
-from oncelog.storage.config import LogConfig
+from oncelog.core.producers.state import ProducerState
+from oncelog.ports import Files, OpenFile
+from oncelog.storage.checkpoints import Sync, write_leader_epochs, write_topic_id
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.log import append, append_replicated, read, record_validation, rolling, truncate
-from oncelog.storage.log.append import Appended as Appended
-from oncelog.storage.log.read import Search
+from oncelog.storage.file_names import DELETED, PARTITION_METADATA
+from oncelog.storage.leader_epochs import LeaderEpochs
+from oncelog.storage.log import record_validation
 from oncelog.storage.log.record_validation import ValidatedRecords
-from oncelog.storage.log.state import LogState, RecoveredLog, SharedByLogs
+from oncelog.storage.log.tail import TailPositions
+from oncelog.storage.log.unsynced_files import UnsyncedFiles
+from oncelog.storage.log_config import AT_ONCE_BYTES, LogConfig, StorageConfig
+from oncelog.storage.producer_snapshots import Snapshots
+from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
+from oncelog.storage.segment.segments import Segments
+from oncelog.storage.transactions.open_transactions import OpenTransactions
 
 
-class PartitionLog(LogState):
-    """One partition's log. The cluster's metadata decide whether it is appended to as a leader or as a follower."""
+class Checkpoints(Protocol):
+    """The checkpoints of the data directory, as far as a log relies on them before it goes on. Raises OSError."""
+
+    def logs_may_have_gaps(self) -> None:
+        """Write down which logs compaction may have left gaps in; durable when it returns."""
+
+    def before_truncation(
+        self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
+    ) -> None:
+        """Write down the offsets that a truncation is about to leave (None: the log start as it is); durable when it
+        returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedByLogs:
+    """The collaborators that all logs of one data directory share."""
+
+    files: Files
+    storage: StorageConfig
+    budget: IndexBudget
+    transactions: OpenTransactions
+    checkpoints: Checkpoints
+    room: memoryview = field(default_factory=lambda: memoryview(bytearray(AT_ONCE_BYTES)))
+    """Room for the records of one batch, decompressed; what is in it holds until the next batch."""
+
+
+class RecoveredLog(NamedTuple):
+    """The outcome of recovery, from which a log begins."""
+
+    segments: Segments
+    producers: ProducerState
+    snapshots: Snapshots
+    leader_epochs: LeaderEpochs
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int
+    cleaned_offset: int = 0
+    ever_cleaned: bool = False
+    lost_from: int | None = None
+    """The log's end now, if it ended later on the disk: records that were durable are damaged or missing."""
+
+
+class PartitionLog:
+    """One log; the invariants are the module's. Cluster metadata decide if it is appended to as leader or follower."""
 
     def __init__(
         self,
@@ -34,12 +90,101 @@ class PartitionLog(LogState):
         config: LogConfig,
         recovered: RecoveredLog,
     ) -> None:
-        super().__init__(shared, partition, topic_id, config, recovered)
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.storage = shared.storage
+        self.files = shared.files
+        self.directory = str(partition)
+        self.budget = shared.budget
+        self.checkpoints = shared.checkpoints
+        self.room = shared.room
+        self.transactions = shared.transactions
+        """The open transactions of all logs of the directory, this one's among them."""
+        self.segments = recovered.segments
+        self.producers = recovered.producers
+        self.snapshots = recovered.snapshots
+        self.leader_epochs = recovered.leader_epochs
+        self.log_start_offset = Offset(recovered.log_start_offset)
+        self.log_end_offset = Offset(recovered.log_end_offset)
+        self.durable_offset = Offset(recovered.durable_offset)
+        self.high_watermark = Offset(recovered.log_start_offset)
+        """The end of what is committed, by the checkpoint or the leader: others may lack what is on this disk."""
+        self.cleaned_offset = recovered.cleaned_offset
+        """Compaction has been over everything before it; the rest is dirty."""
+        self.ever_cleaned = recovered.ever_cleaned
+        """True once compaction may have left gaps; written down (``cleaner-offset-checkpoint``) before the first."""
+        self.closed = False
+        self.has_replicas = False
+        """True once this run has followed a leader here, or begun a leader epoch for others to follow."""
+        self.truncations = 0
+        """Number of times that the end has moved back: jobs that began before go by records that may be gone."""
+        self.retired: list[tuple[int, Segment]] = []
+        """(when its files may be removed, segment that has left the log), in order."""
+        self.tail = TailPositions()
+        self.unsynced = UnsyncedFiles(shared.files, self.directory)
+        for index, segment in enumerate(self.segments.sealed()):
+            end = self.segments.end_of(index, self.log_end_offset)
+            if end > self.durable_offset:
+                self.unsynced.sealed(self.files_of(segment, end), end)
+        self.producers.high_watermark_moved(self.high_watermark)
+        self.transactions.restore(self)
 
-    # As the leader
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.partition}, [{self.log_start_offset}, {self.log_end_offset}))"
 
-    append = append.append
-    """Write one batch at the end and give it its offset."""
+    # Offsets
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """Epoch of the last leader that wrote here, or has begun to lead; −1 when nobody has."""
+        return LeaderEpoch(self.leader_epochs.latest)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def starts_inside_segment(self) -> bool:
+        """True if the log start offset cannot be read off the first segment's name."""
+        return self.log_start_offset > self.segments[0].base_offset
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Records before it are decided: read_committed reads up to here."""
+        unstable = self.producers.first_unstable_offset()
+        if unstable is None:
+            return self.high_watermark
+        return Offset(min(self.high_watermark, max(unstable, self.log_start_offset)))
+
+    def set_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark forward, within the log; True when it moved."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = Offset(offset)
+        self.producers.high_watermark_moved(offset)
+        return True
+
+    def raise_log_start(self, offset: int) -> None:
+        """Records before ``offset`` are no longer part of the log."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = Offset(offset)
+            self.leader_epochs.truncate_from_start(offset)
+            self.producers.log_start_moved(offset)
+            self.high_watermark = Offset(max(self.high_watermark, offset))
+
+    def follow(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Take over both offsets from the leader's answer, as far as this log goes; True when the high watermark moved.
+
+        The log start never passes the high watermark: a follower that is behind the leader's log start finds out when
+        its fetch is refused, and begins anew there (``truncate_fully_and_start_at``).
+        """
+        moved = self.set_high_watermark(high_watermark)
+        self.raise_log_start(min(log_start_offset, self.high_watermark))
+        return moved
 
     def validate_records(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, ValidatedRecords]:
         """Validate the records of a batch in steps, which touch no log: a worker may take them.
@@ -58,16 +203,26 @@ class PartitionLog(LogState):
         self.note_replicas()
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
-    # As a follower
+    def epoch_end_offset(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
+        """The largest leader epoch not above ``epoch`` and the offset after its last record; (−1, −1) if unknown.
+        ``leader_epoch`` is the epoch in which the log is led now, written in or not."""
+        return self.leader_epochs.end_offset(epoch, self.log_end_offset, leader_epoch)
 
-    append_replicated = append_replicated.append_replicated
-    """Write batches that the leader has sent, with the offsets and epochs it gave them."""
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that wrote ``offset``, −1 when unknown."""
+        return self.leader_epochs.epoch_of(offset)
 
-    truncate_to = truncate.truncate_to
-    """Cut the log so that it ends before an offset."""
+    def delete_records_before(self, offset: int) -> Offset:
+        """Raise the log start offset to ``offset`` (−1: the high watermark) and return it.
 
-    truncate_fully_and_start_at = truncate.truncate_fully_and_start_at
-    """Give up all records and begin anew at an offset."""
+        Raises OffsetOutOfRange beyond the high watermark or below 0. The files go with the next retention.
+        """
+        if offset == -1:
+            offset = self.high_watermark
+        if offset > self.high_watermark or offset < 0:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        self.raise_log_start(offset)
+        return self.log_start_offset
 
     # Group commit
 
@@ -88,47 +243,45 @@ class PartitionLog(LogState):
             self.durable_offset = Offset(min(upto, self.log_end_offset))
             self.unsynced.synced(upto)
 
-    # Reading
+    # Files
 
-    read = read.read
-    """Batches from an offset on, as ranges of files."""
+    def note_replicas(self) -> None:
+        """Other brokers have replicas of this log: from now on the file of its topic id becomes durable with its first
+        records. Without it, a topic made anew under the same name would be taken for the one the records are of."""
+        if not self.has_replicas:
+            self.has_replicas = True
+            if self.unsynced.is_new:
+                with contextlib.suppress(FileNotFoundError):
+                    self.unsynced.topic_file = self.files.open(f"{self.directory}/{PARTITION_METADATA}")
+                    # Opened again for that sync, if there ever is one: thousands of logs need the descriptors.
+                    self.unsynced.topic_file.close()
 
-    def search_timestamp(self, timestamp: int) -> Search:
-        """The first record at or after ``timestamp`` (milliseconds), exact to the record; None when there is none.
-        Raises OSError, also when its files have gone between two steps."""
-        limit = self.storage.max_decompressed_bytes
-        return read.first_at_or_after(self.segments, timestamp, self.log_start_offset, limit)
+    def files_of(self, segment: Segment, end_offset: int) -> list[OpenFile]:
+        """The files of a sealed segment that must be synced: its records, and the producer snapshot at its end. When
+        older segments are deleted, that snapshot is all that tells of producers whose records are gone."""
+        snapshot = self.snapshots.file_at(end_offset)
+        return segment.files_with_data() + ([] if snapshot is None else [snapshot])
 
-    def search_max_timestamp(self) -> Search:
-        """The first record with the largest timestamp; None when the log is empty. Otherwise as above."""
-        return read.latest_timestamp(self.segments, self.storage.max_decompressed_bytes)
+    def retire(self, gone: Iterable[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
+        """Mark the files of segments that have left the log as deleted, in the order given; keep the snapshot that the
+        segment in their place begins with."""
+        # As in Apache Kafka the files are renamed at once and removed after a delay: a reader in one of them reads on.
+        for segment in gone:
+            self.budget.forget(segment)
+            segment.rename(DELETED)
+            if replaced_by is None or segment.base_offset != replaced_by.base_offset:
+                self.snapshots.remove(segment.base_offset)
+            self.retired.append((now_ms + self.config.file_delete_delay_ms, segment))
 
-    def epoch_end_offset(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
-        """The largest leader epoch not above ``epoch`` and the offset after its last record; (−1, −1) if unknown.
-        ``leader_epoch`` is the epoch in which the log is led now, written in or not."""
-        return self.leader_epochs.end_offset(epoch, self.log_end_offset, leader_epoch)
-
-    def epoch_of(self, offset: int) -> int:
-        """The leader epoch that wrote ``offset``, −1 when unknown."""
-        return self.leader_epochs.epoch_of(offset)
-
-    # Keeping
-
-    def delete_records_before(self, offset: int) -> Offset:
-        """Raise the log start offset to ``offset`` (−1: the high watermark) and return it.
-
-        Raises OffsetOutOfRange beyond the high watermark or below 0. The files go with the next retention.
-        """
-        if offset == -1:
-            offset = self.high_watermark
-        if offset > self.high_watermark or offset < 0:
-            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
-        self.raise_log_start(offset)
-        return self.log_start_offset
-
-    def roll(self, now_ms: int) -> Segment:
-        """Seal the active segment and begin a new one at the log's end. OSError: nothing has changed."""
-        return rolling.roll(self, now_ms)
+    def write_leader_epochs(self, sync: Sync | None = None) -> None:
+        """Bring the file of leader epochs up to date: at a roll and at the end, as recovery reads the active segment's
+        epochs off its batches. The content is synced where other replicas go by it, or may one day: what is known of
+        older segments stands nowhere else."""
+        if self.leader_epochs.changed:
+            needed = self.has_replicas or len(self.leader_epochs.entries) > 1
+            sync = sync or (Sync.CONTENT if needed else Sync.NOTHING)
+            write_leader_epochs(self.files, self.directory, self.leader_epochs.entries, sync)
+            self.leader_epochs.changed = False
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget the producers that were idle for ``producer.id.expiration.ms`` and have nothing open."""

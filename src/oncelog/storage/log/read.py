@@ -7,16 +7,16 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import NO_LEADER_EPOCH
+from oncelog.base.ids import NO_LEADER_EPOCH, Offset
 from oncelog.base.units import KIB
-from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.errors import TooMuchOutput
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.records.record import Record, read_records, records_data
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.index.transaction_index import AbortedTransaction, overlapping
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.segment.segments import Segments
@@ -54,8 +54,8 @@ class Place(NamedTuple):
     end: int
 
 
-def read(
-    log: LogState,
+def read_batches(
+    log: PartitionLog,
     offset: int,
     *,
     max_bytes: int,
@@ -173,13 +173,15 @@ def _found_in(scan: Scan) -> TimestampOffset | None:
             return found
 
 
-def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int, max_decompressed_bytes: int) -> Search:
-    """The first record from the log's start on whose timestamp is at or after ``timestamp``, or None."""
+def search_timestamp(log: PartitionLog, timestamp: int) -> Search:
+    """The first record from the log's start on whose timestamp (milliseconds) is at or after ``timestamp``, or None.
+    Raises OSError, also when its files have gone between two steps."""
+    log_start_offset, max_decompressed_bytes = log.log_start_offset, log.storage.max_decompressed_bytes
 
     def is_it(record: Record) -> bool:
         return record.timestamp >= timestamp and record.offset >= log_start_offset
 
-    for segment in segments:
+    for segment in log.segments:
         if segment.may_hide(timestamp):
             yield from _checked(segment, max_decompressed_bytes)
         if segment.max_timestamp[0] < timestamp:
@@ -195,8 +197,9 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int,
     return None
 
 
-def latest_timestamp(segments: Segments, max_decompressed_bytes: int) -> Search:
-    """The first record with the largest timestamp of the log, None when there is none."""
+def search_max_timestamp(log: PartitionLog) -> Search:
+    """The first record with the largest timestamp of the log, None when there is none. Raises OSError, as above."""
+    segments, max_decompressed_bytes = log.segments, log.storage.max_decompressed_bytes
     for segment in segments:
         if segment.seems_to_hide():
             yield from _checked(segment, max_decompressed_bytes)
@@ -259,3 +262,24 @@ def _scan(data: bytes, header: BatchHeader, max_bytes: int, is_it: Callable[[Rec
 def _epoch(header: BatchHeader) -> int:
     epoch = header.partition_leader_epoch
     return epoch if epoch >= 0 else NO_LEADER_EPOCH
+
+
+def first_damaged(log: PartitionLog, offset: Offset, max_bytes: int) -> Offset | None:
+    """The offset of the first batch that is damaged among those a replica would be given from ``offset`` on; None if
+    all are sound. The first 17 bytes of a batch are in no checksum: of these a wrong length or format is found.
+
+    Raises OffsetOutOfRange, OSError.
+    """
+    sound_to: int | None = None
+    for chunk in read_batches(log, offset, max_bytes=max_bytes, up_to_log_end=True).chunks:
+        data = chunk.file.read(chunk.position, chunk.size_bytes)
+        try:
+            for position, header in iter_headers(data):
+                if not crc_matches(data, position, header):
+                    return offset if sound_to is None else Offset(sound_to)
+                sound_to = header.next_offset
+        except TruncatedBatch:
+            return offset if sound_to is None else None  # the first batch is there as a whole, if its length is right
+        except CorruptBatch:
+            return offset if sound_to is None else Offset(sound_to)
+    return None

@@ -33,8 +33,8 @@ from oncelog.records.compression import Codec, check_single_frame, compress, dec
 from oncelog.records.errors import TooMuchOutput, TooMuchWork
 from oncelog.records.inspection import Inspection, renumbered
 from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
-from oncelog.storage.config import PRODUCER, LogConfig, StorageConfig
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log_config import PRODUCER, LogConfig, StorageConfig
 
 RECORDS_A_STEP: Final = 5000
 EFFORT_AT_ONCE: Final = 400

@@ -7,11 +7,11 @@ from zlib import crc32
 from oncelog.base.ids import Offset
 from oncelog.base.units import INT32_MAX
 from oncelog.storage.errors import SyncFailed
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.segment.segment import Segment
 
 
-def must_roll(log: LogState, active: Segment, size: int, timestamp: int, last_offset: int, now_ms: int) -> bool:
+def must_roll(log: PartitionLog, active: Segment, size: int, timestamp: int, last_offset: int, now_ms: int) -> bool:
     """True if the next batch (``size`` bytes, largest ``timestamp``, ``last_offset``) belongs into a new segment."""
     if not active.size_bytes:
         return False
@@ -23,7 +23,7 @@ def must_roll(log: LogState, active: Segment, size: int, timestamp: int, last_of
     return is_too_old(log, active, active.first_batch_timestamp(), timestamp, now_ms)
 
 
-def is_too_old(log: LogState, active: Segment, first_timestamp: int, timestamp: int, now_ms: int) -> bool:
+def is_too_old(log: PartitionLog, active: Segment, first_timestamp: int, timestamp: int, now_ms: int) -> bool:
     """True if a batch of ``timestamp`` is ``segment.ms`` after the segment's first (by the clock where they have no
     timestamps): a compacted log rolls after ``max.compaction.lag.ms`` at the latest (KIP-354)."""
     config = log.config
@@ -34,12 +34,12 @@ def is_too_old(log: LogState, active: Segment, first_timestamp: int, timestamp: 
     return waited > limit
 
 
-def _jitter(log: LogState, segment: Segment, limit_ms: int) -> int:
+def _jitter(log: PartitionLog, segment: Segment, limit_ms: int) -> int:
     text = f"{log.storage.jitter_seed}:{log.partition}:{segment.base_offset}"
     return crc32(text.encode()) % min(limit_ms, log.config.segment_ms)
 
 
-def roll_over_gap(log: LogState, base_offset: int, now_ms: int) -> Segment:
+def roll_over_gap(log: PartitionLog, base_offset: int, now_ms: int) -> Segment:
     """Begin a new segment at ``base_offset``, which becomes the log's end: all before it has been compacted away.
 
     Segments that do not meet are a loss to recovery, unless it is written down that the log may have gaps.
@@ -51,7 +51,7 @@ def roll_over_gap(log: LogState, base_offset: int, now_ms: int) -> Segment:
     return roll(log, now_ms, base_offset)
 
 
-def sync_before_roll(log: LogState) -> None:
+def sync_before_roll(log: PartitionLog) -> None:
     """Sync a replicated log before it begins a segment, if recovery could not tell a loss in the one before. Raises
     SyncFailed.
 
@@ -62,7 +62,7 @@ def sync_before_roll(log: LogState) -> None:
         sync_all(log)
 
 
-def sync_all(log: LogState) -> None:
+def sync_all(log: PartitionLog) -> None:
     """Sync all of a log that may not be on disk yet, at once. Raises SyncFailed."""
     if log.durable_offset < log.log_end_offset:
         try:
@@ -72,7 +72,7 @@ def sync_all(log: LogState) -> None:
             raise SyncFailed(f"sync of {log.partition} failed: {error.strerror}") from error
 
 
-def roll(log: LogState, now_ms: int, base_offset: int | None = None) -> Segment:
+def roll(log: PartitionLog, now_ms: int, base_offset: int | None = None) -> Segment:
     """Seal the active segment and begin a new one at the log's end. OSError: nothing has changed."""
     old = log.segments.active
     base = log.log_end_offset if base_offset is None else Offset(base_offset)

@@ -20,14 +20,13 @@ from oncelog.base.ids import Offset
 from oncelog.base.invariant import invariant
 from oncelog.storage.checkpoints import Sync
 from oncelog.storage.file_names import TEMPORARY
-from oncelog.storage.log.retirement import retire
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.rolling import roll_over_gap
-from oncelog.storage.log.state import LogState
+from oncelog.storage.producer_snapshots import rebuild_producers
 from oncelog.storage.segment.segment import Segment
-from oncelog.storage.snapshots.rebuild import rebuild_producers
 
 
-def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
+def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
     """Cut the log so that it ends at ``offset``, or where the batch that holds ``offset`` begins; False if it ended
     there before.
 
@@ -60,7 +59,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     return True
 
 
-def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
+def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> None:
     """Give up all records, and all that is known of producers, and begin anew at ``offset``.
 
     Raises OSError: the disk is failing, and the log must be opened anew.
@@ -75,7 +74,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
     for snapshot in reversed(log.snapshots.offsets[:]):
         log.snapshots.remove(snapshot)
     gone = list(log.segments)
-    retire(log, reversed(gone), now_ms)
+    log.retire(reversed(gone), now_ms)
     new.rename("")
     log.segments.replace(gone, new)
     log.log_start_offset = log.log_end_offset = Offset(offset)
@@ -87,18 +86,18 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
     _sync_directory(log)
 
 
-def _cut_segments(log: LogState, index: int, end: int, now_ms: int) -> None:
+def _cut_segments(log: PartitionLog, index: int, end: int, now_ms: int) -> None:
     """Steps 2 and 3."""
     log.note_replicas()
     log.truncations += 1
     gone = [log.segments[later] for later in range(index + 1, len(log.segments))]
     log.segments.remove(gone)
-    retire(log, reversed(gone), now_ms)
+    log.retire(reversed(gone), now_ms)
     old = log.segments.active
     log.segments.replace([old], old.cut(end, log.config.index_interval_bytes, now_ms))
 
 
-def _move_end(log: LogState, end: int) -> None:
+def _move_end(log: PartitionLog, end: int) -> None:
     """Bring every offset of the log within its new end."""
     log.log_end_offset = Offset(end)
     log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
@@ -108,7 +107,7 @@ def _move_end(log: LogState, end: int) -> None:
     log.leader_epochs.truncate_from_end(end)
 
 
-def _roll_back_producers(log: LogState, now_ms: int) -> None:
+def _roll_back_producers(log: PartitionLog, now_ms: int) -> None:
     """Step 4, and the open transactions as of the new end. Decided transactions whose marker is still there and not
     below the high watermark stay unreplicated."""
     producers = log.producers
@@ -122,7 +121,7 @@ def _roll_back_producers(log: LogState, now_ms: int) -> None:
     log.transactions.restore(log)
 
 
-def _sync_directory(log: LogState) -> None:
+def _sync_directory(log: PartitionLog) -> None:
     """Steps 5 and 6."""
     if log.leader_epochs.changed:
         log.write_leader_epochs(Sync.CONTENT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oncelog.base.units import INT64_MAX
-from oncelog.storage.log.state import LogState
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.segment.segment import Segment
 
 
@@ -23,7 +23,7 @@ class Cleanable(NamedTuple):
     overdue: bool
 
 
-def cleanable(log: LogState, now_ms: int) -> Cleanable | None:
+def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     """The part of a log that may be cleaned, None when it is nothing or not worth it yet."""
     config = log.config
     sealed = log.segments.sealed()
@@ -54,7 +54,7 @@ def _may_be_young(segment: Segment, young: int) -> bool:
     return segment.max_timestamp[0] > young or segment.may_hide(young + 1)
 
 
-def _index(log: LogState, segment: Segment) -> int:
+def _index(log: PartitionLog, segment: Segment) -> int:
     return log.segments.floor(segment.base_offset)
 
 

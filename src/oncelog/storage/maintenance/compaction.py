@@ -19,12 +19,10 @@ from oncelog.records.latest_timestamp import latest_timestamp
 from oncelog.records.record import read_records
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.log.retirement import retire
-from oncelog.storage.log.state import LogState
-from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord
+from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord, OffsetMap
 from oncelog.storage.maintenance.cleanable import Cleanable, group_by_size
 from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
-from oncelog.storage.maintenance.offset_map import OffsetMap
 from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.index_budget import IndexBudget
@@ -69,7 +67,7 @@ class Compact:
 
     name = COMPACTION
 
-    def __init__(self, log: LogState, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
+    def __init__(self, log: PartitionLog, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
         self.partition = log.partition
         self._log = log
         self._owner = owner
@@ -228,7 +226,7 @@ class Compact:
             new.rename(SWAP)
             new.adopt(log.budget)
             log.segments.replace(old, new)
-            retire(log, old, self._now_ms, replaced_by=new)
+            log.retire(old, self._now_ms, replaced_by=new)
             new.rename("")
             new.seal()
         if complete:

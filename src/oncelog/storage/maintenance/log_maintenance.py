@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oncelog.storage.log.retirement import retire
+from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.rolling import roll
-from oncelog.storage.log.state import LogState
 from oncelog.storage.maintenance.jobs import COMPACTION, Job, JobOwner
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK, iter_batches
 from oncelog.storage.segment.index_builder import IndexBuilder
@@ -22,7 +21,7 @@ class LogMaintenance:
 
     __slots__ = ("_busy", "_log", "_uncleanable")
 
-    def __init__(self, log: LogState) -> None:
+    def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._busy: set[str] = set()
         """Names of jobs that are under way."""
@@ -112,7 +111,7 @@ class LogMaintenance:
     def delete_segments(self, gone: list[Segment], now_ms: int) -> None:
         """Take segments out of the log; their files follow after the delay."""
         self._log.segments.remove(gone)
-        retire(self._log, gone, now_ms)
+        self._log.retire(gone, now_ms)
 
     def _removal(self, now_ms: int) -> Job:
         retired = self._log.retired
@@ -126,7 +125,7 @@ class CheckTimestamps:
 
     name = "check-timestamps"
 
-    def __init__(self, log: LogState, owner: JobOwner, segment: Segment) -> None:
+    def __init__(self, log: PartitionLog, owner: JobOwner, segment: Segment) -> None:
         self.partition = log.partition
         self._log = log
         self._owner = owner
@@ -149,7 +148,7 @@ class RemoveSegments:
 
     name = "delete"
 
-    def __init__(self, log: LogState, owner: JobOwner, segments: list[Segment]) -> None:
+    def __init__(self, log: PartitionLog, owner: JobOwner, segments: list[Segment]) -> None:
         self.partition = log.partition
         self._owner = owner
         self._files = log.files
@@ -177,7 +176,7 @@ class RebuildIndexes:
 
     name = "rebuild-indexes"
 
-    def __init__(self, log: LogState, owner: JobOwner, segment: Segment) -> None:
+    def __init__(self, log: PartitionLog, owner: JobOwner, segment: Segment) -> None:
         self.partition = log.partition
         self._log = log
         self._owner = owner

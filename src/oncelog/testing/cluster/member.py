@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordination.shared_memory import SharedSession, SharedTree
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.events import StoodStill
-from oncelog.runtime.effects.broker_links import Dispatch
+from oncelog.runtime.effects.broker_sockets import Dispatch
 from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.network import CuttableSockets

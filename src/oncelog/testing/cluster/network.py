@@ -20,7 +20,7 @@ from oncelog.node.kernel.events import (
     Event,
     SendToBroker,
 )
-from oncelog.runtime.effects.broker_links import BrokerSockets, Dispatch
+from oncelog.runtime.effects.broker_sockets import BrokerSockets, Dispatch
 
 
 class CuttableSockets(BrokerSockets):

@@ -18,6 +18,7 @@ from oncelog.handlers.broker.ports import Marker
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
+from oncelog.storage.log.append import append_batch
 from oncelog.testing.faults.fault import Fault
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -156,6 +157,6 @@ def _append(node: Node, fault: HangingTransaction, value: bytes, sequence: int) 
         transactional=True,
     )
     epoch = leader.leader_epoch
-    appended = leader.log.append(memoryview(batch), now_ms=node.now_ms, leader_epoch=epoch, verified=True)
+    appended = append_batch(leader.log, memoryview(batch), now_ms=node.now_ms, leader_epoch=epoch, verified=True)
     node.partitions.appended(leader, appended.record_count, appended.size_bytes)
     return appended.base_offset

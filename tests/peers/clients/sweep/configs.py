@@ -193,7 +193,7 @@ def _group_configs(wire: Wire) -> None:
 
 
 def _documentation(wire: Wire) -> None:
-    """Every text: `codegen.config_documentation` reads the answers."""
+    """Every text: `tests.conformance.test_config_keys` reads the answers."""
     wire.topic("sc-documented")
     for kind, name in ((TOPIC, "sc-documented"), (BROKER, "1"), (CLIENT_METRICS, "sc-metrics"), (GROUP, "sc-group")):
         _describe(wire, kind, name, 4, include_documentation=True)

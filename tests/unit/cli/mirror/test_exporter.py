@@ -10,7 +10,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.mirror.exporter import MirrorCollector
 from oncelog.client.machine.positions import Fetched
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
-from oncelog.mirror.positions import CopiedPartition
+from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.progress import GroupState, Progress, RefusalRow
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "metrics.md"

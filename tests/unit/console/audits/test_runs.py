@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from oncelog.console.admission.gate import Sender
-from oncelog.console.audits import shelf
+from oncelog.console.audits import report_store
 from oncelog.console.audits.report import BadReport
+from oncelog.console.audits.report_store import AuditShelf, NoSuchAudit
 from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of, typed
-from oncelog.console.audits.shelf import AuditShelf, NoSuchAudit
 from oncelog.console.query import BadQuery
 from tests.unit.console.audits.test_report import document
 from tests.waiting import wait_until
@@ -74,7 +74,7 @@ def test_the_command_is_what_a_person_would_type() -> None:
 def test_one_audit_at_a_time_over_directories_that_were_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "lacking", list)
+    monkeypatch.setattr(report_store, "lacking", list)
     made: list[AuditRun] = []
 
     def start(key: str, names: object, command: object, report: Path, user: str, ended: Ended) -> AuditRun:
@@ -104,13 +104,15 @@ def test_one_audit_at_a_time_over_directories_that_were_allowed(
 
 
 def test_what_it_said_last_is_in_the_audit_of_one_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "lacking", list)
-    monkeypatch.setattr(shelf, "process_of", lambda command: [sys.executable, "-c", "raise SystemExit('no disk')"])
+    monkeypatch.setattr(report_store, "lacking", list)
+    monkeypatch.setattr(
+        report_store, "process_of", lambda command: [sys.executable, "-c", "raise SystemExit('no disk')"]
+    )
     lines: list[Mapping[str, Any]] = []
     kept = AuditShelf([], [tmp_path], audit=lines.append)
     assert kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True).wait(60)
     assert [(one["outcome"], one.get("error")) for one in lines] == [("starting", None), ("failed", "no disk")]
-    monkeypatch.setattr(shelf, "process_of", lambda command: [str(tmp_path / "nothing")])
+    monkeypatch.setattr(report_store, "process_of", lambda command: [str(tmp_path / "nothing")])
     with pytest.raises(BadQuery, match="could not be started"):
         kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True)
     assert [one["outcome"] for one in lines[2:]] == ["starting", "failed"]
@@ -142,7 +144,7 @@ def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
         kept.open(str(bad))
     bad.unlink()
     keys = [kept.upload(document(seconds=number).decode(), ME) for number in range(10)]
-    assert len(kept.reports()) == 1 + shelf.MOST_KEPT
+    assert len(kept.reports()) == 1 + report_store.MOST_KEPT
     assert kept.open(keys[-1]).seconds == 9
     with pytest.raises(NoSuchAudit):
         kept.open(keys[0])

@@ -21,7 +21,8 @@ from oncelog import read_arrow
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.notation import json_text
 from oncelog.client.blocking import Client, Producer
-from oncelog.console.downloads import json_lines, reading, serving
+from oncelog.console.downloads import json_lines, reading
+from oncelog.console.downloads import routes as serving
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.formats.schema_files import read_schemas
 from oncelog.records.builder import build_batch

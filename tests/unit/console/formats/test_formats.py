@@ -16,7 +16,7 @@ import msgpack
 import pytest
 
 from oncelog.client.errors import ConfigError
-from oncelog.console.formats.process import DecodingProcess
+from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.formats.schema_files import read_schemas, schema_for
 from oncelog.console.formats.wire_format import VALUE, framed, message_path
 from oncelog.console.records.decoding import Decoder, Shown

@@ -15,7 +15,7 @@ import msgpack
 import pytest
 from google.protobuf import any_pb2, descriptor_pb2, struct_pb2, timestamp_pb2
 
-from oncelog.console.formats.process import DecodingProcess
+from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.formats.schema_files import read_schemas
 from oncelog.console.records.decoding import Decoder, Shown
 from tests.unit.console.formats.samples import avro, avro_file, shop_file

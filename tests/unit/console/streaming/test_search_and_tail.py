@@ -16,8 +16,8 @@ from oncelog.client.machine.positions import Fetched
 from oncelog.console.formats.schema_files import read_schemas
 from oncelog.console.page import Asked
 from oncelog.console.query import Query
-from oncelog.console.records.outcomes import MOST_WAITING, Outcomes, Settled
 from oncelog.console.records.search import PLACES, Hit, Wanted, records_with, scanned
+from oncelog.console.records.transaction_outcomes import MOST_WAITING, Outcomes, Settled
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.sources import TAIL_ROWS, tailing
 from oncelog.records.batch import HEADER_SIZE, read_header

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.coordination.sqlite.file_systems import network_file_system
+from oncelog.coordination.sqlite.database import network_file_system
 
 
 def table(tmp_path: Path, kind: str) -> Path:

@@ -7,24 +7,32 @@ import pytest
 
 import oncelog
 from oncelog.core.configs import kafka_documentation
-from oncelog.core.configs.broker import BROKER_KEYS, BrokerConfig, Source, Synonym, parse_broker_config
-from oncelog.core.configs.client_metrics_keys import CLIENT_METRICS_KEYS
-from oncelog.core.configs.documentation import NO_EFFECT, documentation_of
-from oncelog.core.configs.entity_keys import GROUP_BOUNDS, GROUP_KEYS
+from oncelog.core.configs.broker import BrokerConfig, Source, Synonym, parse_broker_config
+from oncelog.core.configs.combinations import GROUP_BOUNDS
+from oncelog.core.configs.keys import (
+    BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
+    DOCUMENTATION,
+    GROUP_KEYS,
+    NAMES_WITHOUT_EFFECT,
+    NO_EFFECT,
+    TOPIC_KEYS,
+    documentation_of,
+    has_no_effect,
+)
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, ConfigType, canonical
 from oncelog.core.configs.limits import between
-from oncelog.core.configs.topic_keys import TOPIC_KEYS
 
 KEYS_BY_TEXTS: Final = (
     (kafka_documentation.BROKER, tuple(BROKER_KEYS.values())),
-    (kafka_documentation.TOPIC, TOPIC_KEYS),
+    (kafka_documentation.TOPIC, tuple(TOPIC_KEYS.values())),
     (kafka_documentation.GROUP, tuple(GROUP_KEYS.values())),
     (kafka_documentation.CLIENT_METRICS, tuple(CLIENT_METRICS_KEYS.values())),
 )
 
 
 def test_every_default_passes_its_own_limits_and_reads_back_as_itself() -> None:
-    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS, *GROUP_KEYS.values(), *CLIENT_METRICS_KEYS.values()):
+    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values(), *CLIENT_METRICS_KEYS.values()):
         assert canonical(key.default_value()) == key.default, key.name
 
 
@@ -39,11 +47,19 @@ def test_documentation_is_apache_kafkas_but_where_a_key_does_something_else_here
     told = {key.name: documentation_of(key, kafka_documentation.BROKER) for key in BROKER_KEYS.values()}
     assert told["log.segment.bytes"] == "The maximum size of a single log file"
     assert told["num.io.threads"] == f"{kafka_documentation.BROKER['num.io.threads']} {NO_EFFECT}"
-    assert told["listeners"] == BROKER_KEYS["listeners"].documentation
+    assert told["log.dir"] == DOCUMENTATION["log.dir"]
     assert told["leader.replication.throttled.rate"] is None
     for texts, keys in KEYS_BY_TEXTS:
-        assert {key.name for key in keys if key.documentation}.isdisjoint(texts), "a text that nobody is told"
+        assert {key.name for key in keys if key.documentation}.isdisjoint(texts), "a text that is never shown"
         assert set(texts) <= {key.name for key in keys}
+
+
+def test_keys_that_differ_here_exist_and_their_words_are_not_apache_kafkas() -> None:
+    names = {key.name for _, keys in KEYS_BY_TEXTS for key in keys}
+    assert names >= set(DOCUMENTATION)
+    assert all(any(name.startswith(given) for name in names) for given in NAMES_WITHOUT_EFFECT)
+    for texts, _ in KEYS_BY_TEXTS:
+        assert not texts.items() & DOCUMENTATION.items()
 
 
 def test_bounds_of_group_configs_are_broker_keys() -> None:
@@ -53,7 +69,7 @@ def test_bounds_of_group_configs_are_broker_keys() -> None:
 
 def test_a_topic_key_has_the_type_and_the_default_of_its_broker_key() -> None:
     derived = {"retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"}
-    for key in TOPIC_KEYS:
+    for key in TOPIC_KEYS.values():
         if key.synonym is not None and key.name not in derived:
             broker_key = BROKER_KEYS[key.synonym]
             assert (broker_key.type, broker_key.default) == (key.type, key.default), key.name
@@ -168,16 +184,16 @@ def test_a_key_that_nothing_reads_says_so() -> None:
     """A key counts as read when its name stands in the code somewhere, or a topic key takes its default from it."""
     package = Path(oncelog.__file__).parent
     rooms = ("core", "handlers", "node", "runtime", "storage")
-    names = ("_keys.py", "_documentation.py", "combinations.py", "running_changes.py")  # a limit alone is no effect
+    names = ("keys.py", "_documentation.py", "combinations.py")  # a limit alone is no effect
     files = [path for room in rooms for path in (package / room).rglob("*.py") if not path.name.endswith(names)]
     code = "\n".join(path.read_text() for path in files)
-    reads = {key.synonym for key in TOPIC_KEYS}
+    reads = {key.synonym for key in TOPIC_KEYS.values()}
     for key in BROKER_KEYS.values():
         is_read = f'"{key.name}"' in code or key.name in reads
         if not is_read:
-            assert key.inert, f"nothing reads {key.name}: mark it inert"
+            assert has_no_effect(key.name), f"nothing reads {key.name}: name it among the keys without effect"
         elif key.name not in INERT_DEFAULTS:
-            assert not key.inert, f"{key.name} is read: it is not inert"
+            assert not has_no_effect(key.name), f"{key.name} is read: it has an effect"
 
 
 INERT_DEFAULTS = {"log.local.retention.bytes", "log.local.retention.ms", "log.preallocate"}

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
+from oncelog.core.configs.keys import TOPIC_KEYS
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.topic import TopicConfigs, check_topic_configs, topic_config, topic_synonyms
-from oncelog.core.configs.topic_keys import TOPIC_KEYS_BY_NAME
 
 
 def test_a_topic_has_the_brokers_values_unless_it_sets_its_own() -> None:
@@ -36,7 +36,7 @@ def test_topics_that_set_the_same_share_one_config() -> None:
 
 def test_where_a_value_comes_from() -> None:
     broker = BrokerConfig({"log.retention.ms": "9"})
-    key = TOPIC_KEYS_BY_NAME["retention.ms"]
+    key = TOPIC_KEYS["retention.ms"]
     assert topic_synonyms(broker, {"retention.ms": "5"}, key) == [
         Synonym("retention.ms", "5", Source.TOPIC),
         Synonym("log.retention.ms", "9", Source.STATIC_BROKER),

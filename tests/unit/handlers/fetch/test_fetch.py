@@ -7,10 +7,12 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicName, TopicPartition
 from oncelog.handlers.api import CLUSTER_NAME, Operation
+from oncelog.handlers.fetch import reads
 from oncelog.handlers.fetch.handler import handle
 from oncelog.records.batch import iter_headers
 from oncelog.records.builder import end_transaction_marker
 from oncelog.storage.file_range import FileRange
+from oncelog.storage.log.rolling import roll
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.messages.fetch import (
     FetchPartition,
@@ -174,7 +176,7 @@ def test_min_bytes_are_waited_for_over_all_partitions(broker: LogBroker) -> None
 def test_data_in_an_older_segment_is_not_waited_upon(broker: LogBroker) -> None:
     log = broker.logs.logs[TopicPartition(TopicName("a"), 0)]
     assert log is not None
-    log.roll(NOW_MS)
+    roll(log, NOW_MS)
     broker.append("a")
     assert offsets(only(at_once(broker, request(of(), min_bytes=1 << 19)))) == [0, 5]
 
@@ -373,12 +375,10 @@ def test_zstd_topics_are_read_in_every_version() -> None:
 
 
 def test_storage_errors_are_told_as_the_version_knows_them(broker: LogBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = broker.logs.logs[TopicPartition(TopicName("a"), 0)]
-
     def fail(*_: object, **__: object) -> None:
         raise OSError("bad disk")
 
-    monkeypatch.setattr(log, "read", fail)
+    monkeypatch.setattr(reads, "read_batches", fail)
     assert only(at_once(broker, request(of()), 12)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert only(at_once(broker, request(of(), version=5), 5)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

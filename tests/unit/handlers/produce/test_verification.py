@@ -202,7 +202,7 @@ def test_the_word_of_a_coordinator_here_holds_while_a_worker_validates(leader: L
 
 
 def outcome_of(steps: Generator[None, None, Any]) -> Any:
-    """What a worker returns."""
+    """The outcome of a worker that drives ``steps``."""
     while True:
         try:
             next(steps)

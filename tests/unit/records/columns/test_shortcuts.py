@@ -13,7 +13,7 @@ from oncelog.records.columns import batches
 from oncelog.records.columns.decode import Selection, decode
 from oncelog.records.columns.plain_batches import GroupLimits, plain_groups
 from oncelog.records.columns.record_heads import read_heads
-from oncelog.records.columns.varint import GUARD_BYTES, ByteView, Positions
+from oncelog.records.columns.varint_columns import GUARD_BYTES, ByteView, Positions
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.records.varint import append_varint

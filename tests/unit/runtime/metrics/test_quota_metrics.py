@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from oncelog.core.quotas.limits import ANY
-from oncelog.runtime.metrics.quota_metrics import LABEL_LENGTH, MOST_CLIENTS, quota_metrics
+from oncelog.runtime.metrics.broker_metrics import LABEL_LENGTH, MOST_CLIENTS, quota_metrics
 from tests.scenario.node.driver import Driver
 
 

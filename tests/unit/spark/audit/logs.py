@@ -27,7 +27,7 @@ from oncelog.spark.audit.engines.local_engine import LocalEngine
 from oncelog.spark.audit.model import Finding
 from oncelog.spark.audit.pipeline import AuditResult, audit
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.snapshots.producer_snapshot import encode_snapshot
+from oncelog.storage.producer_snapshots import encode_snapshot
 
 TIME = 1_700_000_000_000
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.jobs.load_job import LoadRequest
 from oncelog.spark.jobs.load_plan import PartitionState, Piece
-from oncelog.spark.table.directory import Table
+from oncelog.spark.jobs.load_report import LoadRequest
+from oncelog.spark.jobs.load_table import TableFiles
 from oncelog.spark.table.parquet_files import table_schema
 
 Row = tuple[str, int, int]
@@ -30,8 +30,8 @@ class FakeLog:
     def topic_ids(self) -> dict[str, str]:
         return self.ids
 
-    def states(self, table: Table) -> list[PartitionState]:
-        files = table.files()
+    def states(self, table: TableFiles) -> list[PartitionState]:
+        files = table.files([TopicPartition(TopicName(topic), number) for topic, number in sorted(self.partitions)])
         return [
             PartitionState(
                 TopicPartition(TopicName(topic), number),
@@ -63,7 +63,7 @@ class FakeWriter:
     def __init__(self, log: FakeLog, *, suffix: bytes = b"") -> None:
         self._log, self._suffix = log, suffix
 
-    def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
+    def write(self, pieces: Sequence[Piece], directory: Path, frame: object = None) -> dict[int, Path]:
         directory.mkdir()
         files: dict[int, Path] = {}
         for index, piece in enumerate(pieces):

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark.jobs import publication
-from oncelog.spark.jobs.load_job import Event, LoadReport, run_load
+from oncelog.spark.jobs.load_job import run_load
 from oncelog.spark.jobs.load_plan import Piece
+from oncelog.spark.jobs.load_report import Event, LoadReport
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.session.errors import DataLoss, OptionError
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table import directory as table_module
 from oncelog.spark.table.directory import RowsFile, Table, TableError
 from oncelog.spark.table.parquet_files import write_empty
+from oncelog.spark.targets import parquet_table
+from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog, FakeWriter, request, visible_rows
 
 
@@ -47,11 +49,10 @@ def run(
     on_event: Callable[[Event], None] = lambda event: None,
     **changed: str,
 ) -> LoadReport:
-    with Table.open(directory) as table:
-        writer = FakeWriter(log, suffix=suffix)
-        return run_load(
-            table, log, lambda: writer, request(directory, log, rows_per_step), options(**changed), on_event
-        )
+    asked, parsed = request(directory, log, rows_per_step), options(**changed)
+    table, writer = ParquetTable(asked, parsed), FakeWriter(log, suffix=suffix)
+    with table.held():
+        return run_load(table, log, lambda: writer, asked, parsed, on_event)
 
 
 def test_everything_once_and_then_only_what_is_new(tmp_path: Path) -> None:
@@ -90,16 +91,17 @@ def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
         raise OptionError("the schema cannot be read")
 
     asked = replace(request(tmp_path, log), shape=Shape("json", "id BIGINTT"))
-    with pytest.raises(OptionError), Table.open(tmp_path) as table:
-        run_load(table, log, unreadable_schema, asked, options(), lambda event: None)
+    table = ParquetTable(asked, options())
+    with pytest.raises(OptionError), table.held():
+        run_load(table, log, unreadable_schema, asked, options())
     log.ids["t"] = "another-id"
     run(tmp_path, log)
     assert visible_rows(tmp_path) == log.rows()
     with (
-        Table.open(tmp_path) as table,
+        table.held(),
         pytest.raises(TableError, match="was loaded with values in binary, not with values in json"),
     ):
-        run_load(table, log, unreadable_schema, asked, options(), lambda event: None)
+        run_load(table, log, unreadable_schema, asked, options())
 
 
 class Died(BaseException):
@@ -115,7 +117,7 @@ class Mortal:
             monkeypatch.setattr(module, name, self._mortal(getattr(module, name), counts=module is os))
         writer = FakeWriter.write
         monkeypatch.setattr(FakeWriter, "write", self._mortal(writer, counts=True))
-        monkeypatch.setattr(publication, "write_empty", self._mortal(write_empty, counts=True))
+        monkeypatch.setattr(parquet_table, "write_empty", self._mortal(write_empty, counts=True))
 
     def _mortal(self, action: Callable[..., Any], *, counts: bool) -> Callable[..., Any]:
         def acting(*arguments: Any, **named: Any) -> Any:
@@ -276,7 +278,7 @@ def test_overlapping_files_are_refused(tmp_path: Path) -> None:
 def test_a_task_that_wrote_other_rows_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = log_of(20)
 
-    def write_elsewhere(self: FakeWriter, pieces: list[Any], directory: Path) -> dict[int, Path]:
+    def write_elsewhere(self: FakeWriter, pieces: list[Any], directory: Path, frame: object = None) -> dict[int, Path]:
         moved = [Piece(piece.wanted.since(piece.wanted.start + 1), piece.file) for piece in pieces]
         return dict(zip((1, 0), honest(self, moved, directory).values(), strict=False))
 

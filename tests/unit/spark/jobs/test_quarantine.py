@@ -21,6 +21,7 @@ from oncelog.spark.source.options import parse_options
 from oncelog.spark.table import atomic_swap, rename_journal
 from oncelog.spark.table.directory import QuarantineRefused, Table, TableError
 from oncelog.spark.table.parquet_files import table_schema
+from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog
 
 SERVERS = {"kafka.bootstrap.servers": "fake:1", "subscribe": "t"}
@@ -37,7 +38,7 @@ class FakeShapingWriter:
     def __init__(self, log: FakeLog, partition_by: str | None) -> None:
         self._log, self.partition_by = log, partition_by
 
-    def write(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
+    def write(self, pieces: Sequence[Piece], directory: Path, frame: object = None) -> dict[int, Path]:
         directory.mkdir(parents=True)
         return {index: path for index, piece in enumerate(pieces) if (path := self._good(index, piece, directory))}
 
@@ -47,6 +48,9 @@ class FakeShapingWriter:
             if rows := [row for row in self._rows(piece) if row["value"].startswith(b"bad")]:
                 found[index] = self._file(rows, directory, f"{index}.parquet")
         return found
+
+    def record_columns(self, table: Table) -> None:
+        pass
 
     def _good(self, index: int, piece: Piece, directory: Path) -> Path | None:
         rows = [row for row in self._rows(piece) if not row["value"].startswith(b"bad")]
@@ -75,9 +79,10 @@ def log_of(*values: bytes) -> FakeLog:
 
 def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, send_quarantined: Any = None) -> LoadReport:
     asked = LoadRequest(("t",), place, {}, log.from_ms, 4, Shape("utf8", partition_by=by), topic)
-    with Table.open(place, send_quarantined) as table:
-        writer = FakeShapingWriter(log, by)
-        return run_load(table, log, lambda: writer, asked, parse_options(SERVERS), lambda event: None, send_quarantined)
+    options, writer = parse_options(SERVERS), FakeShapingWriter(log, by)
+    table = ParquetTable(asked, options, send_quarantined)
+    with table.held():
+        return run_load(table, log, lambda: writer, asked, options)
 
 
 def values_in(place: Path) -> list[tuple[int, bytes]]:

@@ -11,7 +11,7 @@ from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.formats import other_format
 from oncelog.spark.targets.address import parse_address
 from oncelog.spark.targets.entry import compact
-from oncelog.spark.targets.opening import held
+from oncelog.spark.targets.format_table import held
 
 
 def test_a_directory_is_known_by_what_its_format_leaves(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.jobs.load_plan import PartitionState, Piece
+from oncelog.spark.jobs.load_job import run_load
+from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
 from oncelog.spark.jobs.shape import PLAIN
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table.parquet_files import table_schema
 from oncelog.spark.targets.address import TableAddress, parse_address
-from oncelog.spark.targets.opening import open_target
+from oncelog.spark.targets.format_table import FormatTable, open_target
 from oncelog.spark.targets.step_writer import Places
 from oncelog.spark.targets.table_target import Span, Target
-from oncelog.spark.targets.target_load import run_target_load
 from oncelog.spark.targets.task_files import TaskFiles, Written, written_of
 from tests.peers.s3 import Lossy
 from tests.unit.spark.jobs.fake_log import FakeLog, Row
@@ -28,22 +28,6 @@ BAD = b"bad"
 GOOD_SCHEMA = table_schema(include_headers=False)
 _BAD_NAMES = ("topic", "partition", "offset", "timestamp", "key", "value")
 BAD_SCHEMA = pa.schema([GOOD_SCHEMA.field(name) for name in _BAD_NAMES] + [pa.field("reason", pa.string())])
-
-
-@dataclass
-class Source:
-    """The log as a load asks for it."""
-
-    log: FakeLog
-
-    def topic_ids(self) -> dict[str, str]:
-        return self.log.ids
-
-    def partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(TopicName(topic), number) for topic, number in sorted(self.log.partitions)]
-
-    def states(self, table: Any) -> list[PartitionState]:
-        return self.log.states(table)
 
 
 class TaskWriter:
@@ -58,7 +42,7 @@ class TaskWriter:
         self.bad_schema: pa.Schema | None = BAD_SCHEMA
         self.partition_by = partition_by
 
-    def write(self, pieces: Sequence[Piece], places: Places) -> list[Written]:
+    def write(self, pieces: Sequence[Piece], places: Places, frame: object = None) -> list[Written]:
         levels = () if self.partition_by is None else ("day",)
         files = TaskFiles(
             places.store, self.schema, levels, places.bad_store, self.bad_schema, dict(places.skipped_bad or {})
@@ -129,16 +113,9 @@ class Lake:
         """One run of a load, as a process of its own would make it."""
         names = topics or tuple(sorted({topic for topic, _ in log.partitions}))
         options = parse_options({"kafka.bootstrap.servers": "fake:1", "subscribe": ",".join(names)})
-        request = LoadRequest(names, "nowhere", {}, log.from_ms, rows_per_step, PLAIN, None, backfill)  # type: ignore[arg-type]
-        return run_target_load(
-            self.address,
-            self.open(),
-            Source(log),
-            request,
-            options,
-            lambda columns: TaskWriter(log, **writer),
-            on_event,
-        )
+        request = LoadRequest(names, str(self.address), {}, log.from_ms, rows_per_step, PLAIN, None, backfill)
+        table = FormatTable(self.address, request, options)
+        return run_load(table, log, lambda: TaskWriter(log, **writer), request, options, on_event)
 
     def rows(self, *columns: str) -> list[Any]:
         """The rows that any reader of the table sees, sorted."""
@@ -150,7 +127,7 @@ class Lake:
 
     def spans(self, log: FakeLog) -> dict[tuple[str, int], Span]:
         """The table's spans."""
-        found = self.open().spans(Source(log).partitions())
+        found = self.open().spans([TopicPartition(TopicName(topic), number) for topic, number in log.partitions])
         return {(one.topic, one.partition): span for one, span in found.items()}
 
 

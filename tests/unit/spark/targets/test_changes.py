@@ -19,7 +19,7 @@ from oncelog.spark.jobs.load_report import Event
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table.directory import TableError
-from oncelog.spark.targets.opening import held
+from oncelog.spark.targets.format_table import held
 from oncelog.spark.targets.quarantine import QuarantineTopic
 from oncelog.spark.targets.table_target import Change, Move, NewFile, Span, TableMoved
 from oncelog.testing import Broker

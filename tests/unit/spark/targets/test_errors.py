@@ -8,7 +8,7 @@ from deltalake.exceptions import DeltaError
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.targets import delta
 from oncelog.spark.targets.address import parse_address
-from oncelog.spark.targets.opening import open_target
+from oncelog.spark.targets.format_table import open_target
 
 TREE = """Kernel error -> Generic MicrosoftAzure error
           \x1b[31m↳\x1b[0m Error performing GET https://lake/t/_delta_log?sv=1&sig=hunter2 in 5.2s, after 10 retries

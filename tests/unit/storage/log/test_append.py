@@ -10,8 +10,10 @@ from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch, seal
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.storage.config import LogConfig
 from oncelog.storage.errors import AppendRefused, SyncFailed
+from oncelog.storage.log.append import append_batch
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
 
@@ -29,11 +31,11 @@ def test_offsets_are_set_in_place_and_bytes_stored_as_they_came() -> None:
     world = World()
     first = world.append(batch([b"a", b"b"]))
     data = batch([b"c"], codec=Codec.ZSTD)
-    second = world.log.append(data, now_ms=NOW, leader_epoch=4)
+    second = append_batch(world.log, data, now_ms=NOW, leader_epoch=4)
     assert (first.base_offset, first.last_offset, first.log_append_time_ms) == (0, 1, -1)
     assert (second.base_offset, second.last_offset, second.record_count) == (2, 2, 1)
     world.log.set_high_watermark(3)
-    stored = content(world.log.read(2, max_bytes=10_000))
+    stored = content(read_batches(world.log, 2, max_bytes=10_000))
     assert stored == bytes(data)
     header = read_header(stored)
     assert (header.base_offset, header.partition_leader_epoch) == (2, 4)
@@ -120,7 +122,7 @@ def test_a_producers_flag_that_the_broker_sets_timestamps_is_cleared() -> None:
     world.log.set_high_watermark(2)
     (header,) = headers(world.log)
     assert (header.attributes, header.max_timestamp) == (0, NOW + 7), "not what the header claimed"
-    assert crc_matches(content(world.log.read(0, max_bytes=1)), 0, header)
+    assert crc_matches(content(read_batches(world.log, 0, max_bytes=1)), 0, header)
     unset = build_batch(by_producer, log_append_time_ms=-1)
     assert refused(world, unset).error_code == ErrorCode.INVALID_TIMESTAMP
     hidden = build_batch([Record(-1, NOW + 2 * HOUR_MS, b"k", b"v")], log_append_time_ms=NOW)
@@ -137,7 +139,7 @@ def test_log_append_time_is_set_by_the_broker() -> None:
     assert [record.timestamp for record in records(world.log)] == [NOW, NOW]
     (header,) = headers(world.log)
     assert header.is_log_append_time
-    assert crc_matches(content(world.log.read(0, max_bytes=1)), 0, header)
+    assert crc_matches(content(read_batches(world.log, 0, max_bytes=1)), 0, header)
     world.now_ms += 77
     again = world.append(batch([b"a", b"b"], timestamp=5, producer=1, epoch=0, sequence=0))
     assert again.duplicate

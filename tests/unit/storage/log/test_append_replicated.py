@@ -15,10 +15,11 @@ from oncelog.records.compression import Codec, compress
 from oncelog.records.record import Record
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.virtual.file_node import MemoryFile
-from oncelog.storage.config import LogConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
-from oncelog.storage.log.read import found_by
+from oncelog.storage.log.append_replicated import append_replicated
+from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.unit.storage.replication import (
     aborted,
     answer,
@@ -53,7 +54,7 @@ def refused(world: World, data: bytes, epoch: int = 9) -> AppendRefused:
     before = (log.log_end_offset, log.size_bytes, dict(log.producers.entries), list(log.leader_epochs.entries))
     names = world.names()
     with pytest.raises(AppendRefused) as raised:
-        log.append_replicated(data, now_ms=world.now_ms, leader_epoch=epoch)
+        append_replicated(log, data, now_ms=world.now_ms, leader_epoch=epoch)
     assert (log.log_end_offset, log.size_bytes, log.producers.entries, log.leader_epochs.entries) == before
     assert world.names() == names
     return raised.value
@@ -140,9 +141,9 @@ def test_reading_up_to_the_log_end() -> None:
     follower, _ = fed(log_bytes(led().log))
     log = follower.log
     assert log.high_watermark == 0
-    assert content(log.read(5, max_bytes=1000)) == b""
+    assert content(read_batches(log, 5, max_bytes=1000)) == b""
     assert [header.base_offset for _, header in iter_headers(answer(log, 5))][:1] == [4]
-    assert found_by(log.search_timestamp(NOW + 3)) is not None
+    assert found_by(search_timestamp(log, NOW + 3)) is not None
     log.follow(7, 5)
     assert (log.high_watermark, log.log_start_offset) == (7, 5)
     assert [record.offset for record in records(log)] == [5, 6]
@@ -180,7 +181,7 @@ def test_one_bad_batch_refuses_all() -> None:
                 assert fed(bytes(damaged))[1].size_bytes == place
             else:
                 assert refused(follower, bytes(damaged)).error_code == ErrorCode.CORRUPT_MESSAGE
-    follower.log.append_replicated(data, now_ms=NOW, leader_epoch=0)
+    append_replicated(follower.log, data, now_ms=NOW, leader_epoch=0)
     check_derived(follower)
 
 
@@ -198,13 +199,13 @@ def test_batches_of_a_later_epoch_than_the_one_fetched_in_are_left_out() -> None
     follower, done = fed(data, epoch=0)
     assert 0 < done.batch_count < len(list(iter_headers(data)))
     assert {header.partition_leader_epoch for header in batch_headers(follower.log)} == {0}
-    assert follower.log.append_replicated(
-        answer(leader.log, follower.log.log_end_offset), now_ms=NOW, leader_epoch=0
+    assert append_replicated(
+        follower.log, answer(leader.log, follower.log.log_end_offset), now_ms=NOW, leader_epoch=0
     ) == (
         0,
         0,
     )
-    follower.log.append_replicated(answer(leader.log, follower.log.log_end_offset), now_ms=NOW, leader_epoch=2)
+    append_replicated(follower.log, answer(leader.log, follower.log.log_end_offset), now_ms=NOW, leader_epoch=2)
     assert follower.log.leader_epoch > 0
 
 

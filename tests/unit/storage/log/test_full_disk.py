@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from oncelog.sim.checkers.disk.observer import check_disk
-from oncelog.storage.config import LogConfig
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log_config import LogConfig
 from tests.unit.storage.support import World, batch
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)

@@ -9,7 +9,8 @@ from oncelog.records.batch import MAX_TIMESTAMP_POSITION
 from oncelog.records.builder import build_batch, seal
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.storage.log.read import TimestampOffset, found_by
+from oncelog.storage.log.read import TimestampOffset, found_by, search_max_timestamp, search_timestamp
+from oncelog.storage.log.rolling import roll
 from tests.unit.storage.support import NOW, SMALL, World, batch, records
 
 KEEPS_A_DAY = SMALL._replace(retention_ms=DAY_MS)
@@ -34,7 +35,7 @@ def old_log(world: World, *batches: bytearray) -> World:
 
 
 def offset_at(world: World, timestamp: int) -> int:
-    found = found_by(world.log.search_timestamp(timestamp))
+    found = found_by(search_timestamp(world.log, timestamp))
     return -1 if found is None else found.offset
 
 
@@ -60,7 +61,7 @@ def test_searches_by_time_find_hidden_records(claimed: int, codec: Codec, clean:
 
 def test_the_latest_timestamp_is_one_of_a_record() -> None:
     world = old_log(World(), batch(timestamp=NOW - HOUR_MS), hidden(NOW), batch(timestamp=NOW - HOUR_MS + 1))
-    assert found_by(world.log.search_max_timestamp()) == TimestampOffset(NOW + 1, 2, 0)
+    assert found_by(search_max_timestamp(world.log)) == TimestampOffset(NOW + 1, 2, 0)
 
 
 def test_a_hidden_batch_between_others_is_found() -> None:
@@ -109,7 +110,7 @@ def test_compacted_batches_keep_the_bytes_of_header_names() -> None:
     seal(odd)
     for _ in range(5):
         world.append(bytearray(odd))
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.sync()
     assert world.run_jobs() == ["compact"]
     left = records(world.log)

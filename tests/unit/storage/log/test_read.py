@@ -7,7 +7,8 @@ import pytest
 from oncelog.records.batch import iter_headers, read_header
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import OffsetOutOfRange
-from oncelog.storage.log.read import found_by
+from oncelog.storage.log.append import append_batch
+from oncelog.storage.log.read import found_by, read_batches, search_max_timestamp, search_timestamp
 from tests.unit.storage.support import NOW, World, batch, content, records
 
 
@@ -23,7 +24,7 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
     world = filled()
     for log in (world.log, world.reopen(clean=True)):
         for offset in range(90):
-            data = content(log.read(offset, max_bytes=1))
+            data = content(read_batches(log, offset, max_bytes=1))
             header = read_header(data)
             assert header.base_offset <= offset <= header.last_offset
             assert len(data) == header.size_bytes
@@ -31,22 +32,22 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
 
 def test_at_least_one_batch_only_when_asked_for() -> None:
     log = filled().log
-    one = log.read(0, max_bytes=1, minimum_one=True).size_bytes
-    cut = log.read(0, max_bytes=one - 1, minimum_one=False)
+    one = read_batches(log, 0, max_bytes=1, minimum_one=True).size_bytes
+    cut = read_batches(log, 0, max_bytes=one - 1, minimum_one=False)
     assert (cut.size_bytes, cut.first_batch_cut) == (one - 1, True)
-    assert not log.read(0, max_bytes=one + 1, minimum_one=False).first_batch_cut
-    assert log.read(0, max_bytes=0, minimum_one=False).chunks == []
-    assert log.read(0, max_bytes=2 * one + 5).size_bytes == 2 * one + 5
+    assert not read_batches(log, 0, max_bytes=one + 1, minimum_one=False).first_batch_cut
+    assert read_batches(log, 0, max_bytes=0, minimum_one=False).chunks == []
+    assert read_batches(log, 0, max_bytes=2 * one + 5).size_bytes == 2 * one + 5
 
 
 def test_nothing_is_read_beyond_the_high_watermark() -> None:
     world = World()
     for number in range(10):
         world.append(batch([b"x"], timestamp=NOW + number))
-    assert world.log.read(0, max_bytes=10_000).size_bytes == 0
+    assert read_batches(world.log, 0, max_bytes=10_000).size_bytes == 0
     for high_watermark in range(1, 11):
         assert world.log.set_high_watermark(high_watermark)
-        read = world.log.read(0, max_bytes=10_000)
+        read = read_batches(world.log, 0, max_bytes=10_000)
         bases = [header.base_offset for _, header in iter_headers(content(read))]
         assert bases == list(range(min(high_watermark, bases[-1] + 1)))
         assert [record.offset for record in records(world.log)] == list(range(high_watermark))
@@ -57,10 +58,10 @@ def test_nothing_is_read_beyond_the_high_watermark() -> None:
 def test_offsets_outside_the_log_are_refused() -> None:
     log = filled().log
     log.delete_records_before(50)
-    assert log.read(90, max_bytes=10).size_bytes == 0
+    assert read_batches(log, 90, max_bytes=10).size_bytes == 0
     for offset in (-1, 0, 49, 91):
         with pytest.raises(OffsetOutOfRange) as raised:
-            log.read(offset, max_bytes=10)
+            read_batches(log, offset, max_bytes=10)
         assert (raised.value.log_start_offset, raised.value.log_end_offset) == (50, 90)
     for offset in (91, -2):
         with pytest.raises(OffsetOutOfRange):
@@ -71,7 +72,7 @@ def test_offsets_outside_the_log_are_refused() -> None:
 
 def test_a_range_stays_readable_while_its_segment_goes() -> None:
     world = filled()
-    read = world.log.read(0, max_bytes=500)
+    read = read_batches(world.log, 0, max_bytes=500)
     before = content(read)
     world.log.delete_records_before(90)
     world.run_jobs()
@@ -95,10 +96,10 @@ def test_read_committed_stops_at_the_first_open_transaction() -> None:
     world.mark(2, committed=True)
     world.sync()
     assert world.log.last_stable_offset == 5
-    read = world.log.read(0, max_bytes=10_000, isolation_read_committed=True)
+    read = read_batches(world.log, 0, max_bytes=10_000, isolation_read_committed=True)
     assert read.aborted == [(1, 1)]
-    assert world.log.read(4, max_bytes=10_000, isolation_read_committed=True).aborted == []
-    assert world.log.read(0, max_bytes=10_000).aborted == []
+    assert read_batches(world.log, 4, max_bytes=10_000, isolation_read_committed=True).aborted == []
+    assert read_batches(world.log, 0, max_bytes=10_000).aborted == []
 
 
 def test_aborted_transactions_that_span_segments_are_told_for_every_part() -> None:
@@ -111,7 +112,7 @@ def test_aborted_transactions_that_span_segments_are_told_for_every_part() -> No
     assert len(world.log.segments) > 3
     for log in (world.log, world.reopen(clean=True)):
         for offset in range(12):
-            assert log.read(offset, max_bytes=300, isolation_read_committed=True).aborted == [(1, 0)]
+            assert read_batches(log, offset, max_bytes=300, isolation_read_committed=True).aborted == [(1, 0)]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
@@ -123,15 +124,15 @@ def test_by_time_exact_to_the_record(codec: Codec) -> None:
     for log in (world.log, world.reopen(clean=True), world.reopen()):
         for number in range(20):
             for index in range(5):
-                found = found_by(log.search_timestamp(NOW + 100 * number + index))
+                found = found_by(search_timestamp(log, NOW + 100 * number + index))
                 assert found is not None
                 assert (found.offset, found.timestamp) == (5 * number + index, NOW + 100 * number + index)
-            following = found_by(log.search_timestamp(NOW + 100 * number + 50))
+            following = found_by(search_timestamp(log, NOW + 100 * number + 50))
             assert (following.offset if following else 100) == 5 * number + 5
-        first = found_by(log.search_timestamp(0))
+        first = found_by(search_timestamp(log, 0))
         assert first is not None
         assert (first.offset, first.leader_epoch) == (0, 0)
-        latest = found_by(log.search_max_timestamp())
+        latest = found_by(search_max_timestamp(log))
         assert latest is not None
         assert (latest.offset, latest.timestamp) == (99, NOW + 1904)
 
@@ -142,17 +143,17 @@ def test_times_before_the_log_start_do_not_count() -> None:
         world.append(batch([b"x"], timestamp=timestamp))
     world.sync()
     world.log.delete_records_before(1)
-    found = found_by(world.log.search_timestamp(NOW + 300))
+    found = found_by(search_timestamp(world.log, NOW + 300))
     assert found is not None
     assert found.offset == 2
-    assert found_by(World().log.search_max_timestamp()) is None
-    assert found_by(World().log.search_timestamp(0)) is None
+    assert found_by(search_max_timestamp(World().log)) is None
+    assert found_by(search_timestamp(World().log, 0)) is None
 
 
 def test_leader_epochs_say_where_each_ended() -> None:
     world = World()
     for epoch in (0, 0, 3, 5, 5):
-        world.log.append(batch([b"x"] * 2), now_ms=NOW, leader_epoch=epoch)
+        append_batch(world.log, batch([b"x"] * 2), now_ms=NOW, leader_epoch=epoch)
     for log in (world.log, world.reopen(), world.reopen(clean=True)):
         answers = {epoch: log.epoch_end_offset(epoch, 5) for epoch in (0, 1, 3, 4, 5, 6, -1)}
         assert answers == {0: (0, 4), 1: (0, 4), 3: (3, 6), 4: (3, 6), 5: (5, 10), 6: (-1, -1), -1: (-1, -1)}
@@ -166,7 +167,7 @@ def test_leader_epochs_say_where_each_ended() -> None:
 def test_the_leaders_epoch_is_known_before_anything_is_written_in_it() -> None:
     world = World()
     assert [world.log.epoch_end_offset(epoch, 4) for epoch in (0, 3, 4, 5)] == [(0, 0), (3, 0), (4, 0), (-1, -1)]
-    world.log.append(batch([b"x"] * 2), now_ms=NOW, leader_epoch=4)
+    append_batch(world.log, batch([b"x"] * 2), now_ms=NOW, leader_epoch=4)
     assert [world.log.epoch_end_offset(epoch, 7) for epoch in (4, 5, 7, 8)] == [(4, 2), (4, 2), (7, 2), (-1, -1)]
     assert world.log.epoch_end_offset(-1, 7) == (-1, -1)
     assert World().log.epoch_end_offset(0, -1) == (-1, -1)

@@ -10,9 +10,10 @@ from oncelog.records.builder import append_record, build_batch, seal
 from oncelog.records.compression import Codec, check_single_frame, compress
 from oncelog.records.errors import CorruptBatch, TooMuchWork
 from oncelog.records.record import Record
-from oncelog.storage.config import AT_ONCE_BYTES, StorageConfig
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.record_validation import EFFORT_AT_ONCE, ValidatedRecords, validate_records
+from oncelog.storage.log_config import AT_ONCE_BYTES, StorageConfig
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers
 
 LARGE = SMALL._replace(segment_bytes=1 << 24, max_message_bytes=1 << 23)
@@ -42,7 +43,7 @@ def test_the_largest_timestamp_is_computed(codec: Codec, claimed: int) -> None:
     world.log.set_high_watermark(3)
     (header,) = headers(world.log)
     assert header.max_timestamp == NOW + 2
-    assert crc_matches(content(world.log.read(0, max_bytes=1)), 0, header)
+    assert crc_matches(content(read_batches(world.log, 0, max_bytes=1)), 0, header)
     assert world.log.segments.active.max_timestamp == (NOW + 2, 2)
 
 

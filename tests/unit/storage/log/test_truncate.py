@@ -13,6 +13,9 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.virtual.files import PowerLost
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log.rolling import roll
+from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
 from oncelog.storage.maintenance.jobs import run_now
 from tests.unit.storage.log.test_append_replicated import led, same
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fed, fetch_once, kept, log_bytes
@@ -46,10 +49,10 @@ def follower(*, synced: int = 0) -> World:
 def test_as_if_the_rest_had_never_been_appended(offset: int) -> None:
     world = follower()
     fresh, _ = fed(before(offset))
-    assert world.log.truncate_to(offset, NOW)
+    assert truncate_to(world.log, offset, NOW)
     assert world.log.log_end_offset == offset
     if offset in BASES and offset:  # the segment is there already, and empty
-        fresh.log.roll(NOW)
+        roll(fresh.log, NOW)
     same(world, fresh)
     check_derived(world)
     catch_up(LEADER.log, world.log)
@@ -68,7 +71,7 @@ def test_as_if_the_rest_had_never_been_appended(offset: int) -> None:
 def test_a_log_that_was_opened_again_is_cut_the_same(offset: int, clean: bool) -> None:
     world = follower()
     world.reopen(clean=clean)
-    world.log.truncate_to(offset, NOW)
+    truncate_to(world.log, offset, NOW)
     assert log_bytes(world.log) == before(offset)
     check_derived(world)
     world.reopen(clean=clean)
@@ -78,7 +81,7 @@ def test_a_log_that_was_opened_again_is_cut_the_same(offset: int, clean: bool) -
 
 def test_an_offset_inside_a_batch_takes_the_whole_batch() -> None:
     world = follower()
-    assert world.log.truncate_to(BOUNDS[3] + 1, NOW)
+    assert truncate_to(world.log, BOUNDS[3] + 1, NOW)
     assert BOUNDS[4] > BOUNDS[3] + 1
     assert world.log.log_end_offset == BOUNDS[3]
     check_derived(world)
@@ -89,9 +92,9 @@ def test_an_offset_at_the_end_or_after_it_forgets_an_epoch_without_records() -> 
     entries = list(world.log.leader_epochs.entries)
     world.log.begin_epoch(7)
     assert world.log.leader_epoch == 7
-    assert not world.log.truncate_to(END + 5, NOW)
+    assert not truncate_to(world.log, END + 5, NOW)
     assert (world.log.leader_epochs.entries, world.log.log_end_offset) == (entries, END)
-    assert not world.log.truncate_to(END, NOW)
+    assert not truncate_to(world.log, END, NOW)
     assert world.memory.content("t-0/leader-epoch-checkpoint").decode().split()[2:] == [
         str(value) for entry in entries for value in entry
     ]
@@ -129,7 +132,7 @@ def test_before_the_log_start_offset() -> None:
     world.sync()
     world.log.delete_records_before(20)
     world.directory.checkpoints()
-    world.log.truncate_to(PART, NOW)
+    truncate_to(world.log, PART, NOW)
     log = world.log
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.durable_offset) == (PART,) * 4
     catch_up(LEADER.log, log)
@@ -145,14 +148,14 @@ def test_before_the_first_segment() -> None:
     world.log.delete_records_before(20)
     world.run_jobs()
     assert world.log.segments[0].base_offset > 3
-    assert world.log.truncate_to(3, NOW)
+    assert truncate_to(world.log, 3, NOW)
     assert (world.log.log_start_offset, world.log.log_end_offset) == (3, 3)
 
 
 @pytest.mark.parametrize("offset", [0, 3, 17, END, 1000])
 def test_beginning_anew(offset: int) -> None:
     world = follower(synced=20)
-    world.log.truncate_fully_and_start_at(offset, NOW)
+    truncate_fully_and_start_at(world.log, offset, NOW)
     log = world.log
     assert log.log_start_offset == log.log_end_offset == log.high_watermark == log.durable_offset == offset
     assert (log.producers.entries, log.producers.ongoing, log.snapshots.offsets) == ({}, {}, [])
@@ -174,7 +177,7 @@ def test_beginning_anew(offset: int) -> None:
 def test_a_sync_that_began_before_does_not_count_for_what_was_written_since() -> None:
     world = follower(synced=10)
     files, upto = world.log.files_to_sync()
-    world.log.truncate_to(22, NOW)
+    truncate_to(world.log, 22, NOW)
     catch_up(LEADER.log, world.log)
     for file in files:
         with suppress(OSError):
@@ -190,7 +193,7 @@ def test_a_decided_transaction_stays_unstable_until_its_marker_is_replicated() -
     marker = next(entry.last_offset for segment in world.log.segments for entry in segment.aborted)
     first = aborted(world.log)[0].first_offset  # type: ignore[attr-defined]  # an AbortedTransaction
     world.log.set_high_watermark(first + 1)
-    world.log.truncate_to(END - 1, NOW)
+    truncate_to(world.log, END - 1, NOW)
     assert world.log.last_stable_offset == first
     world.log.set_high_watermark(marker + 1)
     assert world.log.last_stable_offset > first
@@ -207,7 +210,7 @@ def test_a_transaction_whose_marker_was_cut_is_open_again() -> None:
     other = opened.get(PARTITION, 2)
     assert opened.get(PARTITION, 1) is None
     assert other is not None
-    world.log.truncate_to(marker.base_offset, NOW)
+    truncate_to(world.log, marker.base_offset, NOW)
     again = opened.get(PARTITION, 1)
     assert again is not None
     assert (again.start_offset, again.ended, other.ended, opened.get(PARTITION, 2)) == (0, False, True, None)
@@ -221,14 +224,14 @@ def test_jobs_under_way_are_not_taken_over() -> None:
     world = World(SMALL._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01))
     for number in range(40):
         world.append(batch([b"%d" % number + bytes(90)], keys=[b"k%d" % (number % 3)]))
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.sync()
     (job,) = world.due_jobs()
     assert job.name == "compact"
     for _ in job.run():
         pass
     data = log_bytes(world.log)
-    world.log.truncate_to(7, NOW)
+    truncate_to(world.log, 7, NOW)
     job.apply()
     assert log_bytes(world.log) == b"".join(
         data[p : p + h.size_bytes] for p, h in iter_headers(data) if h.base_offset < 7
@@ -240,9 +243,9 @@ def test_jobs_under_way_are_not_taken_over() -> None:
 def test_readers_of_what_leaves_the_log_read_on() -> None:
     world = follower()
     world.log.set_high_watermark(END)
-    last = world.log.read(BASES[-1], max_bytes=1 << 20).chunks[0]
+    last = read_batches(world.log, BASES[-1], max_bytes=1 << 20).chunks[0]
     data = last.file.read(last.position, last.size_bytes)
-    world.log.truncate_to(BASES[-2] - 1, NOW)
+    truncate_to(world.log, BASES[-2] - 1, NOW)
     assert last.file.read(last.position, last.size_bytes) == data
     world.now_ms += SMALL.file_delete_delay_ms
     assert world.names(".log.deleted")
@@ -256,11 +259,11 @@ def test_readers_of_what_leaves_the_log_read_on() -> None:
 
 
 def cut(world: World, offset: int) -> None:
-    world.log.truncate_to(offset, NOW)
+    truncate_to(world.log, offset, NOW)
 
 
 def begin_anew(world: World, offset: int) -> None:
-    world.log.truncate_fully_and_start_at(offset, NOW)
+    truncate_fully_and_start_at(world.log, offset, NOW)
 
 
 def crash_everywhere(
@@ -321,7 +324,7 @@ def test_a_crash_in_beginning_anew_leaves_a_prefix_or_an_empty_log(
         elif log.log_start_offset < log.log_end_offset:
             assert log.log_start_offset == offset, "a full truncation raises the log start first"
             assert log_bytes(log) == before(log.log_end_offset)[len(before(offset)) :]
-        world.log.truncate_fully_and_start_at(offset, NOW)
+        truncate_fully_and_start_at(world.log, offset, NOW)
         assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (offset, offset, 0)
 
     crash_everywhere(lambda world: begin_anew(world, offset), synced, check, only_process=only_process)
@@ -347,7 +350,7 @@ def test_epochs_that_were_cut_do_not_come_back(power: bool) -> None:
     world.directory.checkpoints()
     assert [entry.epoch for entry in world.log.leader_epochs.entries] == [0, 1, 2]
     catch_up(new.log, world.log, 900)
-    world.log.truncate_to(20, NOW)
+    truncate_to(world.log, 20, NOW)
     for _ in range(2):
         assert [world.log.epoch_of(offset) for offset in range(20)] == [0] * 20
         assert world.log.epoch_end_offset(1, world.log.leader_epoch) == (-1, -1)
@@ -393,7 +396,7 @@ def test_a_follower_of_a_compacted_log(seed: int) -> None:
             fetch_once(leader.log, other.log, chance.choice((1, 400, 3000)))
         step = chance.randrange(5)
         if step == 0:
-            other.log.truncate_to(chance.randint(0, other.log.log_end_offset), NOW)
+            truncate_to(other.log, chance.randint(0, other.log.log_end_offset), NOW)
         elif step == 1:
             other.sync()
             other.directory.checkpoints()
@@ -422,7 +425,7 @@ def test_what_was_cut_does_not_come_back_behind_what_was_written_since() -> None
     for offset in BOUNDS[2::4]:
         for changes in range(0, 40, 3):
             world = follower(synced=END)
-            world.log.truncate_to(offset, NOW)
+            truncate_to(world.log, offset, NOW)
             world.memory.lose_power_after(changes)
             new = World()
             fed(before(offset), new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import Offset
-from oncelog.storage.log.verification import first_damaged
+from oncelog.storage.log.read import first_damaged
 from tests.unit.storage.support import World, batch
 
 PATH = "t-0/00000000000000000000.log"

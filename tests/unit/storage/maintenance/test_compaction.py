@@ -12,7 +12,10 @@ from oncelog.records.builder import append_record, assemble
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.sim.virtual.files import PowerLost
-from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log.rolling import roll
+from oncelog.storage.log.truncate import truncate_fully_and_start_at
+from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.maintenance.jobs import Job
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers, records
 
@@ -31,7 +34,7 @@ def filled(
         appended = world.append(batch(values, keys=keys, timestamp=NOW - HOUR_MS + number, codec=codec))
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             latest[key] = (appended.base_offset + index, value)
-    world.log.roll(world.now_ms)
+    roll(world.log, world.now_ms)
     world.sync()
     return latest
 
@@ -93,7 +96,7 @@ def test_tombstones_go_after_their_time() -> None:
     assert any(header.delete_horizon_ms == NOW + DAY_MS for header in headers(world.log))
     world.now_ms += DAY_MS
     world.append(batch([b"x"], keys=[b"new"], timestamp=world.now_ms))
-    world.log.roll(world.now_ms)
+    roll(world.log, world.now_ms)
     world.sync()
     compact(world)
     assert not tombstones & {record.key for record in records(world.log)}
@@ -105,7 +108,7 @@ def test_the_active_segment_unstable_and_young_records_are_left_alone() -> None:
         world.append(batch([b"x"], keys=[b"k"]))
     world.sync()
     assert compactions(world) == []
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.append(batch([b"y"], keys=[b"k"]))
     world.log.config = COMPACT._replace(min_compaction_lag_ms=1000)
     assert compactions(world) == []
@@ -115,7 +118,7 @@ def test_the_active_segment_unstable_and_young_records_are_left_alone() -> None:
 
     unstable = World(COMPACT)
     unstable.append(batch([b"x"], keys=[b"k"], producer=1, epoch=0, sequence=0, transactional=True), verified=True)
-    unstable.log.roll(NOW)
+    roll(unstable.log, NOW)
     unstable.sync()
     assert compactions(unstable) == []
 
@@ -125,7 +128,7 @@ def test_due_by_ratio_or_by_age() -> None:
     filled(world)
     assert compact(world) == 1
     world.append(batch([b"x"], keys=[b"k"], timestamp=NOW))
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.sync()
     assert compactions(world) == [], "too little is dirty"
     world.log.config = world.log.config._replace(max_compaction_lag_ms=DAY_MS)
@@ -134,7 +137,7 @@ def test_due_by_ratio_or_by_age() -> None:
 
 
 def test_a_map_that_is_too_small_takes_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.storage.maintenance.offset_map._MIN_ENTRIES", 4)
+    monkeypatch.setattr("oncelog.storage.maintenance.batch_filter._MIN_ENTRIES", 4)
     world = World(COMPACT, storage=StorageConfig(cleaner_dedupe_buffer_bytes=0))
     latest = filled(world)
     assert compact(world, 100) > 1
@@ -145,7 +148,7 @@ def test_a_producers_last_sequence_is_kept_in_an_empty_batch() -> None:
     world = World(COMPACT)
     world.append(batch([b"x", b"y"], keys=[b"k", b"l"], producer=1, epoch=0, sequence=0))
     world.append(batch([b"x", b"y"], keys=[b"k", b"l"]))
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.sync()
     compact(world)
     first = headers(world.log)[0]
@@ -167,17 +170,17 @@ def test_aborted_data_goes_and_markers_follow_when_it_is_gone() -> None:
     world.append(batch([b"m2"], keys=[b"m"]))
     for producer in (1, 2):
         world.append(batch([b"last"], keys=[b"p%d" % producer], producer=producer, epoch=0, sequence=1))
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.sync()
     compact(world)
     kept = {record.key: record.value for record in records(world.log)}
     assert kept == {b"k": b"old", b"m": b"m2", b"p1": b"last", b"p2": b"last"}
     assert sum(header.is_control for header in headers(world.log)) == 2
     assert world.log.segments[0].aborted == [(1, 1, 3, 2)]
-    assert world.log.read(0, max_bytes=10_000, isolation_read_committed=True).aborted == [(1, 1)]
+    assert read_batches(world.log, 0, max_bytes=10_000, isolation_read_committed=True).aborted == [(1, 1)]
     for expected in (2, 0):
         world.append(batch([b"more"], keys=[b"z"]))
-        world.log.roll(world.now_ms)
+        roll(world.log, world.now_ms)
         world.sync()
         compact(world)
         assert sum(header.is_control for header in headers(world.log)) == expected
@@ -220,7 +223,7 @@ def test_a_log_that_is_truncated_meanwhile() -> None:
     (job,) = compactions(world)
     slices = job.run()
     next(slices)
-    world.log.truncate_fully_and_start_at(1000, world.now_ms)
+    truncate_fully_and_start_at(world.log, 1000, world.now_ms)
     assert list(slices) == [], "not a failure: nothing is left to compact"
     job.apply()
     assert not [name for name in world.names() if name.endswith((".cleaned", ".swap"))]
@@ -234,7 +237,7 @@ def test_files_that_a_truncation_cuts_while_they_are_read() -> None:
     slices = job.run()
     next(slices)
     first = world.log.segments[0]
-    world.log.truncate_fully_and_start_at(1000, world.now_ms)
+    truncate_fully_and_start_at(world.log, 1000, world.now_ms)
     first.file.truncate(10)
     assert list(slices) == []
 
@@ -260,7 +263,7 @@ def test_a_damaged_segment_is_not_taken_for_a_shorter_one(harm: str, index: int)
 def test_a_reader_goes_on_in_the_old_file() -> None:
     world = World(COMPACT)
     filled(world)
-    read = world.log.read(0, max_bytes=900)
+    read = read_batches(world.log, 0, max_bytes=900)
     before = content(read)
     compact(world)
     assert content(read) == before
@@ -304,7 +307,7 @@ def test_compaction_leaves_large_values_whole() -> None:
     world = World(LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0))
     for number in range(5):
         world.append(batch([bytes(600 * KIB)], keys=[b"k%d" % (number % 2)]))
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.sync()
     compact(world)
     assert [(record.offset, len(record.value or b"")) for record in records(world.log)] == [
@@ -318,7 +321,7 @@ def test_an_aborted_value_does_not_outlive_a_committed_one_where_its_marker_is_s
     world.append(batch([b"committed"], keys=[b"k"]))
     data = batch([b"aborted"], keys=[b"k"], producer=1, epoch=0, sequence=0, transactional=True)
     world.append(data, verified=True)
-    world.log.roll(NOW)
+    roll(world.log, NOW)
     world.mark(1, committed=False, epoch=1)
     world.sync()
     compact(world)
@@ -333,7 +336,7 @@ def test_records_of_one_offset_are_told_apart() -> None:
     world = World(COMPACT)
     world.append(assemble(body, (3, 2, NOW, NOW), 0, -1, 0, -1, -1, -1), internal=True)
     world.append(batch([b"later"], keys=[b"a"]))
-    world.log.roll(world.now_ms)
+    roll(world.log, world.now_ms)
     world.sync()
     assert compact(world) == 1
     assert [(record.key, record.value) for record in records(world.log)] == [

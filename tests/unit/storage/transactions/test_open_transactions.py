@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.storage.log.append import append_batch
 from oncelog.storage.transactions import transactional_ids
 from oncelog.storage.transactions.open_transactions import KEPT_STALE, OpenTransaction, OpenTransactions
 from oncelog.storage.transactions.transactional_ids import FILE_NAME, MAGIC, KnownTransaction
@@ -17,7 +18,8 @@ NAMES: Mapping[int, str] = {7: "orders", 8: "zahlungen-äß𝄞"}
 
 def begin(world: World, producer: int, name: str | None = "", *, epoch: int = 0, sequence: int = 0) -> None:
     data = batch(producer=producer, epoch=epoch, sequence=sequence, transactional=True, timestamp=NOW - 77)
-    world.log.append(
+    append_batch(
+        world.log,
         data,
         now_ms=world.now_ms,
         leader_epoch=0,

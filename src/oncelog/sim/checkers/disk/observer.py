@@ -16,7 +16,7 @@ from oncelog.sim.checkers.disk.recovery import recovery
 from oncelog.sim.checkers.disk.scan import ScannedLog, scan
 from oncelog.sim.checkers.disk.transactions import markers
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
-from oncelog.storage.config import LogConfig, StorageConfig
+from oncelog.storage.log_config import LogConfig, StorageConfig
 
 
 def check_disk(

@@ -16,9 +16,10 @@ from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.sim.checkers.disk.logs import Finding
 from oncelog.sim.checkers.disk.scan import Batch, ScannedLog
 from oncelog.sim.virtual.files import MemoryFiles
-from oncelog.storage.config import LogConfig, StorageConfig
-from oncelog.storage.directory import LogDirectory
 from oncelog.storage.log.partition_log import PartitionLog
+from oncelog.storage.log.read import read_batches
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 
 DIFFERS: Final = "D9 recovery differs from the log"
 READ: Final = "D10 read finds another batch"
@@ -162,7 +163,7 @@ def _reads(log: PartitionLog, scanned: ScannedLog) -> Iterator[Finding]:
     for batch in scanned.batches[::step]:
         expected = batch.header
         for offset in (expected.base_offset, expected.last_offset):
-            read = log.read(offset, max_bytes=1, isolation_read_committed=False, minimum_one=True)
+            read = read_batches(log, offset, max_bytes=1, isolation_read_committed=False, minimum_one=True)
             header = None
             if read.chunks:
                 file, position, _ = read.chunks[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import BrokerId
@@ -15,8 +15,8 @@ from oncelog.handlers.broker.broker_clients import broker_client_id
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.sim.checkers.wire.exchange import ALONE, name_of
 from oncelog.sim.checkers.wire.observer import WireObserver
+from oncelog.sim.virtual.network.conditions import PRODUCE
 from oncelog.sim.virtual.network.connection import Connection
-from oncelog.sim.virtual.network.duplicates import PRODUCE
 from oncelog.wire.apis import WIRE_APIS
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header
@@ -33,34 +33,6 @@ _CLASSES: dict[int, Any] = {}
 _MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
 """Requests that are answered when others have done their part, however long that takes."""
 _FETCHERS: Final = frozenset(broker_client_id(BrokerId(broker), LinkPurpose.FETCH.value) for broker in range(1, 10))
-
-
-class WireTap(Protocol):
-    """Is told what crosses a broker's network, in order."""
-
-    def received(self, connection: Connection, frame: Buffer) -> None:
-        """A request is handed to the node next; the buffer is the node's and must not be kept."""
-
-    def sent(self, connection: Connection, data: bytes) -> None:
-        """The bytes of one response or several, size prefixes included, have left."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """The broker knows that the connection is gone."""
-
-    def died(self, *, power_lost: bool) -> None:
-        """The broker's process is gone, and all its connections."""
-
-
-class NoTap:
-    """No observer."""
-
-    def received(self, connection: Connection, frame: Buffer) -> None: ...
-
-    def sent(self, connection: Connection, data: bytes) -> None: ...
-
-    def disconnected(self, connection: Connection) -> None: ...
-
-    def died(self, *, power_lost: bool) -> None: ...
 
 
 class DecodingTap:

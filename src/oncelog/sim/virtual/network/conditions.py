@@ -1,10 +1,20 @@
-"""Conditions of the simulated network: delays, loss and duplicates, one set for each directed pair of hosts."""
+"""Conditions of the simulated network: delays, loss and duplicates, one set for each directed pair of hosts.
+
+The network may deliver a request twice where Kafka's protocol promises that a copy changes nothing.
+"""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Final
 
+PRODUCE: Final = 0
+FETCH: Final = 1
+END_TXN: Final = 26
+WRITE_TXN_MARKERS: Final = 27
+_END_TXN_WITH_BUMP: Final = 5
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
 RETRANSMISSION_US: Final = 200_000
 """A lost packet is sent again after this time."""
 ANY_HOST: Final = "*"
@@ -25,3 +35,14 @@ class NetworkConditions:
     """Probability that bytes written at once arrive in two parts."""
     repeated: float = 0.0
     """Probability that a request which may be repeated also arrives on a connection of its own, later."""
+
+
+def may_be_repeated(frame: bytes) -> bool:
+    """True where the protocol promises that a second copy of the request changes nothing, however late it arrives.
+
+    Produce with sequences is recognised, EndTxn since version 5 by its epoch, an administrator's marker by the start
+    offset (those without are sent only for producers that are dead). Most other requests may do harm when they are
+    late, by Kafka's design: an offset commit goes back, AddPartitionsToTxn of Transactions V1 opens a transaction.
+    """
+    api_key, version = _KEY_AND_VERSION.unpack_from(frame, 4) if len(frame) >= 8 else (-1, -1)
+    return api_key in (PRODUCE, FETCH, WRITE_TXN_MARKERS) or (api_key == END_TXN and version >= _END_TXN_WITH_BUMP)

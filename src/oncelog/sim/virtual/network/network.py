@@ -16,9 +16,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.sim.virtual.kernel import Kernel
-from oncelog.sim.virtual.network.conditions import ANY_HOST, RETRANSMISSION_US, HostPair, NetworkConditions
+from oncelog.sim.virtual.network.conditions import (
+    ANY_HOST,
+    RETRANSMISSION_US,
+    HostPair,
+    NetworkConditions,
+    may_be_repeated,
+)
 from oncelog.sim.virtual.network.connection import Acceptor, Address, Connection, Direction
-from oncelog.sim.virtual.network.duplicates import may_be_repeated
 from oncelog.sim.virtual.network.transport import ClientTransport
 
 CURRENT_HOST: Final[ContextVar[str]] = ContextVar("oncelog_sim_host", default="client")

@@ -13,7 +13,6 @@ from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.sim.faults.fault import Fault
 from oncelog.sim.workloads.hangs.administrator import Administrator
 from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
 from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
@@ -136,11 +135,3 @@ def draw_hangs(
         truth=truth,
     )
     return hangs, config
-
-
-def tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """Moments in which the disk is full, in some of these worlds: markers are refused, and have to be written again."""
-    if entropy.random() < 0.6:
-        return []
-    times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
-    return [Fault(at_ms, "tight-disk", entropy.randint(20, 800), entropy.getrandbits(32)) for at_ms in times]

@@ -28,7 +28,7 @@ from oncelog.spark.audit.segments.internal_topics import InternalReader
 from oncelog.spark.audit.segments.piece import Piece
 from oncelog.spark.audit.segments.producer_runs import attributable, producer_facts
 from oncelog.storage.errors import CorruptFile
-from oncelog.storage.snapshots.producer_snapshot import decode_snapshot
+from oncelog.storage.producer_snapshots import decode_snapshot
 
 _SHOWN: Final = 100
 """Findings of one kind that one segment reports one by one."""

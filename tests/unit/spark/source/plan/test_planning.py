@@ -16,7 +16,7 @@ from oncelog.records.record import Record
 from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_plan import plan_partition, steps_of
 from oncelog.spark.jobs.load_report import LoadRequest
-from oncelog.spark.jobs.spark_writer import ranges_option
+from oncelog.spark.jobs.spark_reader import ranges_option
 from oncelog.spark.session.errors import DataLoss, SparkSourceError
 from oncelog.spark.source.batch_reader import OncelogReader
 from oncelog.spark.source.offset_ranges import OffsetRange
@@ -122,7 +122,7 @@ def test_a_batch_of_a_stream_and_a_step_of_a_load_know_their_topic_too(
     of_stream = follower.ranges(start, follower.latest_after(start))
     follower.close()
     (state,) = ClusterLog(given, LoadRequest((topic,), Path(), {})).states(_NoFiles())
-    (step,) = steps_of([plan_partition(state, fail_on_data_loss=True)], 100, 1)
+    ((_, step),) = steps_of([plan_partition(state, fail_on_data_loss=True)], 100, 1)
     of_load = options(broker, topic, ranges=ranges_option(step)).ranges
     delete_topics(client, [topic])
     make(topic, values="NEW")
@@ -195,5 +195,5 @@ def test_a_stream_that_reads_committed_from_now_on_waits_where_it_stands_and_say
 class _NoFiles:
     """A table that is new."""
 
-    def files(self) -> dict[tuple[str, int], list[RowsFile]]:
+    def files(self, partitions: object) -> dict[tuple[str, int], list[RowsFile]]:
         return {}

@@ -1,0 +1,280 @@
+"""Fetched batches → Arrow record batches, as they arrive, over all partitions of some topics.
+
+Rules: the rows of a partition come in offset order, each once; a record batch is of one partition and about 4 MB. The
+next fetch is on its way while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
+``fetch.max.bytes`` says otherwise), whatever the number of partitions. Records that were asked for and are no longer in
+the log are an error that names them, unless ``on_gone="skip"``; so is a topic that was replaced since reading began.
+A reader that follows a topic reads its new partitions from their beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+
+from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, ReadRequest, RecordsGone, resolve_ranges
+from oncelog.arrow.read_positions import Positions
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
+from oncelog.base.units import INT64_MAX, MIB
+from oncelog.client.blocking import Client, ClientConfig, Fetched, Fetcher, FetchSettings
+from oncelog.client.blocking.link import now_ms
+from oncelog.client.blocking.topic_identity import ReplacedTopic, TopicWatch
+from oncelog.client.errors import BrokerRefused, ClientError, ConfigError
+from oncelog.client.machine.metadata import TopicInfo
+from oncelog.records.columns.decode import Decoded, Selection, column_schema, decode
+from oncelog.records.errors import CorruptBatch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FETCH_BYTES: Final = 8 * MIB
+"""One answer of a broker: what decodes fastest (larger ones leave the caches, smaller ones cost calls)."""
+
+
+def read_arrow(
+    topics: str | Sequence[str],
+    *,
+    bootstrap_servers: str | Sequence[str] = "localhost:9092",
+    start: Place = "earliest",
+    end: Place | None = "latest",
+    partitions: Collection[tuple[str, int]] | None = None,
+    read_committed: bool = False,
+    include_headers: bool = False,
+    on_gone: OnGone = "raise",
+    idle_timeout_ms: int | None = None,
+    config: ClientConfig | Mapping[str, str] | None = None,
+) -> ArrowReader:
+    """Read topics as Arrow, with the columns of Spark's Kafka connector (``key, value, topic, partition, offset,
+    timestamp, timestampType``, and ``headers`` if asked for).
+
+    ``start`` and ``end`` are ``"earliest"``, ``"latest"``, a datetime, or offsets by (topic, partition). A ``start`` by
+    partition goes on there (the reader's ``positions``, which know the topics by id); partitions that it does not name
+    are read from their beginning. ``end`` is exclusive, and fixed when reading begins; what is beyond the log is waited
+    for; one by partition chooses the partitions. ``end=None`` follows the topics for ever, with the partitions they
+    get, or until nothing came for ``idle_timeout_ms``. ``partitions``: only these. ``on_gone="skip"`` goes on with what
+    is there where records that are asked for are not. ``config`` takes Apache Kafka's client keys, security among them.
+
+    The result is iterated for ``pyarrow.RecordBatch``, or handed to whatever takes Arrow streams::
+
+        oncelog.read_arrow("flights").to_pandas()
+        oncelog.read_arrow("flights").to_polars()
+        batches = oncelog.read_arrow("flights").to_reader()
+        duckdb.sql("select partition, count(*) from batches group by all")
+
+    Raises UnknownTopic, ConfigError, NoBrokerReachable and, for a ``start`` that is not in the log, RecordsGone here;
+    RecordsGone and other ClientErrors while it is read.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names:
+        raise ConfigError("no topics to read")
+    if on_gone not in ("raise", "skip"):
+        raise ConfigError(f"on_gone is 'raise' or 'skip', not {on_gone!r}")
+    client = Client(bootstrap_servers, config=config)
+    try:
+        watch = TopicWatch(client)
+        found = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
+        settings = replace(_fetch_settings(config), read_committed=read_committed)
+        return ArrowReader(client, watch, found, _How(settings, include_headers, on_gone, idle_timeout_ms))
+    except BaseException:
+        client.close()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    settings: FetchSettings
+    include_headers: bool
+    on_gone: OnGone
+    idle_timeout_ms: int | None
+
+
+class ArrowReader:
+    """Record batches of some partitions, once through. From one thread; close it, or use it as a context manager, if it
+    is not read to its end."""
+
+    def __init__(self, client: Client, watch: TopicWatch, found: OffsetRanges, how: _How) -> None:
+        self._client = client
+        self._watch = watch
+        self._next = dict(found.begin)
+        self._until = found.until
+        self._growing = found.growing
+        self._how = how
+        self._topic_ids: dict[str, str] = {
+            topic: uuid_text(watch.id_of(topic)) for topic in {one.topic for one in found.begin}
+        }
+        self._seen_topics: dict[str, TopicInfo] = {}
+        self._batches = self._read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The Arrow PyCapsule interface: what Polars, DuckDB, DataFusion and pandas take."""
+        reader: Any = self.to_reader()
+        return reader.__arrow_c_stream__(requested_schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch; ``timestamp`` in milliseconds, UTC."""
+        return column_schema(include_headers=self._how.include_headers)
+
+    @property
+    def positions(self) -> Positions:
+        """The next offset of each partition, after all batches handed out, and the topics' ids: a ``start`` for going
+        on later. ``to_json`` makes text of it."""
+        offsets = {(str(topic), number): offset for (topic, number), offset in self._next.items()}
+        nothing = uuid_text(NO_TOPIC_ID)
+        return Positions(offsets, {topic: one for topic, one in self._topic_ids.items() if one != nothing})
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The batches still to be read, as pyarrow's stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches)
+
+    def to_table(self) -> pa.Table:
+        """All batches still to be read, in memory."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All batches still to be read as a pandas DataFrame; keys and values are ``bytes``."""
+        frame: pd.DataFrame = self.to_table().to_pandas()
+        return frame
+
+    def to_polars(self) -> Any:
+        """All batches still to be read as a Polars DataFrame. Needs polars."""
+        import polars  # type: ignore[import-not-found,unused-ignore]  # optional
+
+        return polars.from_arrow(self.to_table())
+
+    def close(self) -> None:
+        """Close the connections; batches handed out stay valid."""
+        self._batches.close()
+        self._client.close()
+
+    def _read(self) -> Generator[pa.RecordBatch, None, None]:
+        fetcher = Fetcher(self._client, self._how.settings)
+        last_ms = now_ms()
+        try:
+            fetcher.assign(self._next, self._until)
+            while len(fetcher):
+                polled, others = fetcher.poll(), self._watch.replaced()
+                refused = []
+                while polled:
+                    fetched = polled.pop(0)
+                    if any(fetched.partition.topic == other.topic for other in others):
+                        continue  # not of the topic that is read
+                    if fetched.error_code:
+                        refused.append(fetched)
+                        continue
+                    yield from self._decoded(fetched)
+                    self._move(fetched.partition, fetched.next_offset)
+                    if fetched.next_offset > fetched.position:
+                        last_ms = now_ms()
+                    del fetched  # its memory receives the next one
+                for one in refused:  # only now do the positions say what was handed out
+                    self._after_refusal(one)
+                for other in others:
+                    self._after_change(other)
+                if refused or others or self._grown():
+                    fetcher.positions.assign(self._next, self._until)
+                if self._how.idle_timeout_ms is not None and now_ms() - last_ms >= self._how.idle_timeout_ms:
+                    return
+        finally:
+            fetcher.close()
+            self._client.close()
+
+    def _decoded(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        topic, number = fetched.partition
+        until = INT64_MAX if self._until is None else self._until.get(fetched.partition, INT64_MAX)
+        selection = Selection(
+            topic, number, fetched.position, until, self._how.settings.read_committed, self._how.include_headers
+        )
+        pieces = decode(fetched.records, selection, fetched.aborted)
+        try:  # no loop: its variable would hold one batch while the next is made
+            yield from filter(attrgetter("num_rows"), map(partial(self._handed_out, fetched.partition), pieces))
+        except CorruptBatch as error:
+            raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
+
+    def _handed_out(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
+        self._move(partition, decoded.next_offset)
+        return decoded.rows
+
+    def _move(self, partition: TopicPartition, offset: int) -> None:
+        """Set a partition's next offset, at most its end: a fetch may return more than was asked for."""
+        self._next[partition] = offset if self._until is None else min(offset, self._until.get(partition, offset))
+
+    def _after_refusal(self, fetched: Fetched) -> None:
+        """After an offset out of range: go on at the nearest offset in the log, or raise RecordsGone."""
+        partition = fetched.partition
+        if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
+        first = self._client.list_offsets({partition: -2})[partition].offset
+        end = self._client.list_offsets({partition: -1})[partition].offset
+        if self._how.on_gone == "raise":
+            raise RecordsGone(f"{partition} has offsets {first} to {end}; {fetched.position} was asked for")
+        self._move(partition, max(first, min(fetched.position, end)))
+
+    def _after_change(self, other: ReplacedTopic) -> None:
+        """After a topic was deleted or replaced: drop its partitions, or raise RecordsGone if records are missing."""
+        self._watch.end(other.topic)
+        own = [partition for partition in self._next if partition.topic == other.topic]
+        if self._until is not None:
+            own = [partition for partition in own if self._next[partition] < self._until[partition]]
+        if own and self._how.on_gone == "raise":
+            raise RecordsGone(f"topic {other.topic!r}, at offset {self._next[own[0]]} of {own[0]}: {other.description}")
+        for partition in own:
+            del self._next[partition]
+        if self._until is not None:
+            return
+        del self._topic_ids[other.topic]
+        if other.topic_id is not None and self._watch.begin(other.topic) is None:
+            there = self._client.topic(other.topic).partitions
+            self._next |= dict.fromkeys([one for one in own if one.partition in there], 0)
+            self._topic_ids[other.topic] = uuid_text(self._watch.id_of(other.topic))
+
+    def _grown(self) -> bool:
+        """Add new partitions of growing topics, from their beginning; True if there are any."""
+        new: list[TopicPartition] = []
+        for topic in self._growing:
+            age = self._client.view.age_ms(topic, now_ms())
+            if age is not None and age > self._client.config.metadata_max_age_ms:
+                with suppress(ClientError):  # the fetcher will raise it
+                    self._client.metadata([topic])
+            known = self._client.view.topics.get(topic)
+            if known is None or known is self._seen_topics.get(topic) or topic not in self._topic_ids:
+                continue
+            self._seen_topics[topic] = known
+            named = (TopicPartition(TopicName(topic), number) for number in known.partitions)
+            new += [one for one in named if one not in self._next]
+        self._next |= dict.fromkeys(new, 0)
+        return bool(new)
+
+
+def _fetch_settings(config: ClientConfig | Mapping[str, str] | None) -> FetchSettings:
+    """Apache Kafka's consumer keys, where they are given."""
+    given = config if isinstance(config, Mapping) else {}
+    sizes = {"max_bytes": "fetch.max.bytes", "partition_max_bytes": "max.partition.fetch.bytes"}
+    numbers = {"max_wait_ms": "fetch.max.wait.ms", "min_bytes": "fetch.min.bytes", **sizes}
+    chosen: dict[str, int] = dict.fromkeys(sizes, FETCH_BYTES)
+    for field, key in numbers.items():
+        with suppress(KeyError):
+            text = given[key]
+            if not text.strip().isdigit():
+                raise ConfigError(f"{key}={text!r} is not a whole number")
+            chosen[field] = int(text)
+    return FetchSettings(**chosen)  # type: ignore[arg-type]  # field names of FetchSettings

@@ -1,0 +1,162 @@
+"""The decoding process, spoken to through its standard streams.
+
+A message is the length of a JSON header, the header, the length of the bytes, the bytes. The first one has the schemas;
+every other one asks for a value as text. Answers have the same shape. It ends when its input does, and when the
+console that asks loses its patience.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import resource
+import struct
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+from oncelog.base.units import MIB
+from oncelog.console.formats.readers import (
+    NotReadable,
+    Pairs,
+    Read,
+    avro_reader,
+    protobuf_reader,
+    read_messagepack,
+)
+from oncelog.console.formats.wire_format import AVRO
+
+MEMORY_BYTES: Final = 256 * MIB
+DEEPEST: Final = 100
+MESSAGEPACK: Final = -1
+"""The sign in the place of a schema's number."""
+_LENGTH: Final = struct.Struct(">I")
+
+
+def send(stream: BinaryIO, header: Any, data: bytes = b"") -> None:
+    """Write a message."""
+    text = json.dumps(header).encode()
+    stream.write(_LENGTH.pack(len(text)) + text + _LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> tuple[Any, bytes]:
+    """Read a message. Raises EOFError."""
+    header = json.loads(_exactly(stream, _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]))
+    return header, _exactly(stream, _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0])
+
+
+def _exactly(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def text_of(value: Any, most: int, indent: int | None) -> tuple[str, bool]:
+    """JSON of a value, at most so many characters, and whether there would be more.
+
+    Raises RecursionError for what is nested deeper than ``DEEPEST``.
+    """
+    pieces, size = [], 0
+    for piece in _pieces(value, indent, 0):
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            return "".join(pieces)[:most], True
+    return "".join(pieces), False
+
+
+def _pieces(value: Any, indent: int | None, depth: int) -> Iterator[str]:
+    """JSON of a value, laid out as ``json.dumps`` does; equal names of an object are all there."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, (Pairs, dict)):
+        entries = [*value] if isinstance(value, Pairs) else [*value.items()]
+        named = ((f"{json.dumps(_key(name), ensure_ascii=False)}: ", inner) for name, inner in entries)
+        yield from _members("{", "}", named, len(entries), indent, depth)
+    elif isinstance(value, (list, tuple)):
+        yield from _members("[", "]", (("", inner) for inner in value), len(value), indent, depth)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield json.dumps(str(value).replace("nan", "NaN").replace("inf", "Infinity"))  # JSON has no such number
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        yield json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, (bytes, bytearray)):
+        yield f'"0x{value.hex()}"'
+    else:
+        yield json.dumps(str(value), ensure_ascii=False)
+
+
+def _members(
+    opening: str, closing: str, members: Iterator[tuple[str, Any]], count: int, indent: int | None, depth: int
+) -> Iterator[str]:
+    if depth >= DEEPEST:
+        raise RecursionError
+    yield opening
+    line = "" if indent is None else "\n" + " " * (indent * depth)
+    for number, (name, inner) in enumerate(members):
+        separator = ("," if number else "") if indent is not None else (", " if number else "")
+        yield separator + (line and line + " " * (indent or 0)) + name
+        yield from _pieces(inner, indent, depth + 1)
+    yield (line if count else "") + closing
+
+
+def _key(name: Any) -> str:
+    return name if isinstance(name, str) else "".join(_pieces(name, None, DEEPEST - 4))
+
+
+def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:
+    """A value as text, or the reason why there is none."""
+    read = read_messagepack if header["schema"] == MESSAGEPACK else readers[header["schema"]]
+    try:
+        value, note = read(payload, base64.b64decode(header["rest"]), header["framed"])
+        text, cut = text_of(value, header["most"], header["indent"])
+        # Not every text can be encoded: lone surrogates come out of escapes.
+        return {"error": None, "note": note, "cut": cut}, text.encode(errors="backslashreplace")
+    except NotReadable as error:
+        return {"error": str(error)[:300]}, b""
+    except RecursionError:
+        return {"error": f"it is nested deeper than {DEEPEST} levels"}, b""
+    except MemoryError:
+        return {"error": f"it would take more than {MEMORY_BYTES // MIB} MiB to decode"}, b""
+
+
+def readers_of(schemas: list[dict[str, Any]]) -> list[Read]:
+    """Readers by schemas. Raises NotReadable, whose text names the file."""
+    made: list[Read] = []
+    for one in schemas:
+        content = base64.b64decode(one["content"])
+        try:
+            made.append(avro_reader(content) if one["kind"] == AVRO else protobuf_reader(content, one["message"]))
+        except NotReadable as error:
+            raise NotReadable(f"{one['path']}: {error}") from None
+    return made
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Answer until the input ends."""
+    try:
+        readers = readers_of(receive(source)[0])
+    except NotReadable as error:
+        send(target, {"error": str(error)})
+        return
+    send(target, {"error": None})
+    while True:
+        try:
+            header, payload = receive(source)
+        except EOFError:
+            return
+        send(target, *answer(readers, header, payload))
+
+
+def main() -> None:
+    """Serve within bounds, and without leaving hostile bytes in a core file."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

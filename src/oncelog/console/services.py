@@ -1,0 +1,114 @@
+"""The parts of a console that its requests share: the cluster, templates, the audit, streams, downloads, samples.
+
+The rule: what the first page does not need is imported by who needs it. Loading audits, downloads and samples takes
+longer than that page does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment
+from starlette.requests import Request
+
+from oncelog.admin.transactions.audit_trail import Audit, audit_file, no_audit
+from oncelog.client.blocking.client import Client
+from oncelog.console.admission.refusals import Refusals
+from oncelog.console.cluster.access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.cluster.rates import Rates
+from oncelog.console.cluster.recent import Recent
+from oncelog.console.formats.decoder_process import DecodingProcess
+from oncelog.console.metrics.sampler import Sampler
+from oncelog.console.page import Asked
+from oncelog.console.pages import PAGES
+from oncelog.console.query import Query
+from oncelog.console.rendering import environment
+from oncelog.console.settings import Settings
+from oncelog.console.streaming.event_streams import Streams
+from oncelog.console.streaming.pump import Farewell
+
+if TYPE_CHECKING:
+    from oncelog.console.audits.report_store import AuditShelf
+    from oncelog.console.downloads.routes import Downloads
+
+
+class Parts:
+    """One of each, for all requests of a console."""
+
+    def __init__(self, settings: Settings, connect: Callable[[], Client] | None, decoding: DecodingProcess) -> None:
+        config = CLIENT_SETTINGS | dict(settings.client)
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._audits: AuditShelf | None = None
+        audit: Audit = no_audit if settings.audit_log is None else audit_file(settings.audit_log)
+        self.cluster = ClusterAccess(
+            connect or (lambda: Client(settings.bootstrap, config=config)), settings.workers, settings.patience_s
+        )
+        self.templates: Environment = environment(
+            pages=[page for page in PAGES if page.path.count("/") == 1],
+            allow_changes=settings.allow_changes,
+            bootstrap=settings.bootstrap,
+            command_options=settings.command_options,
+        )
+        self.recent = Recent()
+        self.rates = Rates()
+        self.sampler: Sampler | None = None
+        if settings.sample_every_s:
+            self.sampler = Sampler(self.cluster.new_client, _checked(settings.metrics_urls), settings.sample_every_s)
+        self.decoding = decoding
+        self.farewell = Farewell()
+        self.streams = Streams(self.cluster, self.templates, self.asked_by, self.farewell)
+        self.audit = audit
+        self.refusals = Refusals(self.templates, audit)
+
+    @cached_property
+    def downloads(self) -> Downloads:
+        """Files of records."""
+        from oncelog.console.downloads.routes import Downloads
+
+        return Downloads(self.cluster, self.farewell)
+
+    def audits(self) -> AuditShelf:
+        """Reports and runs; one shelf for all threads."""
+        with self._lock:
+            if self._audits is None:
+                from oncelog.console.audits.report_store import AuditShelf
+
+                settings = self.settings
+                self._audits = AuditShelf(settings.audit_reports, settings.audit_data, audit=self.audit)
+            return self._audits
+
+    def close(self) -> None:
+        """End what runs, off the event loop."""
+        if self.sampler is not None:
+            self.sampler.close()
+        self.streams.close()
+        if "downloads" in self.__dict__:
+            self.downloads.close()
+        if self._audits is not None:
+            self._audits.close()
+        self.cluster.close()
+        self.decoding.close()
+
+    def end(self) -> None:
+        """Tell streams, downloads and pages that wait that nobody waits any more."""
+        self.farewell.say()
+        self.cluster.end()
+
+    def asked_by(self, request: Request) -> Asked:
+        """The question of a reading request."""
+        as_json = request.url.path.endswith(".json")
+        query = Query(request.query_params)
+        return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates)
+
+
+def _checked(urls: Sequence[str]) -> list[str]:
+    """Addresses of metrics ports. Raises ConfigError."""
+    if not urls:
+        return []
+    from oncelog.console.metrics.broker_ports import checked_address
+
+    return [checked_address(one) for one in urls]

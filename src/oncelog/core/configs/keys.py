@@ -1,0 +1,207 @@
+"""Every key that a broker, a topic, a group or a client metrics subscription may set.
+
+Types, defaults, limits, update modes and synonyms are Apache Kafka's (``kafka_keys``, generated from its own
+``ConfigDef``). By hand is only what this broker adds (``own_keys``) and, below, what it answers otherwise, each with
+its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from oncelog.core.configs import kafka_keys
+from oncelog.core.configs.kinds import ConfigError, ConfigKey, Update, Value
+from oncelog.core.configs.limits import at_least, limits_by_host, one_of
+from oncelog.core.configs.own_keys import OWN_KEYS
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""``replica.selector.class``: consumers read from a replica in their rack (``core.replicas.selector``)."""
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+"""``replica.selector.class``: as where it is not set."""
+_STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_OLD_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+def _authorizer_class(key: str, value: Value) -> None:
+    if value not in ("", _STANDARD_AUTHORIZER, *_OLD_AUTHORIZERS):
+        raise ConfigError.of_value(
+            key,
+            value,
+            f"no Java class is loaded here; access control lists work as in {_STANDARD_AUTHORIZER}, which is the value "
+            "to set, and without a value there is no authorization",
+        )
+
+
+def _principal_builder_class(key: str, value: Value) -> None:
+    if value != _PRINCIPAL_BUILDER:
+        raise ConfigError(
+            f"{key} is a Java class; here only Apache Kafka's own names principals: leave it out", key=key, value=value
+        )
+
+
+def _with_changes(keys: Iterable[ConfigKey], changes: Mapping[str, Mapping[str, object]]) -> dict[str, ConfigKey]:
+    table = {key.name: key for key in keys}
+    return table | {name: table[name]._replace(**fields) for name, fields in changes.items()}  # type: ignore[arg-type]
+
+
+BROKER_KEYS: Final = _with_changes(
+    (*kafka_keys.BROKER, *kafka_keys.THROTTLES, *OWN_KEYS),
+    {
+        # A broker starts without a file.
+        "node.id": {"default": "1"},
+        # Sockets are opened at the start only.
+        "listeners": {"update": Update.READ_ONLY},
+        # No Java class is loaded. Another authorizer must not be replaced by none, and another builder may name other
+        # principals.
+        "authorizer.class.name": {"check": _authorizer_class},
+        "principal.builder.class": {"check": _principal_builder_class},
+        "replica.selector.class": {"check": one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR)},
+        # Apache Kafka fails later, when it reads the pairs.
+        "max.connections.per.ip.overrides": {"check": limits_by_host},
+        # Smaller than one byte, no login could succeed.
+        "sasl.server.max.receive.size": {"check": at_least(1)},
+        # kafka-reassign-partitions sets and removes them; Apache Kafka lists them only while they are set.
+        **{key.name: {"default": None, "internal": True} for key in kafka_keys.THROTTLES},
+    },
+)
+TOPIC_KEYS: Final = {key.name: key for key in kafka_keys.TOPIC}
+GROUP_KEYS: Final = {key.name: key for key in kafka_keys.GROUP}
+CLIENT_METRICS_KEYS: Final = {key.name: key for key in kafka_keys.CLIENT_METRICS}
+
+_WITHOUT_EFFECT: Final = {
+    "Metadata is in a tree that all brokers share: there is no controller quorum.": (
+        "broker.heartbeat. broker.session. controller.performance. controller.quorum. controller.socket.timeout.ms "
+        "early.start.listeners initial.broker.registration.timeout.ms internal.metadata. metadata. process.roles "
+        "sasl.mechanism.controller.protocol server.max.startup.time.ms unclean.leader.election.interval.ms unstable."
+    ),
+    "One loop serves all connections, and any worker thread does any work.": (
+        "background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir "
+        "num.replica.alter.log.dirs.threads num.replica.fetchers log.cleaner.threads queued.max.requests "
+        "queued.max.request.bytes delete.records.purgatory.purge.interval.requests "
+        "fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests"
+    ),
+    "The system sizes the buffers of sockets; logs and coordinators allocate none in advance.": (
+        "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
+        "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
+    ),
+    "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
+        "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
+        "log.initial.task.delay.ms offsets.topic.compression.codec"
+    ),
+    "A broker has one data directory: nothing moves between several.": (
+        "alter. cordoned.log.dirs log.dir.failure.timeout.ms replica.alter.log.dirs.io.max.bytes.per.second"
+    ),
+    "There is no tiered storage.": (
+        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. remote.fetch. remote.list. "
+        "remote.log."
+    ),
+    "Groups have the classic protocol only, and there are no share groups.": (
+        "consumer. group.consumer. group.coordinator. group.share. group.streams. share. streams."
+    ),
+    "A request waits at the transaction's coordinator instead of coming again.": (
+        "add.partitions.to.txn.retry.backoff.ms"
+    ),
+    "No Java class is loaded, and TLS is OpenSSL's.": (
+        "client.quota.callback.class create.topic.policy.class.name metric.reporters principal.builder.class "
+        "sasl.client.callback.handler.class security.providers ssl.allow.dn.changes ssl.allow.san.changes "
+        "ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation "
+        "ssl.trustmanager.algorithm"
+    ),
+    "There are no Kerberos and no delegation tokens, and brokers get no tokens to log in to each other.": (
+        "delegation.token. sasl.kerberos. sasl.login. sasl.oauthbearer.assertion. sasl.oauthbearer.client. "
+        "sasl.oauthbearer.jwt. sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url"
+    ),
+    "Metrics are Prometheus's, and clients push none.": (
+        "interval.ms kafka.metrics. match metrics metrics. telemetry.max.bytes"
+    ),
+}
+"""Keys, and beginnings of keys up to a dot, by the reason for which they have no effect."""
+NAMES_WITHOUT_EFFECT: Final = frozenset(" ".join(_WITHOUT_EFFECT.values()).split())
+_PREFIXES_WITHOUT_EFFECT: Final = tuple(name for name in NAMES_WITHOUT_EFFECT if name.endswith("."))
+NO_EFFECT: Final = "(It has no effect in oncelog.)"
+DOCUMENTATION: Final = {
+    "controller.listener.names": "Listeners of Apache Kafka's controllers; the broker has none, and leaves them out.",
+    "flush.messages": "Records after which the log is flushed to disk, whatever log.sync.policy says.",
+    "flush.ms": "Time after which appended records are flushed to disk, whatever log.sync.policy says.",
+    "log.cleaner.dedupe.buffer.size": "Memory for the keys seen in one compaction.",
+    "log.dir": "The directory that holds the data; serve --data-dir sets it.",
+    "log.dirs": "The directory that holds the data, if set instead of log.dir; one is supported.",
+    "log.flush.interval.messages": "Records after which a log is flushed to disk, whatever log.sync.policy says.",
+    "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions kept.",
+    "node.id": "The broker's id in the cluster.",
+    "offsets.topic.replication.factor": "Replicas of __consumer_offsets; not set: as many as there are brokers, at "
+    "most 3.",
+    "remote.storage.enable": "Turns tiered storage on for the topic; there is none here, so true is refused.",
+    "request.timeout.ms": "How long a broker waits for what it asks of another.",
+    "segment.index.bytes": "The largest size of a segment's indexes; a full index begins a new segment.",
+    "socket.listen.backlog.size": "Connections that wait to be accepted, on each listener; 1024 where it is not set.",
+    "socket.request.max.bytes": "The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
+    "transaction.state.log.min.isr": "In-sync replicas __transaction_state needs; not set: 1 when one broker is alive, "
+    "else 2.",
+    "transaction.state.log.replication.factor": "Replicas of __transaction_state; not set: as many as there are "
+    "brokers, at most 3.",
+}
+"""The effect of keys that do something else here than in Apache Kafka."""
+
+LISTENER_PREFIX: Final = "listener.name."
+"""Keys with this prefix and a listener's name, in small letters, are that listener's own."""
+OAUTHBEARER_PREFIX: Final = "oauthbearer."
+"""The prefix of a key that a listener sets for tokens alone; any key may have it, the issuer's too."""
+MECHANISM_KEYS: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""Keys that a listener may set for each SASL mechanism."""
+KEYS_OF_ALL_BROKERS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+"""Keys of a listener that may be set for all brokers while they run; the others are set for each broker."""
+
+
+def has_no_effect(name: str) -> bool:
+    """True for a key that is accepted, checked and described, so that Apache Kafka's files and tools work unchanged."""
+    return name in NAMES_WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT)
+
+
+def documentation_of(key: ConfigKey, texts: Mapping[str, str]) -> str | None:
+    """The documentation of a key; ``texts`` are Apache Kafka's for keys of its resource. None where it has none."""
+    text = key.documentation or DOCUMENTATION.get(key.name)
+    if text is not None:
+        return text
+    text = texts.get(key.name)
+    return f"{text} {NO_EFFECT}" if text is not None and has_no_effect(key.name) else text
+
+
+def listener_prefix(listener_name: str) -> str:
+    """The prefix of keys that are set for one listener."""
+    return f"{LISTENER_PREFIX}{listener_name.lower()}."
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The key that a name sets, for all listeners or for one; None for a name that is unknown.
+
+    ``listener.name.NAME.KEY`` sets KEY for one listener, ``listener.name.NAME.MECHANISM.KEY`` for one SASL mechanism
+    there, where KEY is of those that a mechanism may have for itself.
+    """
+    key = BROKER_KEYS.get(name)
+    if key is not None or not name.startswith(LISTENER_PREFIX):
+        return key
+    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+    by_mechanism = next((each for each in MECHANISM_KEYS if base.endswith(f".{each}")), base)
+    by_mechanism = base.removeprefix(OAUTHBEARER_PREFIX) if base.startswith(OAUTHBEARER_PREFIX) else by_mechanism
+    return BROKER_KEYS.get(by_mechanism)
+
+
+def synonym_names(name: str) -> list[str]:
+    """A broker key and its synonyms, in the order in which they are looked up."""
+    names = [name]
+    key = broker_key(name)
+    if key is not None and key.name != name:
+        names.append(key.name)
+    while key is not None and key.synonym is not None:
+        names.append(key.synonym)
+        key = BROKER_KEYS.get(key.synonym)
+    return names

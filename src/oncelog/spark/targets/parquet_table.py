@@ -1,0 +1,238 @@
+"""A directory of Parquet files as a table that jobs write into: a step's files are checked, and published one by one.
+
+The rule: nothing is published that was not checked against its footer, and rows that went into the quarantine are
+published with the range they are missing from, or not at all.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from oncelog.base.ids import TopicPartition
+from oncelog.spark.jobs.load_plan import Piece, StepKind
+from oncelog.spark.jobs.load_report import LoadRequest, Progress
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.table.directory import QuarantineSender, Role, RowsFile, Table, refuse_no_directory
+from oncelog.spark.table.parquet_files import (
+    Kept,
+    check_staged,
+    files_in,
+    footer_stats,
+    merge,
+    merge_kept,
+    write_empty,
+    write_empty_range,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from oncelog.spark.jobs.spark_reader import SparkReader
+
+
+class FileWriter(Protocol):
+    """The writer of ranges into files: Spark, or a test's."""
+
+    parallelism: int
+
+    def write(self, pieces: Sequence[Piece], directory: Path, frame: DataFrame | None = None) -> dict[int, Path]:
+        """Write each piece's rows into one new file in ``directory``; index of the piece → file, empty ones absent.
+
+        ``frame`` has the rows, if they are those of a streaming query's batch."""
+
+
+@runtime_checkable
+class ShapedWriter(FileWriter, Protocol):
+    """A writer that makes other columns of records, and finds some of them bad."""
+
+    schema: pa.Schema
+    """The columns of what it writes, without those that directories stand for."""
+    partition_by: str | None
+    new_columns: list[str]
+
+    def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
+        """Write the bad rows of the last ``write``'s pieces, with the same result as ``write``."""
+
+    def record_columns(self, table: Table) -> None:
+        """Record the columns in the table, before there are rows with them."""
+
+
+class ParquetTable:
+    """See ``LoadTable``. A quarantine topic gets its bad rows by ``send_quarantined``."""
+
+    whole_files = True
+
+    def __init__(
+        self, request: LoadRequest, options: SourceOptions, send_quarantined: QuarantineSender | None = None
+    ) -> None:
+        refuse_no_directory(request.to)
+        self._request, self._options, self._send_quarantined = request, options, send_quarantined
+        self._topic = request.quarantine_topic
+        self._table = Table(Path(request.to))
+        self._progress: Progress
+
+    @property
+    def name(self) -> str:
+        """See ``LoadTable``."""
+        return str(self._table.path)
+
+    @property
+    def spark_log(self) -> Path:
+        """See ``LoadTable``."""
+        return self._table.hidden / "spark.log"
+
+    @property
+    def quarantine(self) -> str:
+        """See ``LoadTable``."""
+        return self._topic or str(self._table.quarantine)
+
+    @contextmanager
+    def held(self, role: Role = "append") -> Iterator[None]:
+        """See ``LoadTable``."""
+        with Table.open(self._table.path, self._send_quarantined, role) as self._table:
+            yield
+
+    def describe(self) -> dict[str, Any]:
+        """See ``LoadTable``."""
+        return self._table.describe()
+
+    def describe_as(self, description: Mapping[str, Any]) -> None:
+        """See ``LoadTable``."""
+        self._table.describe_as(description)
+
+    def forget_unused_description(self) -> None:
+        """See ``LoadTable``."""
+        self._table.forget_unused_description()
+
+    def files(self, partitions: Sequence[TopicPartition] = ()) -> dict[tuple[str, int], list[RowsFile]]:
+        """See ``LoadTable``: of all partitions."""
+        return self._table.files()
+
+    def lacks_columns(self) -> bool:
+        """See ``LoadTable``: those of a plain table are known."""
+        return not self._request.shape.is_plain and not self.files()
+
+    def writer(self, reader: SparkReader) -> FileWriter:
+        """See ``LoadTable``."""
+        from oncelog.spark.session.sessions import check_shared
+        from oncelog.spark.targets.parquet_writer import ShapedFileWriter, SparkFileWriter, known_columns
+
+        check_shared(reader.job_session, self._table.hidden)
+        shape = self._request.shape
+        if shape.is_plain:
+            return SparkFileWriter(reader)
+        return ShapedFileWriter(reader, shape, known_columns(self.describe()))
+
+    def new_columns(self, writer: FileWriter) -> list[str]:
+        """See ``LoadTable``."""
+        return writer.new_columns if isinstance(writer, ShapedWriter) else []
+
+    def prepare(self, writer: FileWriter) -> None:
+        """See ``LoadTable``."""
+        if isinstance(writer, ShapedWriter):
+            writer.record_columns(self._table)
+
+    def begin(self, progress: Progress) -> None:
+        """See ``LoadTable``."""
+        self._progress = progress
+        self._table.partitioned = self._request.shape.partition_by is not None
+
+    def run_step(
+        self, kind: StepKind, pieces: Sequence[Piece], writer: FileWriter, frame: DataFrame | None = None
+    ) -> None:
+        """Run one step: write all pieces, check them all, then publish them one by one in their order."""
+        progress, report = self._progress, self._progress.report
+        directory = self._table.staging(report.steps)
+        progress.tell("writing")
+        files = writer.write(pieces, directory, frame)
+        shaped = writer if isinstance(writer, ShapedWriter) else None
+        bad = {} if shaped is None else shaped.write_bad(pieces, directory.with_name(f"{directory.name}-bad"))
+        progress.tell("written")
+        rows = [self._prepare(piece, index, files, directory, shaped) for index, piece in enumerate(pieces)]
+        bad_rows = [self._prepare_bad(piece, index, bad, directory) for index, piece in enumerate(pieces)]
+        for index, piece in enumerate(pieces):
+            progress.tell("publishing")
+            report.bytes += sum(file.stat().st_size for file in files_in(files[index]))
+            self._publish(files[index], bad.get(index), piece.file, bad_rows[index])
+            report.files += 1
+            progress.count_rows(piece, rows[index], bad_rows[index])
+            progress.count_done(piece)
+            progress.tell("published")
+        report.steps += 1
+        progress.tell("committed")
+
+    def record_begins(self, begins: Mapping[TopicPartition, int], writer: FileWriter) -> None:
+        """See ``LoadTable``: the name of an empty file says where its partition begins."""
+        for partition, offset in begins.items():
+            self._publish_empty(RowsFile.of(partition, offset, offset), writer)
+            self._progress.report.steps += 1
+
+    def publish_nothing(self, partition: TopicPartition, offset: int, writer: FileWriter | None) -> None:
+        """See ``LoadTable``."""
+        if not self.files():
+            self._publish_empty(RowsFile.of(partition, offset, offset), writer)
+
+    def compact(self, target_bytes: int) -> int:
+        """See ``LoadTable``."""
+        from oncelog.spark.table.compact import compact_open
+
+        return compact_open(self._table, target_bytes).files_before
+
+    def _publish_empty(self, file: RowsFile, writer: FileWriter | None) -> None:
+        directory = self._table.staging(self._progress.report.steps)
+        directory.mkdir()
+        self._write_empty(directory / "empty.parquet", writer if isinstance(writer, ShapedWriter) else None)
+        self._table.publish(directory / "empty.parquet", file)
+        self._progress.report.files += 1
+
+    def _publish(self, staged: Path, bad: Path | None, file: RowsFile, bad_rows: int) -> None:
+        if self._topic is not None and bad is not None:
+            if bad_rows:
+                rows = str(bad.relative_to(self._table.path))
+                extra = {"topic": self._topic, "rows": rows, "id": uuid.uuid4().hex}
+                self._table.publish_with_bad_rows(staged, None, file, self._send_quarantined, **extra)
+            else:
+                self._table.publish(staged, file)
+        elif bad is not None or self._table.bad_path_of(file).exists():
+            self._table.publish_with_bad_rows(staged, bad, file)
+        else:
+            self._table.publish(staged, file)
+
+    def _prepare(
+        self, piece: Piece, index: int, files: dict[int, Path], directory: Path, writer: ShapedWriter | None
+    ) -> int:
+        """Let ``files[index]`` be the file to publish for the piece; the number of rows read for it."""
+        if index not in files:
+            files[index] = directory / f"empty-{index}.parquet"
+            self._write_empty(files[index], writer)
+        facts = check_staged(files[index], piece.wanted)
+        if piece.keeps_rows:
+            merged = directory / f"merged-{index}.parquet"
+            merge_kept(self._table.path_of(piece.file), files[index], piece.wanted.start, merged)
+            files[index] = merged
+        return facts.rows
+
+    def _prepare_bad(self, piece: Piece, index: int, bad: dict[int, Path], directory: Path) -> int:
+        """Let ``bad[index]`` be the piece's bad rows, with those of the part that is kept; the number of rows read for
+        it."""
+        rows = check_staged(bad[index], piece.wanted).rows if index in bad else 0
+        before = self._table.bad_path_of(piece.file)
+        if self._topic is None and piece.keeps_rows and before.exists():
+            merged = directory / f"bad-{index}.parquet"
+            merge([Kept(before, piece.wanted.start), *([Kept(bad[index])] if index in bad else [])], merged)
+            bad[index] = merged
+            if not footer_stats(merged).rows:
+                del bad[index]
+        return rows
+
+    def _write_empty(self, path: Path, writer: ShapedWriter | None) -> None:
+        if writer is None:
+            write_empty(path, include_headers=self._options.include_headers)
+        else:
+            write_empty_range(path, writer.schema, partitioned_by=writer.partition_by)

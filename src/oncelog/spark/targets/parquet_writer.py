@@ -1,0 +1,220 @@
+"""Ranges → Parquet files of a table directory, by one Spark job: the rows of a reader in, Spark's Parquet writer out.
+
+The rule: a task reads one range and writes one file; the file's number is the task's, which is the range's index. Of a
+streaming query's batch the footers say whose a file is, for Spark's tasks have read its rows already.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.spark.jobs.load_plan import Piece
+from oncelog.spark.jobs.shape import Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
+from oncelog.spark.json_values.decoding import BAD
+from oncelog.spark.session import versions
+from oncelog.spark.table.directory import Table, TableError
+from oncelog.spark.table.parquet_files import (
+    Kept,
+    files_in,
+    footer_stats,
+    levels,
+    merge,
+    partition_of,
+    write_common_columns,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_MOST_TASKS: Final = 1 << 31
+_PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
+
+
+class SparkFileWriter:
+    """Writes the source's rows as they are."""
+
+    def __init__(self, reader: SparkReader) -> None:
+        self._reader = reader
+        self.parallelism = reader.parallelism
+
+    def write(self, pieces: Sequence[Piece], directory: Path, frame: DataFrame | None = None) -> dict[int, Path]:
+        """Run the job. Raises LoadFailed, TableError."""
+        rows = self._reader.read(pieces) if frame is None else frame
+        files = self._write_rows(rows, directory, len(pieces) if frame is None else _MOST_TASKS)
+        return files if frame is None else by_range(files.values(), directory, pieces)
+
+    def _write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
+        """Write a frame of so many tasks; task number → file."""
+        if self._reader.job_session.is_this_machine():
+            self._write_frame(frame, directory)
+            return by_task(directory, tasks)
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        seen: Observation = Observation()
+        self._write_frame(frame.observe(seen, f.count(f.lit(1)).alias("rows")), directory)
+        files = by_task(directory, tasks)
+        check_rows(files, int(seen.get["rows"]), directory)
+        return files
+
+    def _write_frame(self, frame: DataFrame, directory: Path, partition_by: str | None = None) -> None:
+        """A file for each task that has rows; for each task and day in a partitioned table. Raises LoadFailed."""
+        writer = frame.write.partitionBy(*levels(partition_by)) if partition_by else frame.write
+        try:
+            with self._reader.job_session.settings():
+                writer.parquet(str(directory.absolute()))
+        except Exception as error:
+            raise one_line_error(error) from error
+
+
+class ShapedFileWriter(SparkFileWriter):
+    """Writes the columns and directories of a shape, and bad rows apart.
+
+    The bad rows are counted in the job that writes the good ones; only where there are any are the ranges read again,
+    for them alone. The two counts have to agree.
+    """
+
+    def __init__(self, reader: SparkReader, shape: Shape, known: StructType | None) -> None:
+        super().__init__(reader)
+        self._shape = shape
+        self.partition_by = shape.partition_by
+        with reader.job_session.settings():
+            self._columns = merged_columns(known, schema_columns(reader.read([]), shape))
+            reader.decoding = shape.decoding(self._columns)
+            self.schema = self._arrow_schema(good_rows(self._shaped(reader.read([])), shape))
+        self.new_columns = (
+            [] if known is None else [one for one in (self._columns or known).names if one not in known.names]
+        )
+        self._bad_count = 0
+        """Bad rows of the last ``write``."""
+
+    def _write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
+        """Write the good rows of the source's, and count the bad ones."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        seen: Observation = Observation()
+        is_bad = f.col(BAD).isNotNull()
+        counted = self._shaped(frame).observe(seen, f.count_if(is_bad).alias("bad"), f.count_if(~is_bad).alias("good"))
+        self._write_frame(good_rows(counted, self._shape), directory, self.partition_by)
+        files = by_task(directory, tasks)
+        if not self._reader.job_session.is_this_machine():
+            check_rows(files, int(seen.get["good"]), directory)
+        self._bad_count = int(seen.get["bad"])
+        return files
+
+    def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
+        """The bad rows of the pieces written last. Raises LoadFailed, TableError."""
+        if not self._bad_count:
+            return {}
+        with self._reader.job_session.settings():
+            frame = bad_rows(self._shaped(self._reader.read(pieces)))
+        self._write_frame(frame, directory)
+        files = by_task(directory, len(pieces))
+        check_bad_count(files, self._bad_count)
+        return files
+
+    def record_columns(self, table: Table) -> None:
+        """Record the columns in the table, before there are rows with them."""
+        if self._columns is None:
+            return
+        said = json.loads(self._columns.json())
+        described = table.describe()
+        if described.get("columns") != said:
+            table.describe_as({**described, "columns": said})
+        write_common_columns(table, self.schema)
+
+    def _shaped(self, frame: DataFrame) -> DataFrame:
+        """The source's rows as the table's, with the reason beside each bad one."""
+        return shaped(frame, self._shape, self._columns)
+
+    def _arrow_schema(self, frame: DataFrame) -> pa.Schema:
+        from pyspark.sql.types import StructType
+
+        outside = levels(self.partition_by) if self.partition_by else ()
+        inside = StructType([one for one in frame.schema if one.name not in outside])
+        return versions.arrow_schema(inside)
+
+
+def known_columns(description: Mapping[str, Any]) -> StructType | None:
+    """The decoded fields that a table has so far, by its description; None for a new one."""
+    from pyspark.sql.types import StructType
+
+    said = description.get("columns")
+    return None if said is None else StructType.fromJson(said)
+
+
+def by_task(directory: Path, tasks: int) -> dict[int, Path]:
+    """Task number → the file it wrote, or a directory with one of its own for each day."""
+    found: dict[int, Path] = {}
+    for path in files_in(directory):
+        match = _PART.fullmatch(path.name)
+        if match is None:
+            continue
+        number, day = int(match[1]), path.parent.relative_to(directory)
+        if number >= tasks:
+            raise TableError(f"Spark wrote {path.name}, but the job has {tasks} tasks: run it again")
+        if day == Path():
+            if number in found:
+                raise TableError(f"Spark wrote {path.name} and another file in one task, where one is expected")
+            found[number] = path
+            continue
+        found[number] = directory / f"task-{number}"
+        own = found[number] / day
+        own.mkdir(parents=True)
+        path.rename(own / "rows.parquet")
+    return found
+
+
+def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
+    """Raise TableError unless the rows found bad the second time are as many as the first time."""
+    found = _rows_in(files)
+    if found != counted:
+        raise TableError(
+            f"{counted} rows were bad when they were read first and {found} the second time: "
+            "the log changed meanwhile (retention or compaction). Nothing of this step was published; run it again"
+        )
+
+
+def check_rows(files: Mapping[int, Path], counted: int, directory: Path) -> None:
+    """Raise TableError unless the rows that Spark's tasks have written are in the files that are here."""
+    found = _rows_in(files)
+    if found != counted:
+        raise TableError(
+            f"Spark's tasks wrote {counted} rows, and {found} of them are in {directory} here: every executor needs "
+            "the table's directory at the same path as this process. Nothing of this step was published"
+        )
+
+
+def _rows_in(files: Mapping[int, Path]) -> int:
+    return sum(footer_stats(file).rows for path in files.values() for file in files_in(path))
+
+
+def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
+    """Index of the piece → the file of its rows; those of a piece that several tasks read are merged."""
+    parts: dict[int, list[tuple[int, Path]]] = {}
+    for path in files:
+        facts = footer_stats(path)
+        if facts.rows:
+            partition = partition_of(path)
+            index = next((i for i, piece in enumerate(pieces) if piece.wanted.topic_partition == partition), None)
+            if index is None:
+                raise TableError(
+                    f"Spark wrote rows of {partition}, which this batch does not read: start the stream again"
+                )
+            parts.setdefault(index, []).append((facts.first_offset, path))
+    found: dict[int, Path] = {}
+    for index, own in parts.items():
+        own.sort()
+        found[index] = own[0][1]
+        if len(own) > 1:
+            found[index] = directory / f"range-{index}.parquet"
+            merge([Kept(path) for _, path in own], found[index])
+    return found

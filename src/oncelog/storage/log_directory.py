@@ -1,0 +1,295 @@
+"""The data directory: all logs of a broker, their checkpoints, and the marker of a clean shutdown.
+
+Partition directories lie directly in it, named ``topic-partition``. The rule: an unclean start trusts nothing but the
+segments (``recovery``); checkpoints only save work. A directory that belongs to another topic than it should is moved
+aside, not deleted. A directory without logs opens without the modules of a log, which the first log imports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition, partition_of_directory
+from oncelog.base.invariant import invariant
+from oncelog.ports import Files
+from oncelog.storage.checkpoints import (
+    Sync,
+    read_file,
+    read_offsets,
+    read_topic_id,
+    replace_file,
+    write_offsets,
+    write_topic_id,
+)
+from oncelog.storage.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    DELETE_DIRECTORY,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    STRAY_DIRECTORY,
+    TEMPORARY,
+    is_marked_directory,
+    marked_directory,
+)
+from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.segment.index_budget import IndexBudget
+from oncelog.storage.transactions.open_transactions import OpenTransactions
+
+if TYPE_CHECKING:
+    from oncelog.storage.log.partition_log import PartitionLog, SharedByLogs
+    from oncelog.storage.maintenance.jobs import Job
+    from oncelog.storage.maintenance.log_maintenance import LogMaintenance
+    from oncelog.storage.recovery import Checkpointed
+
+ConfigOf = Callable[[TopicPartition], LogConfig]
+
+
+class LogDirectory:
+    """All logs; see the module's rule. ``was_clean``: the last run ended with :meth:`close`."""
+
+    def __init__(self, files: Files, storage: StorageConfig | None = None) -> None:
+        self.files = files
+        files.errors.forget()
+        self.storage = storage or StorageConfig()
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.was_clean = False
+        self.lost_from: dict[TopicPartition, Offset] = {}
+        """Logs that have lost durable records since the last run, and where they end now."""
+        self.broker_epoch = -1
+        """The broker epoch in the clean-shutdown file; −1 when unknown."""
+        self._budget = IndexBudget()
+        self._doomed: list[str] = []
+        self._found: dict[str, Mapping[TopicPartition, int]] = {}
+        """The content of the checkpoints when the directory was opened."""
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        """The content of the checkpoints by now: they are written when that changes."""
+        self._maintenance: dict[TopicPartition, LogMaintenance] = {}
+        self.transactions = OpenTransactions()
+
+    @staticmethod
+    def open(files: Files, *, config_of: ConfigOf, now_ms: int, storage: StorageConfig | None = None) -> LogDirectory:
+        """Open every log at once; see :meth:`opening` for slices."""
+        directory = LogDirectory(files, storage)
+        for _ in directory.opening(config_of=config_of, now_ms=now_ms):
+            pass
+        return directory
+
+    def opening(self, *, config_of: ConfigOf, now_ms: int) -> Iterator[TopicPartition]:
+        """Open the logs one by one, saying which one is ready."""
+        names = self.files.list("")
+        self.was_clean = CLEAN_SHUTDOWN in names
+        if self.was_clean:
+            self.broker_epoch = _broker_epoch(read_file(self.files, CLEAN_SHUTDOWN))
+            self.files.remove(CLEAN_SHUTDOWN)
+            self.files.sync_directory("")
+        recovery_points = read_offsets(self.files, RECOVERY_POINTS)
+        log_starts = read_offsets(self.files, LOG_START_OFFSETS)
+        high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
+        cleaned = read_offsets(self.files, CLEANER_OFFSETS)
+        self._found = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
+        for name in names:
+            if is_marked_directory(name):
+                if name.endswith(DELETE_DIRECTORY):
+                    self._doomed.append(name)
+                continue
+            partition = partition_of_directory(name)
+            if partition is None or str(partition) != name:
+                if name.endswith(TEMPORARY):
+                    self.files.remove(name)
+                continue
+            from oncelog.storage.recovery import Checkpointed
+
+            known = Checkpointed(
+                self.was_clean,
+                recovery_points.get(partition, 0),
+                log_starts.get(partition, 0),
+                cleaned.get(partition),
+            )
+            try:
+                log = self._open_log(partition, config_of(partition), known, now_ms)
+            except NotADirectoryError:
+                continue
+            log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
+            self.logs[partition] = log
+            yield partition
+
+    def _open_log(self, partition: TopicPartition, config: LogConfig, known: Checkpointed, now_ms: int) -> PartitionLog:
+        from oncelog.storage.log.partition_log import PartitionLog
+        from oncelog.storage.recovery import Recovery
+
+        directory = str(partition)
+        names = self.files.list(directory)
+        topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
+        recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
+        if recovered.lost_from is not None:
+            self.lost_from[partition] = Offset(recovered.lost_from)
+        return PartitionLog(self._shared(), partition, topic_id, config, recovered)
+
+    def lost(self) -> tuple[TopicPartition, ...]:
+        """The logs that may lack records which were durable here, so that other replicas are to be counted on."""
+        return tuple(sorted(self.lost_from.keys() | self.unidentified()))
+
+    def unidentified(self) -> set[TopicPartition]:
+        """The logs with records that do not say which topic they are of, after an end that was not clean: a power cut
+        may have taken the file that says it, and by now the name may be another topic's."""
+        if self.was_clean:
+            return set()
+        return {each for each, log in self.logs.items() if log.topic_id == NO_TOPIC_ID and log.log_end_offset > 0}
+
+    def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
+        """A new, empty log."""
+        from oncelog.storage.log.partition_log import PartitionLog
+        from oncelog.storage.recovery import Checkpointed, Recovery
+
+        invariant(partition not in self.logs, "log exists", partition=partition)
+        self._forget_former(partition)
+        directory = str(partition)
+        self.files.make_directory(directory)
+        write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
+        recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
+        log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
+        self.logs[partition] = log
+        return log
+
+    def _forget_former(self, partition: TopicPartition) -> None:
+        """Take a deleted log of the same name out of the checkpoints: its offsets are not of the one that begins."""
+        for path in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            written = self._written.get(path, self._found.get(path, {}))
+            if partition in written:
+                self._write(path, {other: offset for other, offset in written.items() if other != partition})
+
+    def _shared(self) -> SharedByLogs:
+        from oncelog.storage.log.partition_log import SharedByLogs
+
+        return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
+
+    def delete(self, partition: TopicPartition, token: bytes) -> Job:
+        """Take a log away: its directory is renamed at once, the job removes it. ``token``: 16 random bytes."""
+        return self._put_aside(partition, token, DELETE_DIRECTORY)
+
+    def set_aside(self, partition: TopicPartition, token: bytes) -> None:
+        """Move a log that belongs to no known topic out of the way; only the operator removes it."""
+        self._put_aside(partition, token, STRAY_DIRECTORY)
+
+    def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
+        log = self.logs.pop(partition)
+        self._maintenance.pop(partition, None)
+        new = marked_directory(partition, token.hex(), mark)
+        self.files.rename(log.directory, new)
+        log.moved_to(new)
+        self.transactions.dropped(partition)
+        log.closed = True
+        return RemoveDirectories(self.files, partition, [new])
+
+    def startup_jobs(self) -> list[Job]:
+        """Removes the directories that deletions before the last stop have left."""
+        doomed, self._doomed = self._doomed, []
+        return [RemoveDirectories(self.files, _NOWHERE, doomed)] if doomed else []
+
+    def due_jobs(self, partition: TopicPartition, now_ms: int, *, retention: bool = True) -> list[Job]:
+        """Apply retention to a log and return its jobs that are due. OSError: a full disk."""
+        maintenance = self._maintenance.get(partition)
+        if maintenance is None:
+            from oncelog.storage.maintenance.log_maintenance import LogMaintenance
+
+            maintenance = self._maintenance[partition] = LogMaintenance(self.logs[partition])
+        return maintenance.due_jobs(now_ms, retention=retention)
+
+    def checkpoints(self) -> None:
+        """Write down recovery points, log starts, high watermarks and cleaned offsets. Syncs a handful of files."""
+        self._write(RECOVERY_POINTS, {log.partition: log.durable_offset for log in self.logs.values()})
+        self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
+        self.checkpoint_log_starts()
+        self._write_cleaned()
+
+    def checkpoint_log_starts(self, rising: Mapping[TopicPartition, Offset] = MappingProxyType({})) -> None:
+        """Write down log starts that lie inside a segment, those that are about to move (``rising``) as they will be;
+        durable when it returns."""
+        starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
+        self._write(LOG_START_OFFSETS, {**starts, **rising})
+
+    def before_truncation(
+        self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
+    ) -> None:
+        """Write down the offsets of a log that is about to be truncated; durable when it returns.
+
+        A recovery point above its new end would let recovery trust what will be written there, and a high watermark
+        be taken for what the log begins with.
+        """
+        logs = self.logs.values()
+        if self._may_exceed(RECOVERY_POINTS, partition, recovery_point):
+            self._write(
+                RECOVERY_POINTS, {log.partition: log.durable_offset for log in logs} | {partition: recovery_point}
+            )
+        if self._may_exceed(HIGH_WATERMARKS, partition, high_watermark):
+            self._write(
+                HIGH_WATERMARKS, {log.partition: log.high_watermark for log in logs} | {partition: high_watermark}
+            )
+        if log_start_offset is not None and self._written.get(LOG_START_OFFSETS, {}).get(partition) != log_start_offset:
+            self.checkpoint_log_starts({partition: Offset(log_start_offset)})
+
+    def _may_exceed(self, path: str, partition: TopicPartition, offset: int) -> bool:
+        """True unless this run has written a checkpoint in which the log is not above ``offset``."""
+        written = self._written.get(path)
+        return written is None or written.get(partition, 0) > offset
+
+    def logs_may_have_gaps(self) -> None:
+        """Write down of all logs that may be compacted that they may have gaps from now on: recovery must know."""
+        for log in self.logs.values():
+            if log.config.compact:
+                log.ever_cleaned = True
+        self._write_cleaned()
+
+    def _write_cleaned(self) -> None:
+        self._write(CLEANER_OFFSETS, {p: log.cleaned_offset for p, log in self.logs.items() if log.ever_cleaned})
+
+    def _write(self, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._written.get(path) != offsets:
+            write_offsets(self.files, path, offsets)
+            self._written[path] = offsets
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Clean shutdown: everything on disk, then the marker."""
+        for log in self.logs.values():
+            log.close()
+        self.checkpoints()
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        replace_file(self.files, CLEAN_SHUTDOWN, content.encode())
+
+
+_NOWHERE = TopicPartition(TopicName(""), -1)
+
+
+class RemoveDirectories:
+    """Removes partition directories of deleted topics, one a slice."""
+
+    name = "delete"
+
+    def __init__(self, files: Files, partition: TopicPartition, directories: list[str]) -> None:
+        self.partition = partition
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> Iterator[None]:
+        for directory in self._directories:
+            self._files.remove(directory)
+            yield
+
+    def apply(self) -> None:
+        """Do nothing: the directories have gone."""
+
+    def abandon(self) -> None:
+        """Leave the rest: it is removed at the next start."""
+
+
+def _broker_epoch(content: bytes | None) -> int:
+    try:
+        return int(json.loads(content or b"")["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1

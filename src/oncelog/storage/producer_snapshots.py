@@ -1,0 +1,196 @@
+"""Producer state of a log in snapshot files, and rebuilt from the newest sound one and the batches after it.
+
+A snapshot is in Apache Kafka's format (``%020d.snapshot``, version 1): version int16, CRC-32C uint32 of what follows,
+count int32, then per producer: id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
+timestamp int64, coordinator epoch int32, first offset of the open transaction int64 (−1: none). Only the last batch is
+kept, so after a restart an older repeat is out of order and no duplicate, as in Apache Kafka.
+
+One snapshot lies at every segment's base offset, where a recovery may begin, and one at the log's end after a clean
+shutdown. A damaged one is removed and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oncelog.core.producers.entry import BatchMetadata, ProducerEntry
+from oncelog.core.producers.state import ProducerState
+from oncelog.ports import Files, OpenFile
+from oncelog.records.batch import CorruptBatch
+from oncelog.records.checksum import crc32c
+from oncelog.storage.checkpoints import read_file
+from oncelog.storage.errors import CorruptFile
+from oncelog.storage.file_names import SNAPSHOT, segment_file
+from oncelog.storage.segment.batch_scan import SCAN_CHUNK
+from oncelog.storage.segment.segment import Segment
+from oncelog.storage.transactions.producer_updates import replayed
+
+VERSION: Final = 1
+_HEADER: Final = struct.Struct(">hIi")
+_CRC_FROM: Final = 6
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file's bytes."""
+    body = bytearray()
+    count = 0
+    for entry in entries:
+        first = entry.transaction_first_offset
+        body += _ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.last_data_offset,
+            entry.last_offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if first is None else first,
+        )
+        count += 1
+    crc = crc32c(bytes(body), crc32c(count.to_bytes(4, "big")))
+    return _HEADER.pack(VERSION, crc, count) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """Entries of a file. Raises CorruptFile when version, size or checksum are wrong."""
+    if len(data) < _HEADER.size:
+        raise CorruptFile(f"producer snapshot of {len(data)} bytes")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise CorruptFile(f"producer snapshot of version {version}")
+    if count < 0 or len(data) != _HEADER.size + count * _ENTRY.size or crc != crc32c(data[_CRC_FROM:]):
+        raise CorruptFile("producer snapshot does not match its checksum")
+    entries = []
+    for fields in _ENTRY.iter_unpack(data[_HEADER.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first = fields
+        batches = (BatchMetadata(sequence, offset, delta, timestamp),) if offset >= 0 else ()
+        transaction = first if first >= 0 else None
+        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, transaction, batches))
+    return entries
+
+
+class Snapshots:
+    """Offsets of the files that exist, rising."""
+
+    __slots__ = ("_directory", "_files", "offsets")
+
+    def __init__(self, files: Files, directory: str, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._directory = directory
+        self.offsets = sorted(offsets)
+
+    def take(self, state: ProducerState, log_start_offset: int) -> None:
+        """Write the state as of its end offset, unless there is a file for that offset already.
+
+        Not synced: one that a power cut damages or removes is made up for by an older one and the batches after it.
+        """
+        if state.end_offset <= (self.offsets[-1] if self.offsets else log_start_offset):
+            return
+        file = self._files.open(self._path(state.end_offset), create=True)
+        file.truncate(0)
+        file.append((encode_snapshot(state.entries.values()),))
+        file.close()
+        insort(self.offsets, state.end_offset)
+
+    def load_into(self, state: ProducerState, first_offset: int, log_end_offset: int, expired_before: int) -> None:
+        """Set ``state`` from the newest sound snapshot; files outside the log are removed.
+
+        ``first_offset`` is where the first segment begins: a snapshot there still tells of producers whose records are
+        gone (Apache Kafka drops it at a restart, and with it what the running broker knew).
+        Producers without an open transaction whose last batch is at or before ``expired_before`` are left out.
+        """
+        for offset in list(self.offsets):
+            if offset > log_end_offset or offset < first_offset:
+                self.remove(offset)
+        while self.offsets:
+            offset = self.offsets[-1]
+            try:
+                entries = decode_snapshot(read_file(self._files, self._path(offset)) or b"")
+            except CorruptFile:
+                self.remove(offset)
+                continue
+            alive = (
+                entry
+                for entry in entries
+                if entry.transaction_first_offset is not None or entry.last_timestamp > expired_before
+            )
+            state.load(alive, offset)
+            return
+        state.load((), first_offset)
+
+    def file_at(self, offset: int) -> OpenFile | None:
+        """The file for ``offset``, if there is one."""
+        return self._files.open(self._path(offset)) if offset in self.offsets else None
+
+    def keep_only(self, base_offsets: Iterable[int]) -> None:
+        """Remove files that no segment begins at, except the newest."""
+        wanted = set(base_offsets)
+        for offset in self.offsets[:-1]:
+            if offset not in wanted:
+                self.remove(offset)
+
+    def remove(self, offset: int) -> None:
+        """Remove one file."""
+        if offset in self.offsets:
+            self.offsets.remove(offset)
+            self._files.remove(self._path(offset))
+
+    def moved_to(self, directory: str) -> None:
+        """The partition's directory was renamed."""
+        self._directory = directory
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{segment_file(offset, SNAPSHOT)}"
+
+
+def rebuild_producers(
+    producers: ProducerState,
+    snapshots: Snapshots,
+    segments: Sequence[Segment],
+    first_offset: int,
+    end_offset: int,
+    expired_before: int,
+) -> None:
+    """Set ``producers`` to what they were at ``end_offset``, where the last of ``segments`` ends.
+
+    Snapshots before ``first_offset`` and after ``end_offset`` are removed; one that a segment should begin with and
+    that is lost is written again while its state is at hand. Producers whose last batch is at or before
+    ``expired_before`` (milliseconds) and that have nothing open are left out of what a snapshot says.
+    """
+    snapshots.load_into(producers, first_offset, end_offset, expired_before)
+    start = producers.end_offset
+    for index, segment in enumerate(segments):
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+        if end <= start:
+            continue
+        if segment.base_offset > start:
+            replace_snapshot(producers, snapshots, segment.base_offset, first_offset)
+        if segment.size_bytes:
+            _replay(producers, segment, start)
+    producers.end_offset = end_offset
+
+
+def replace_snapshot(producers: ProducerState, snapshots: Snapshots, offset: int, first_offset: int) -> None:
+    """Write the snapshot at ``offset`` again, and sync it, while what it says is still known."""
+    producers.end_offset = offset
+    snapshots.take(producers, first_offset)
+    file = snapshots.file_at(offset)
+    if file is not None:
+        file.sync()
+
+
+def _replay(producers: ProducerState, segment: Segment, start: int) -> None:
+    for at, header in segment.batches(segment.start_of(start), chunk_size=SCAN_CHUNK):
+        if header.base_offset < start or header.producer_id < 0:
+            continue
+        data = segment.file.read(at, header.size_bytes) if header.is_control else b""
+        try:
+            update = replayed(producers, header, data, 0)
+        except CorruptBatch:
+            continue
+        if update is not None:
+            producers.commit(update)

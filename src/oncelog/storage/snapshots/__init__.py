@@ -1,1 +1,0 @@
-"""Producer state in files, as Apache Kafka writes it."""

@@ -1,0 +1,28 @@
+"""A spool: what was written comes once, in order, and what is large lies in a file meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.console.records import temporary_files as spool
+from oncelog.console.records.large_json import LargeBytes, Spooled
+from oncelog.console.records.temporary_files import Spool
+
+
+@pytest.mark.parametrize("in_memory", [1 << 20, 3])
+def test_bytes_come_once_and_in_order(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
+    monkeypatch.setattr(spool, "_IN_MEMORY", in_memory)
+    monkeypatch.setattr(spool, "_PIECE", 4)
+    made = Spool()
+    assert list(made.taken()) == []
+    made.write(iter((b"abc", b"defgh")))
+    made.write((b"i",))
+    assert list(made.taken()) == [b"abcd", b"efgh", b"i"]
+    assert list(made.taken()) == []
+    made.write((b"x",))
+    assert list(made.taken()) == [b"x"]
+
+
+def test_spooled_bytes_are_those_that_would_be_written() -> None:
+    data = bytes(range(256)) * 10
+    assert list(Spooled(data, is_text=False).pieces()) == [b"".join(LargeBytes(data, is_text=False).pieces())]
