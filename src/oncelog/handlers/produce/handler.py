@@ -127,13 +127,13 @@ def _append_each(
         append.resolve(context)
         is_verified = append.partition in verified
         try:
-            left -= append.append(acks, transactional_id, context, verified=is_verified)
+            left -= append.write(acks, transactional_id, context, verified=is_verified)
         except TooMuchWork:
             assert append.leader is not None
             validated = yield Offload(append.leader.log.validate_records(append.records, context.now_ms))
-            gave_way = True
+            gave_way, left = True, _TURN_BYTES
             append.resolve(context)
-            append.append(acks, transactional_id, context, verified=is_verified, validated=validated)
+            append.write(acks, transactional_id, context, verified=is_verified, validated=validated)
     if gave_way and acks == ACKS_ALL:
         reject_if_leadership_lost(appends, context)
 

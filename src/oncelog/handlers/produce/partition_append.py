@@ -116,7 +116,7 @@ class PartitionAppend:
         result.log_append_time_ms = -1
         result.log_start_offset = -1
 
-    def append(
+    def write(
         self,
         acks: int,
         transactional_id: str | None,
@@ -125,7 +125,7 @@ class PartitionAppend:
         verified: bool,
         validated: ValidatedRecords | None = None,
     ) -> int:
-        """Write the batch at the end of the log, which was resolved in this step of the loop, and fill in the answer.
+        """Append the batch to the log, which was resolved in this step of the loop, and fill in the answer.
 
         ``verified``: the coordinator knows of the partition as part of the transaction of ``transactional_id``.
         ``validated``: a worker's outcome. Returns the bytes of records that were inspected, or could have been. Raises
