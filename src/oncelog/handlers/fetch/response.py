@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
-from oncelog.handlers.fetch.params import replica_of
+from oncelog.handlers.fetch.request import replica_of
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
