@@ -85,9 +85,10 @@ peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
 bench: peers java ## oncelog and Apache Kafka in turn with the same clients, as ratios (python -m bench --help)
 	$(BIN)/python -m bench all
 
-format: $(SETUP) ## rewrite the code as ruff wants it
+format: $(SETUP) ## rewrite the code as ruff wants it, and the rooms in docs from their docstrings
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m tests.checks.rooms
 
 lock: $(SETUP) ## resolve the dependencies anew into requirements/*.txt, with hashes
 	$(COMPILE) --upgrade --extra dev --constraint requirements/constraints.txt \

@@ -8,7 +8,8 @@ from typing import Any
 
 from demo.cluster import Survived
 from demo.processes import Loaded
-from oncelog.spark.reports.svg import (
+from oncelog.plotting.axes import value_label, value_ticks
+from oncelog.plotting.svg import (
     BLUE,
     GREEN,
     GRID,
@@ -19,8 +20,6 @@ from oncelog.spark.reports.svg import (
     RED,
     Drawing,
     heat_color,
-    nice_ticks,
-    short,
 )
 
 Row = dict[str, Any]
@@ -33,7 +32,7 @@ def load_chart(first: Loaded, visible: int, second: Loaded, total: int, width: f
     drawing = Drawing(width, 300)
     left, right, top, bottom = 58.0, width - 22, 26.0, 258.0
     seconds = first.seconds + second.seconds
-    ticks = nice_ticks(total)
+    ticks = value_ticks(total)
 
     def x(at: float) -> float:
         return left + (right - left) * at / seconds
@@ -43,8 +42,8 @@ def load_chart(first: Loaded, visible: int, second: Loaded, total: int, width: f
 
     for tick in ticks:
         drawing.line(left, y(tick), right, y(tick))
-        drawing.text(left - 8, y(tick) + 4, short(tick), size=11, color=MUTED, anchor="end")
-    for tick in nice_ticks(seconds, 6):
+        drawing.text(left - 8, y(tick) + 4, value_label(tick), size=11, color=MUTED, anchor="end")
+    for tick in value_ticks(seconds, steps=6):
         if tick <= seconds:
             drawing.text(x(tick), bottom + 18, f"{tick:g} s", size=11, color=MUTED, anchor="middle")
     drawing.box(x(first.seconds), top, right - x(first.seconds), bottom - top, "#f6f9fe", corner=0)
@@ -76,7 +75,7 @@ def pause_chart(survived: Survived, width: float = 760) -> Drawing:
     begin, end = survived.killed_at - _BEFORE_S, survived.killed_at + _AFTER_S
     others = [index for index in range(len(survived.times)) if index not in survived.moved]
     rates = [_rates(survived, of, begin, end) for of in (others, survived.moved)]
-    ticks = nice_ticks(max((max(rate) for rate in rates), default=1) or 1)
+    ticks = value_ticks(max((max(rate) for rate in rates), default=1) or 1)
 
     def x(at: float) -> float:
         return left + (right - left) * (at - begin) / (end - begin)
@@ -86,7 +85,7 @@ def pause_chart(survived: Survived, width: float = 760) -> Drawing:
 
     for tick in ticks:
         drawing.line(left, y(tick), right, y(tick))
-        drawing.text(left - 8, y(tick) + 4, short(tick), size=11, color=MUTED, anchor="end")
+        drawing.text(left - 8, y(tick) + 4, value_label(tick), size=11, color=MUTED, anchor="end")
     for second in range(-int(_BEFORE_S), int(_AFTER_S) + 1):
         at = x(survived.killed_at + second)
         drawing.text(at, bottom + 18, f"{second:+d} s", size=11, color=MUTED, anchor="middle")
@@ -195,7 +194,7 @@ def day_chart(days: Sequence[Row], alerts: Sequence[Row], width: float = 760) ->
     """Mean departure delay day by day; days with an alert are marked."""
     drawing = Drawing(width, 236)
     left, right, top, bottom = 44.0, width - 12, 14.0, 196.0
-    ticks = nice_ticks(max(row["mean_delay"] for row in days))
+    ticks = value_ticks(max(row["mean_delay"] for row in days))
     new_year = date(2013, 1, 1)
 
     def x(day: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from oncelog.spark.reports.svg import Drawing
+from oncelog.plotting.svg import Drawing
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ from demo.flights import carriers
 from demo.processes import Loaded, versions
 from demo.replay import Replayed
 from demo.reports import Row
-from oncelog.spark.reports.svg import Drawing
+from oncelog.plotting.svg import Drawing
 
 HEADINGS: Final[dict[str, dict[str, str]]] = {
     "feed": {

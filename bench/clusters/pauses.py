@@ -7,13 +7,12 @@ acknowledged since. So the client's own discovery of the new leader is in it, on
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Producer
+from tests.load import Load
 
 from bench.peers import Served
 
@@ -22,7 +21,7 @@ _AFTER_S: Final = 1.0
 """A pause is over when acknowledgements have come for so long."""
 _LONGEST_S: Final = 60.0
 IMPATIENT: Final = {
-    "acks": "all",
+    "enable.idempotence": False,
     "linger.ms": 0,
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 20,
@@ -38,61 +37,32 @@ IMPATIENT: Final = {
 one that a frozen broker has would else be waited for a minute, whoever leads by then."""
 
 
-class _Writer:
-    """One thread that produces, and the times of its acknowledgements."""
-
-    def __init__(self, cluster: Served, topic: str) -> None:
-        self.acknowledged: list[float] = []
-        self.failed: list[Any] = []
-        self._topic = topic
-        self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **IMPATIENT})
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> _Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        payload = b"x" * 100
-        while not self._ends.is_set():
-            self._producer.produce(self._topic, payload, partition=0, on_delivery=self._told)
-            self._producer.poll(_EVERY_S)
-        self._producer.flush(_LONGEST_S)
-
-    def _told(self, error: Any, _message: object) -> None:
-        if error is None:
-            self.acknowledged.append(time.perf_counter())
-        else:
-            self.failed.append(error)
-
-    def flows(self, since_s: float) -> bool:
-        """True if acknowledgements have come since, for a while."""
-        last = self.acknowledged[-1] if self.acknowledged else 0.0
-        return last > since_s and time.perf_counter() - since_s > _AFTER_S
-
-
 def pause_s(cluster: Served, topic: str, deed: Callable[[], None]) -> float:
     """The longest pause of acknowledgements that ``deed`` makes, in seconds."""
-    with _Writer(cluster, topic) as writer:
-        _wait(lambda: len(writer.acknowledged) > 100)
-        began = time.perf_counter()
+    load = Load(cluster.bootstrap_servers, topic, "writer", 1, pause_s=_EVERY_S, settings=IMPATIENT)
+    load.start()
+    try:
+        _wait(lambda: load.count > 100)
+        began = time.monotonic()
         deed()
-        _wait(lambda: writer.flows(began))
+        _wait(lambda: _flows(load, began))
         time.sleep(_AFTER_S)
-    if writer.failed:
-        raise RuntimeError(f"a record was given up: {writer.failed[0]}")
-    times = [began, *(each for each in writer.acknowledged if each >= began)]
+    finally:
+        load.stop()
+    if load.failed:
+        raise RuntimeError(f"a record was given up: {load.failed[0]}")
+    times = [began, *(record.at_s for record in load.acknowledged[0] if record.at_s >= began)]
     return max(later - earlier for earlier, later in pairwise(times))
 
 
+def _flows(load: Load, since_s: float) -> bool:
+    """True if acknowledgements have come since, for a while."""
+    return load.acknowledged[0][-1].at_s > since_s and time.monotonic() - since_s > _AFTER_S
+
+
 def _wait(holds: Callable[[], bool]) -> None:
-    deadline = time.perf_counter() + _LONGEST_S
+    deadline = time.monotonic() + _LONGEST_S
     while not holds():
-        if time.perf_counter() > deadline:
+        if time.monotonic() > deadline:
             raise RuntimeError("acknowledgements do not come")
         time.sleep(0.005)

@@ -18,9 +18,9 @@ from typing import Final
 from confluent_kafka import Producer
 
 from tests.cluster.committed import Servers
-from tests.cluster.load import QUICK
 from tests.interop.consistency.copier import CLIENTS
 from tests.interop.consistency.copying_client import SOURCE, Abortable, CopyingClient, GiveUp, Role
+from tests.load import QUICK
 from tests.waiting import HANG_S
 
 POINTS: Final = ("begun", "written", "offsets-sent", "ending", "ended")

@@ -28,7 +28,7 @@ from oncelog.client.blocking.group import GroupConsumer
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
-from tests.cluster.load import QUICK
+from tests.load import QUICK
 from tests.waiting import HANG_S, wait_until
 
 _MOST: Final = 50

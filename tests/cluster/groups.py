@@ -33,9 +33,9 @@ from oncelog.admin.groups import GroupDescription, describe_group
 from tests.cluster.brokers import GROUPS, Cluster
 from tests.cluster.group_members import GROUPS_BY_NAME, ConfluentMember
 from tests.cluster.groups_at_work import PARTITIONS, PAUSE_S, TOPIC, Auditor, Group, Member, ask_everybody
-from tests.cluster.load import Load, check, create_topic
 from tests.cluster.replicas import differing_replicas
 from tests.cluster.strikes import KINDS, draw_away_s, drilled, strike
+from tests.load import Load, check, create_topic
 from tests.waiting import HANG_S, wait_until
 
 MEMBERS: Final = 2

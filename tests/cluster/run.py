@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.cluster.brokers import Cluster
-from tests.cluster.load import Load, check, create_topic
 from tests.cluster.replicas import differing_replicas
 from tests.cluster.schedule import FAULTS, PROXIED, Scenario, Schedule, Step
 from tests.interop.consistency import copying
 from tests.interop.consistency.copying_client import COPY, SOURCE
 from tests.interop.consistency.reading import fill
+from tests.load import Load, check, create_topic
 from tests.peers.zookeeper import ZooKeeper
 
 TOPIC: Final = "orders"

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster.brokers import Cluster
-from tests.cluster.load import QUICK, Load
 from tests.cluster.test_processes import TOPIC, everybody_goes_on, start_loads
+from tests.load import QUICK, Load
 from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.slow

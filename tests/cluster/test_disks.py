@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster import disk_on_request
 from tests.cluster.brokers import Cluster
-from tests.cluster.load import create_topic
 from tests.cluster.test_processes import assert_nothing_was_lost, everybody_goes_on, start_loads
+from tests.load import create_topic
 from tests.peers.forked import MODULE
 from tests.waiting import wait_until
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.load import Acknowledged, Stored, broken, sent_once
+from tests.load import Acknowledged, Stored, broken, sent_once
 
 STORED = [Stored("producer", number, offset) for offset, number in enumerate([0, 1, 2, 3, 1, 2, 3, 4])]
 ACKNOWLEDGED = [Acknowledged(0, 0, 0.0), Acknowledged(1, 4, 0.0), Acknowledged(3, 3, 0.0)]

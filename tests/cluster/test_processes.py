@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.brokers import Cluster
-from tests.cluster.load import Load, check, create_topic
 from tests.cluster.replicas import differing_replicas
+from tests.load import Load, check, create_topic
 from tests.peers.zookeeper import ZooKeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

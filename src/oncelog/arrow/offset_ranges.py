@@ -8,18 +8,55 @@ the log does not have is an error that names it, unless what is gone is to be sk
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import index
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
-from oncelog.arrow.read_positions import Positions
 from oncelog.base.ids import TopicId, TopicName, TopicPartition, uuid_bytes
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.topic_identity import TopicWatch
 from oncelog.client.errors import ClientError, ConfigError, UnknownTopic
 from oncelog.client.machine.requests import offset_query
+
+_NOTE_MARK: Final = "@"
+_TOPIC_IDS: Final = "@topicIds"
+
+
+class Positions(dict[tuple[str, int], int]):
+    """(topic, partition) → the next offset. With ``topic_ids`` (KIP-516; as text) a topic is known from another one of
+    its name; a plain dict with the same offsets, or one that was made of it, does not have them."""
+
+    def __init__(self, offsets: Mapping[tuple[str, int], int], topic_ids: Mapping[str, str]) -> None:
+        super().__init__(offsets)
+        self.topic_ids = dict(topic_ids)
+
+    def to_json(self) -> str:
+        """The positions as one line of JSON; equal positions give equal text."""
+        nested: dict[str, dict[str, int | str]] = {}
+        for (topic, number), offset in sorted(self.items()):
+            nested.setdefault(topic, {})[str(number)] = offset
+        if self.topic_ids:
+            nested[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
+        return json.dumps(nested)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The positions in the text of :meth:`to_json`. Raises ConfigError."""
+        try:
+            nested = json.loads(text)
+            offsets = {
+                (topic, int(number)): int(offset)
+                for topic, partitions in nested.items()
+                if not topic.startswith(_NOTE_MARK)
+                for number, offset in partitions.items()
+            }
+            return cls(offsets, nested.get(_TOPIC_IDS, {}))
+        except (ValueError, TypeError, AttributeError):
+            raise ConfigError(f'positions must be JSON like {{"topic": {{"0": 5}}}}, not {text[:200]}') from None
+
 
 Place: TypeAlias = "str | datetime | Mapping[tuple[str, int], int]"
 """``"earliest"``, ``"latest"``, a moment (one without a zone is local time, as everywhere in Python), or an offset for

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, ReadRequest, RecordsGone, resolve_ranges
-from oncelog.arrow.read_positions import Positions
+from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, Positions, ReadRequest, RecordsGone, resolve_ranges
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.base.units import INT64_MAX, MIB

@@ -38,7 +38,6 @@ class Timers(Generic[K]):
         self._deadlines.pop(key, None)
 
     def deadline_of(self, key: K) -> int | None:
-        """The deadline of ``key``, or None."""
         return self._deadlines.get(key)
 
     def next_deadline_ms(self) -> int | None:

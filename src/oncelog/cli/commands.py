@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from oncelog.cli.support.failures import ClickException, exit_code_of
+from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.terminal import print_line
 
 
@@ -29,7 +31,7 @@ class SubCommand(NamedTuple):
 COMMANDS: Final[dict[str, SubCommand]] = {
     "serve": SubCommand("oncelog.cli.processes.serve:serve", "Run a broker."),
     "topic": SubCommand("oncelog.cli.topic.commands:app", "Create, list, describe, alter, move and delete topics."),
-    "cluster": SubCommand("oncelog.cli.cluster:app", "Run a cluster here, look at one, take brokers out of it."),
+    "cluster": SubCommand("oncelog.cli.cluster.app:app", "Run a cluster here, look at one, take brokers out of it."),
     "produce": SubCommand("oncelog.cli.records.produce:produce", "Write records from stdin or files to a topic."),
     "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
@@ -37,13 +39,15 @@ COMMANDS: Final[dict[str, SubCommand]] = {
         "oncelog.cli.txn.explain:app", "Explain why a group, topic, producer or transaction is stuck."
     ),
     "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
-    "mirror": SubCommand("oncelog.cli.mirror:app", "Copy topics and groups of clusters into another, exactly once."),
+    "mirror": SubCommand(
+        "oncelog.cli.mirror.app:app", "Copy topics and groups of clusters into another, exactly once."
+    ),
     "acl": SubCommand("oncelog.cli.acl.commands:app", "List, allow, deny, remove and explain access control lists."),
     "security": SubCommand(
         "oncelog.cli.security.commands:app",
         "Make the files of a secured broker (needs oncelog[security]); add and delete users.",
     ),
-    "txn": SubCommand("oncelog.cli.txn:app", "Find, explain and end hanging transactions."),
+    "txn": SubCommand("oncelog.cli.txn.app:app", "Find, explain and end hanging transactions."),
     "log": SubCommand(
         "oncelog.cli.log.commands:app", "Look into data directories, offline; import those of Kafka 0.7."
     ),
@@ -76,8 +80,6 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Resolve a sub-command as typer does, with names to suggest for a mistyped one."""
-        from difflib import get_close_matches
-
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             close = get_close_matches(args[0], COMMANDS)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
@@ -96,7 +98,7 @@ def load_command(name: str, target: str) -> Any:
     module = importlib.import_module(module_name)
     found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
-        single = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+        single = CommandGroup()
         single.command(name=name, epilog=getattr(module, "EPILOG", None))(found)
         found = single
     command = typer.main.get_command(found)

@@ -9,7 +9,7 @@ Two shells, the same machines behind them:
     ``AsyncClient``, ``AsyncProducer``, ``AsyncTransactionalProducer``, ``AsyncConsumer``, ``AsyncGroupConsumer``,
     on any event loop.
 
-Consumers return batches as they came over the wire; ``machine.reading.read_fetched`` makes records of them. Whatever
-goes wrong outside this program is a ``ClientError`` (``oncelog.client.errors``), in one line that says what to do.
-It is what the pipeline, the tools and the simulator stand on; it does not try to replace confluent-kafka.
+Consumers return batches as they came over the wire; ``read_fetched`` of either package makes records of them. Errors
+outside this program are ``ClientError`` (``oncelog.client.errors``), in one line that says what to do. The
+pipeline, the tools and the simulator stand on this client; it does not try to replace confluent-kafka.
 """

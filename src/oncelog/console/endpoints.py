@@ -69,7 +69,6 @@ class Endpoints:
         return endpoint
 
     async def download(self, request: Request) -> Response:
-        """The endpoint of downloads."""
         try:
             return await self._parts.downloads.answer(request, self._parts.asked_by(request))
         except BadQuery as error:

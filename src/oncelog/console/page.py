@@ -16,15 +16,15 @@ from oncelog.console.query import Query
 from oncelog.console.settings import Settings
 
 if TYPE_CHECKING:
-    from oncelog.console.audits.report_store import AuditShelf
+    from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.changes.audited_changes import Changes
     from oncelog.console.metrics.sampler import Sampler
 
 
-def _no_audits() -> AuditShelf:
-    from oncelog.console.audits.report_store import AuditShelf
+def _no_audits() -> AuditReports:
+    from oncelog.console.audits.report_store import AuditReports
 
-    return AuditShelf((), ())
+    return AuditReports((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Asked:
     as_json: bool = False
     recent: Recent = field(default_factory=Recent)
     decoding: DecodingProcess = field(default_factory=DecodingProcess)
-    make_audits: Callable[[], AuditShelf] = _no_audits
+    make_audits: Callable[[], AuditReports] = _no_audits
     sampler: Sampler | None = None
     rates: Rates = field(default_factory=Rates)
 
     @property
-    def audits(self) -> AuditShelf:
+    def audits(self) -> AuditReports:
         """The console's audits, made for the first that asks."""
         return self.make_audits()
 

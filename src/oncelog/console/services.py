@@ -31,7 +31,7 @@ from oncelog.console.streaming.event_streams import Streams
 from oncelog.console.streaming.pump import Farewell
 
 if TYPE_CHECKING:
-    from oncelog.console.audits.report_store import AuditShelf
+    from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.downloads.routes import Downloads
 
 
@@ -42,7 +42,7 @@ class Parts:
         config = CLIENT_SETTINGS | dict(settings.client)
         self.settings = settings
         self._lock = threading.Lock()
-        self._audits: AuditShelf | None = None
+        self._audits: AuditReports | None = None
         audit: Audit = no_audit if settings.audit_log is None else audit_file(settings.audit_log)
         self.cluster = ClusterAccess(
             connect or (lambda: Client(settings.bootstrap, config=config)), settings.workers, settings.patience_s
@@ -71,14 +71,14 @@ class Parts:
 
         return Downloads(self.cluster, self.farewell)
 
-    def audits(self) -> AuditShelf:
-        """Reports and runs; one shelf for all threads."""
+    def audits(self) -> AuditReports:
+        """Reports and runs, the same for all threads."""
         with self._lock:
             if self._audits is None:
-                from oncelog.console.audits.report_store import AuditShelf
+                from oncelog.console.audits.report_store import AuditReports
 
                 settings = self.settings
-                self._audits = AuditShelf(settings.audit_reports, settings.audit_data, audit=self.audit)
+                self._audits = AuditReports(settings.audit_reports, settings.audit_data, audit=self.audit)
             return self._audits
 
     def close(self) -> None:

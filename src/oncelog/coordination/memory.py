@@ -125,7 +125,6 @@ class MemorySession:
         return self._session_id
 
     def read(self, path: str) -> TreeNode | None:
-        """One node, or None."""
         check_path(path)
         node = self._tree._nodes.get(path)
         return None if node is None else TreeNode(path, node.value, node.version)

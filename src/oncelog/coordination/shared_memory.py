@@ -17,7 +17,6 @@ class SharedTree:
         self._lock = threading.RLock()
 
     def session(self) -> SharedSession:
-        """A new session."""
         with self._lock:
             return SharedSession(self._tree.session(), self._lock)
 

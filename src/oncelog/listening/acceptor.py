@@ -25,7 +25,7 @@ from typing import Final
 
 from oncelog.base.disk_errors import OUT_OF_DESCRIPTORS
 from oncelog.listening.descriptors import connection_bound, give_way, limit
-from oncelog.listening.limited_lines import SeldomLogged
+from oncelog.listening.limited_lines import LimitedLines
 from oncelog.listening.waiting import Waiting, source_of
 
 _LOG: Final = logging.getLogger("oncelog.listening")
@@ -73,7 +73,7 @@ class Acceptor:
         self._resume: asyncio.TimerHandle | None = None
         self._is_open = True
         self._name = name
-        self._trouble = SeldomLogged(_LOG, logging.WARNING)
+        self._trouble = LimitedLines(_LOG, logging.WARNING)
         self._on_refused = on_refused
 
     def listen(self, backlog: int) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 EVERY_S: Final = 60.0
 
 
-class SeldomLogged:
+class LimitedLines:
     """Logs one kind of event at most once a minute, with how often it happened since the last line."""
 
     def __init__(self, logger: logging.Logger, level: int, now_s: Callable[[], float] = time.monotonic) -> None:

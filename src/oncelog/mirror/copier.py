@@ -39,7 +39,6 @@ class GroupMove(NamedTuple):
 
     @property
     def target(self) -> TopicPartition:
-        """The partition at the target."""
         return TopicPartition(TopicName(self.copied.target), self.copied.partition.partition)
 
 

@@ -108,7 +108,6 @@ class GroupSync:
         return {}
 
     async def _look_at(self, group: str, positions: Positions, rows: list[GroupOffsetRow]) -> list[GroupMove]:
-        """The moves of one group, and its rows."""
         moves = []
         found = await committed_offsets(self._source, group)
         ours = {p: one for p, one in found.items() if p in positions.partitions}

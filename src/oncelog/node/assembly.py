@@ -17,8 +17,8 @@ from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.node.kernel.events import Report
 from oncelog.node.listeners.broker_settings import Address, Settings
-from oncelog.node.logs.log_configs import log_config, storage_config
 from oncelog.node.node import Node
+from oncelog.node.replication.partitions import log_config, storage_config
 from oncelog.ports import Conflict, Coordination, Entropy, Files
 from oncelog.storage.errors import UnusableDirectory
 from oncelog.storage.log_config import LogConfig
@@ -135,8 +135,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
-    """The identity of a new directory after others were faster to make the cluster, or to take its id; None if it
-    cannot have another."""
+    """Another identity for a new directory whose cluster or id others were faster to take; None if there is none."""
     meta = identity.meta
     taken = meta.node_id in image.brokers
     if not identity.is_new or (taken and not identity.is_chosen):

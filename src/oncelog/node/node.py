@@ -1,20 +1,49 @@
-"""Node: one broker as a machine. ``handle(event, now_ms)`` returns effects; everything else is composition (``parts``).
+"""Node: one broker as a machine. ``handle(event, now_ms)`` returns effects; everything else is composition.
 
 How an event flows: its handler runs, whatever it woke runs (in a queue, never nested), parked fetches whose partitions
 changed are asked, and last the syncs that the appends call for are started; so one event's appends share a sync.
 Nothing here knows a clock, a thread or a socket: the same node runs under ``runtime`` and in the simulator.
+
+Handlers see four of the parts by the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions``
+and ``cluster``. A part that only some brokers need is made, and its module loaded, for the first event that needs it.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
+from oncelog.base.ids import BrokerId
 from oncelog.base.invariant import InvariantViolation
-from oncelog.core.controller.image.cluster_image import ImageDelta
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
 from oncelog.handlers.api import Api
-from oncelog.node.brokers.broker_links import LinkPurpose
-from oncelog.node.coordinators.settings import transaction_version
+from oncelog.handlers.broker import waits
+from oncelog.handlers.broker.context import Authoriser
+from oncelog.handlers.broker.ports import Ports
+from oncelog.node.access.audit_trail import AuditTrail
+from oncelog.node.access.authoriser import access_control
+from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
+from oncelog.node.brokers.messages import BrokerMessages
+from oncelog.node.brokers.requests.requests import BrokerRequests
+from oncelog.node.cluster.lost_brokers import LostBrokers
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
+from oncelog.node.cluster.tree_reads import TreeReads
+from oncelog.node.controller.controlled_shutdown import ControlledShutdown
+from oncelog.node.controller.duties import ControllerDuties
+from oncelog.node.coordinators.group_coordinators import GroupCoordinators, group_settings
+from oncelog.node.coordinators.markers import MarkerWriter
+from oncelog.node.coordinators.producer_ids import ProducerIds
+from oncelog.node.coordinators.runner import CoordinatorServices
+from oncelog.node.coordinators.transaction_coordinators import (
+    TransactionCoordinators,
+    transaction_settings,
+    transaction_version,
+)
+from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import (
     BrokerConnected,
     BrokerDisconnected,
@@ -33,6 +62,7 @@ from oncelog.node.kernel.events import (
     MetadataLoaded,
     MetadataWritten,
     NodesRead,
+    Outbox,
     RequestReceived,
     Shutdown,
     StoodStill,
@@ -40,14 +70,97 @@ from oncelog.node.kernel.events import (
     Stopped,
     Synced,
 )
-from oncelog.node.parts import NodeParts
+from oncelog.node.kernel.offload import OffloadedWork
+from oncelog.node.kernel.tasks import Runnable
+from oncelog.node.logs.delayed_fetches import DelayedFetches
+from oncelog.node.logs.directory_health import DirectoryHealth
+from oncelog.node.logs.group_commit import GroupCommit
+from oncelog.node.logs.maintenance import Maintenance
+from oncelog.node.replication.damaged_replicas import DamagedReplicas
+from oncelog.node.replication.followers import Followers
+from oncelog.node.replication.in_sync_sets import InSyncSets
+from oncelog.node.replication.partitions import PartitionManager
+from oncelog.node.replication.roles import ReplicaRoles
+from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
+from oncelog.node.requests.dispatch import ParkingTable, Requests
 from oncelog.node.requests.loaded_apis import Handle
-from oncelog.node.requests.login_state import Phase
+from oncelog.node.requests.login_state import LoginPhase
+from oncelog.node.requests.standstill import Standstill
+from oncelog.node.requests.throttling import Throttling
+from oncelog.ports import Entropy
+
+if TYPE_CHECKING:
+    from oncelog.node.hanging.questions import CoordinatorQuestions
+    from oncelog.node.hanging.watch import HangingTransactionWatch
+    from oncelog.node.replication.confirmation import LeadershipConfirmation
+    from oncelog.node.requests.logins import Logins
+    from oncelog.storage.log_directory import LogDirectory
+
+COMMIT: Final = "commit"
 
 
-class Node(NodeParts):
+class Node:
     """One broker; see the module."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        image: ClusterImage,
+        position: int,
+        logs: LogDirectory,
+        entropy: Entropy,
+        authoriser: Authoriser | None = None,
+    ) -> None:
+        """``authoriser``: the one that the configuration asks for, unless a test brings another."""
+        self.logs = logs
+        self._connections: dict[int, Connection] = {}
+        self._continuing = False
+        self._rounds_before_stop = 0
+        """Rounds of the loop in which requests that were read before :class:`StopListening` may still come."""
+        self._stopping = False
+        self._stop_by_ms: int | None = None
+        self._shutting_down = False
+        self._outbox = Outbox()
+        self._deadlines = Deadlines()
+        self._runnable = Runnable()
+        self._offloaded = OffloadedWork(self._runnable)
+        self._tree_reads = TreeReads(self._runnable, self._outbox)
+        self.cluster = Metadata(broker_id, image, position, config, entropy)
+        self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._deadlines, self._apply)
+        self.controller = ControllerDuties(self.cluster, self._metadata_log, self._deadlines, self._outbox)
+        self._controlled_shutdown = ControlledShutdown(self.cluster, self._metadata_log, self._deadlines)
+        config = self._first_config = self.cluster.config
+        self._delayed_fetches = DelayedFetches(self._deadlines, self._runnable)
+        self._group_commit = self._make_group_commit()
+        self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
+        self.links = BrokerLinks(self.cluster, self._deadlines)
+        self._lost_brokers = self._make_lost_brokers()
+        self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
+        self.directory = DirectoryHealth(
+            logs.files.errors, self.cluster, self._metadata_log, self._deadlines, self._outbox
+        )
+        self.followers = Followers(self._replication())
+        self.partitions = self._make_partitions()
+        services = self._coordinator_services()
+        self._producer_ids = ProducerIds(broker_id, self.cluster, self._metadata_log, self._runnable)
+        self._messages = BrokerMessages(broker_id)
+        self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
+        self.audit_trail = AuditTrail(self._outbox)
+        self.groups = GroupCoordinators(group_settings(config), services)
+        self.transactions = TransactionCoordinators(
+            transaction_settings(config, image),
+            services,
+            self._producer_ids,
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
+            self._messages,
+            self.audit_trail,
+        )
+        self._hanging_watch: HangingTransactionWatch | None = None
+        self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
+        self.requests = self._make_requests()
+        self._standstill = Standstill(self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox)
 
     @property
     def now_ms(self) -> int:
@@ -97,10 +210,9 @@ class Node(NodeParts):
             return self.links.is_logging_in(event.link_id)
         connection = self._connections.get(event.connection_id) if isinstance(event, RequestReceived) else None
         login = None if connection is None else connection.login
-        return login is not None and (login.phase is Phase.EXCHANGE or bool(connection and connection.backlog))
+        return login is not None and (login.phase is LoginPhase.EXCHANGE or bool(connection and connection.backlog))
 
     def connections_of(self, principal: str) -> list[int]:
-        """The ids of the connections of a principal."""
         return [number for number, connection in self._connections.items() if connection.principal == principal]
 
     def next_deadline_ms(self) -> int | None:
@@ -174,7 +286,7 @@ class Node(NodeParts):
         self._standstill.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
-        self.requests.end_mutes()
+        self.requests.mutes.end()
         # The outside hands in what it has read with its next round. One round may be under way already.
         self._rounds_before_stop = 2
         for log in self.logs.logs.values():
@@ -263,3 +375,144 @@ class Node(NodeParts):
     def _follow_internal_topics(self) -> None:
         for coordinators in (self.groups, self.transactions):
             coordinators.follow(self.cluster.image.topics.get(coordinators.topic))
+
+    @cached_property
+    def logins(self) -> Logins:
+        """The logins of clients; made for the first that has to say who it is, so that others do not load it."""
+        from oncelog.node.requests.logins import LoginCredentials, Logins
+
+        credentials = LoginCredentials(self.cluster, self._metadata_log)
+        return Logins(self._first_config, credentials, self._deadlines, self._outbox)
+
+    @property
+    def hanging_watch(self) -> HangingTransactionWatch:
+        """The search for hanging transactions; made when the first transaction begins here."""
+        if self._hanging_watch is None:
+            from oncelog.node.hanging.watch import HangingTransactionWatch
+
+            self._hanging_watch = HangingTransactionWatch(
+                self.partitions,
+                self.transactions,
+                self._questions,
+                self._confirmation,
+                self.cluster,
+                self.logs,
+                self._deadlines,
+            )
+        return self._hanging_watch
+
+    @cached_property
+    def _questions(self) -> CoordinatorQuestions:
+        """Questions to coordinators of transactions; made for the first."""
+        from oncelog.node.hanging.questions import CoordinatorQuestions
+
+        return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._confirmation, self._runnable)
+
+    @cached_property
+    def _confirmation(self) -> LeadershipConfirmation:
+        """The questions whether this broker leads still; made for the first one, as the logins are."""
+        from oncelog.node.replication.confirmation import LeadershipConfirmation
+
+        return LeadershipConfirmation(
+            self.links,
+            self._tree_reads,
+            self.cluster,
+            self._deadlines,
+            self._runnable,
+            self.partitions.leader_log,
+        )
+
+    def _make_requests(self) -> Requests:
+        return Requests(
+            Ports(self.partitions, self.groups, self.transactions, self.cluster),
+            self.access,
+            self._parking(),
+            self._deadlines,
+            self._runnable,
+            self._outbox,
+            lambda: self.logins,
+            Throttling(self.cluster.quotas),
+        )
+
+    def _make_lost_brokers(self) -> LostBrokers:
+        lost = LostBrokers(self.cluster, self._deadlines, self._runnable)
+        self.links.on_refused += (lost.lose, self.controller.broker_unreachable)
+        self.links.on_broken.append(lost.lose)
+        self.links.on_reached.append(lost.reach)
+        return lost
+
+    def _make_group_commit(self) -> GroupCommit:
+        return GroupCommit(
+            self.cluster.broker_id,
+            self._deadlines,
+            self._runnable,
+            self._delayed_fetches,
+            commit=self.cluster.config.get("log.sync.policy") == COMMIT,
+        )
+
+    def _make_partitions(self) -> PartitionManager:
+        return PartitionManager(
+            self.logs,
+            self.cluster,
+            self._make_roles(),
+            self._group_commit,
+            self._delayed_fetches,
+            self._maintenance,
+            self._deadlines,
+            self.directory,
+        )
+
+    def _make_roles(self) -> ReplicaRoles:
+        return ReplicaRoles(
+            self.cluster,
+            self._group_commit,
+            self._delayed_fetches,
+            self._deadlines,
+            self.in_sync_sets,
+            self.followers,
+            DamagedReplicas(self.cluster, self._metadata_log, self._deadlines, self._outbox),
+        )
+
+    def _coordinator_services(self) -> CoordinatorServices:
+        return CoordinatorServices(
+            int(self.cluster.config.get("offsets.commit.timeout.ms")),
+            self._deadlines,
+            self._runnable,
+            self._group_commit,
+            self.partitions,
+            self.cluster,
+            self._outbox,
+        )
+
+    def _replication(self) -> ReplicationServices:
+        return ReplicationServices(
+            self.links,
+            self.cluster,
+            self._deadlines,
+            self._group_commit,
+            self._delayed_fetches,
+            self._outbox,
+            self.logs.checkpoint_log_starts,
+            self.directory,
+        )
+
+    def _parking(self) -> ParkingTable:
+        """The part of the node that keeps a waiting handler, by the type of its wait."""
+        return {
+            waits.UntilDurable: self.partitions.park_until_durable,
+            waits.UntilReadable: self._delayed_fetches.park,
+            waits.Coordinate: self.groups.park,
+            waits.Transact: self.transactions.park,
+            waits.TransactEach: self.transactions.park_each,
+            waits.AddToTransaction: self.transactions.park_adding,
+            waits.UntilMarked: self.transactions.marker_waits.park,
+            waits.UntilConfirmed: lambda task, wait: self._confirmation.park(task, wait),
+            waits.AskCoordinator: lambda task, wait: self._questions.park(task, wait),
+            waits.FindTransactionalId: lambda task, wait: self._questions.park_search(task, wait),
+            waits.CommitMetadata: self._metadata_log.park,
+            waits.ReadNodes: self._tree_reads.park,
+            waits.UntilProducerId: self._producer_ids.park,
+            waits.UntilElected: self._lost_brokers.park,
+            waits.NextSlice: self._runnable.park,
+            waits.Offload: self._offloaded.park,
+        }

@@ -18,10 +18,9 @@ from oncelog.base.units import SECOND_MS
 from oncelog.listening.addresses import unbracketed
 from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.kernel.events import DeadlineReached, Shutdown
-from oncelog.node.listeners.broker_settings import Address
+from oncelog.node.listeners.broker_settings import Address, is_loopback
 from oncelog.node.listeners.broker_settings import Settings as Settings
 from oncelog.node.listeners.broker_settings import read_settings as read_settings
-from oncelog.node.listeners.exposure import is_loopback
 from oncelog.ports import Clock, Coordination
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen

@@ -13,8 +13,9 @@ function is (``load``, ``stream``, ``compact``, ``transaction``): an imported mo
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from oncelog.spark.format.data_source import OncelogSource, register
@@ -42,26 +43,20 @@ __all__ = [
     "transaction",
 ]
 
-_MODULES = {
-    "DataLoss": "session.errors",
-    "LoadReport": "jobs.load_report",
-    "OncelogSource": "format.data_source",
-    "OptionError": "session.errors",
-    "Shape": "jobs.shape",
-    "SparkSourceError": "session.errors",
-    "StreamRequest": "jobs.stream_query",
-    "compact": "targets.entry",
-    "decode_values": "source.value_formats",
-    "load": "targets.entry",
-    "register": "format.data_source",
-    "stream": "targets.entry",
-    "transaction": "format.foreach_batch",
+_ELSEWHERE: Final = {
+    "DataLoss": ".session.errors",
+    "LoadReport": ".jobs.load_report",
+    "OncelogSource": ".format.data_source",
+    "OptionError": ".session.errors",
+    "Shape": ".jobs.shape",
+    "SparkSourceError": ".session.errors",
+    "StreamRequest": ".jobs.stream_query",
+    "compact": ".targets.entry",
+    "decode_values": ".source.value_formats",
+    "load": ".targets.entry",
+    "register": ".format.data_source",
+    "stream": ".targets.entry",
+    "transaction": ".format.foreach_batch",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import one of the public names."""
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+__getattr__ = lazy_names(__name__, _ELSEWHERE)

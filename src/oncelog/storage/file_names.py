@@ -31,7 +31,6 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 DELETE_DIRECTORY: Final = "-delete"
 STRAY_DIRECTORY: Final = "-stray"
-FUTURE_DIRECTORY: Final = "-future"
 
 LONGEST_NAME: Final = 255
 """Characters of a file's name, in all usual file systems; a topic's name has 249 at most."""

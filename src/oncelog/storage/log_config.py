@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, KIB, MIB, MINUTE_MS
@@ -69,12 +68,6 @@ class LogConfig(NamedTuple):
         """True if ``flush.messages`` or ``flush.ms`` bounds what is not on disk, whatever the policy says."""
         return self.flush_messages < INT64_MAX or self.flush_ms < INT64_MAX
 
-    @staticmethod
-    def from_values(values: Mapping[str, object]) -> LogConfig:
-        """The configuration by Kafka's keys; values are texts or typed, keys that storage does not know are skipped."""
-        known = {name: _parse(name, values[key]) for key, name in _FIELDS.items() if values.get(key) is not None}
-        return LogConfig(**known)  # type: ignore[arg-type]  # types by field, see _parse
-
 
 class StorageConfig(NamedTuple):
     """The broker configuration that storage needs, for all logs together."""
@@ -87,18 +80,3 @@ class StorageConfig(NamedTuple):
     validates_records: bool = True
     """False: records are looked into only where a topic or a batch's header asks for it."""
     jitter_seed: int = 0
-
-
-_FIELDS: Final = {name.replace("_", "."): name for name in LogConfig._fields}
-_TEXTS: Final = frozenset({"message_timestamp_type", "compression_type"})
-
-
-def _parse(name: str, value: object) -> object:
-    if name == "cleanup_policy":
-        parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]  # a list
-        return tuple(part.strip() for part in parts if part.strip())
-    if name in _TEXTS:
-        return str(value)
-    if name == "min_cleanable_dirty_ratio":
-        return float(str(value))
-    return int(str(value))

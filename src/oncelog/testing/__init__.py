@@ -1,9 +1,13 @@
-"""A real broker inside a test: ``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``; ``cluster``,
-for several of them; and ``simulation``, for asyncio programs in virtual time under faults by seed."""
+"""A real broker inside a test, several as a cluster, and asyncio programs in virtual time under faults.
+
+``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``, ``cluster`` and ``simulation``.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from oncelog.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from oncelog.testing.broker import Broker as Broker
@@ -12,19 +16,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "Cluster", "Simulation"]
 
-
-def __getattr__(name: str) -> object:
-    """Import ``Broker``, ``Cluster`` or ``Simulation`` on first use, because the pytest plugin is in this package."""
-    if name == "Broker":
-        from oncelog.testing.broker import Broker
-
-        return Broker
-    if name == "Cluster":
-        from oncelog.testing.cluster.cluster import Cluster
-
-        return Cluster
-    if name == "Simulation":
-        from oncelog.testing.simulation import Simulation
-
-        return Simulation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The pytest plugin is in this package, and is loaded by runs that use none of these.
+__getattr__ = lazy_names(__name__, {"Broker": ".broker", "Cluster": ".cluster.cluster", "Simulation": ".simulation"})

@@ -30,11 +30,6 @@ def chunk_size(chunk: Chunk) -> int:
     return len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
 
 
-def chunks_size(chunks: Iterable[Chunk]) -> int:
-    """Size in bytes of an encoded message."""
-    return sum(map(chunk_size, chunks))
-
-
 def join_chunks(chunks: Iterable[Chunk]) -> bytes:
     """The chunks joined into one buffer. Raises TypeError when one is a file range."""
     buffers = []

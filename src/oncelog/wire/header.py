@@ -84,11 +84,6 @@ def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tu
     return correlation_id, reader.position
 
 
-def correlation_id_of(buffer: Buffer) -> int:
-    """The correlation id of a response whose request has yet to be found. Raises PeerError."""
-    return Reader(buffer, 0).int32()
-
-
 def encode_response(correlation_id: int, api_key: int, api_version: int, message: Message) -> list[Chunk]:
     """Size, header and body of a response. Raises ValueError or struct.error for a message that cannot be encoded."""
     buffer = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))

@@ -17,7 +17,7 @@ import pytest
 from oncelog.client.blocking import Client, Producer
 from oncelog.node.assembly import StartRefused
 from oncelog.testing import Broker
-from tests.cluster.load import Load, check, create_topic
+from tests.load import Load, check, create_topic
 from tests.peers.oncelog_serve import OncelogServe
 from tests.peers.process import free_ports
 from tests.peers.zookeeper import ZooKeeper

@@ -15,8 +15,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.cli.main import invoke
 from oncelog.core.groups import commits
 from oncelog.core.transactions import decisions
-from oncelog.core.transactions.transaction import Transaction
-from oncelog.node.coordinators.marker_sender import MarkerSender, MarkerToSend
+from oncelog.core.transactions.transitions import Transaction
+from oncelog.node.coordinators.markers import MarkerSender, MarkerToSend
 from oncelog.storage.log import append as log_append
 from oncelog.storage.log.partition_log import PartitionLog
 from tests.interop.consistency.copying_client import COPY

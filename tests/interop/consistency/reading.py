@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,6 +14,7 @@ from oncelog.sim.checkers.history import GroupPartition, Poll, Seen
 from tests.interop.consistency.copying_client import COPY, COPY_PARTITIONS, GROUP, SOURCE
 from tests.interop.consistency.processes import of_copy, of_group
 from tests.interop.consistency.with_confluent import QUICK
+from tests.load import read_to_end
 from tests.waiting import HANG_S
 
 
@@ -72,27 +72,10 @@ def fill(bootstrap: str, sources: int, each: int) -> None:
         raise RuntimeError("the source was not filled")
 
 
-_RETRIED: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-
-
 def drain(bootstrap: str, partition: int) -> Iterator[Seen]:
     """Everything committed in a partition of the copy."""
-    consumer = _consumer(bootstrap, "drain")
-    consumer.assign([TopicPartition(COPY, partition, OFFSET_BEGINNING)])
-    deadline = time.monotonic() + HANG_S
-    try:
-        while time.monotonic() < deadline:
-            for message in consumer.consume(10_000, 0.2):
-                error = message.error()
-                if error is None:
-                    yield Seen(message.offset() or 0, (message.value() or b"").decode())
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                elif not error.retriable() and error.code() not in _RETRIED:
-                    raise KafkaException(error)
-        raise TimeoutError(f"no end of partition {partition}: is a transaction left open?")
-    finally:
-        consumer.close()
+    for message in read_to_end(bootstrap, COPY, [partition], {"isolation.level": "read_committed", **QUICK}):
+        yield Seen(message.offset() or 0, (message.value() or b"").decode())
 
 
 def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[GroupPartition, int] | None:

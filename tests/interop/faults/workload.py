@@ -25,6 +25,7 @@ from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.errors import ClientError, OutOfTurn, ProducerUnusable, TransactionFailed
 from oncelog.sim.checkers.history import Outcome, Poll, Seen, Stream, Transaction, Write
+from tests.load import read_to_end
 
 TRANSACTIONAL: Final = TopicName("transactional")
 PLAIN: Final = TopicName("plain")
@@ -397,21 +398,11 @@ def open_consumer(bootstrap: str, name: str) -> Consumer:
 
 def drain(bootstrap: str, partition: TopicPartition, timeout_s: float) -> list[Seen]:
     """Everything committed in a partition. Raises TimeoutError when its end is not reached."""
-    consumer = open_consumer(bootstrap, "drain")
-    consumer.assign([ClientPartition(partition.topic, partition.partition, OFFSET_BEGINNING)])
-    found: list[Seen] = []
-    deadline = time.monotonic() + timeout_s
-    try:
-        while time.monotonic() < deadline:
-            for message in consumer.consume(10_000, 0.2):
-                error = message.error()
-                if error is None:
-                    found.append(Seen(message.offset() or 0, (message.value() or b"").decode()))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-        raise TimeoutError(f"no end of {partition}: is a transaction left open?")
-    finally:
-        consumer.close()
+    settings = {"isolation.level": "read_committed", **QUICK}
+    return [
+        Seen(message.offset() or 0, (message.value() or b"").decode())
+        for message in read_to_end(bootstrap, partition.topic, [partition.partition], settings, timeout_s)
+    ]
 
 
 @dataclass

@@ -12,9 +12,8 @@ from oncelog.base.units import HOUR_MS
 from oncelog.records.compression import Codec
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.log_config import LogConfig
-from oncelog.storage.maintenance.jobs import run_now
 from tests.peers.jars import classpath
-from tests.unit.storage.support import NOW, TOPIC_ID, World, batch
+from tests.unit.storage.support import NOW, TOPIC_ID, World, batch, run_now
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100, min_cleanable_dirty_ratio=0.0)
 COMPLAINTS = (

@@ -20,9 +20,9 @@ from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.errors import AppendRefused
-from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log.read import read_batches, search_timestamp
 from oncelog.storage.log.rolling import roll
-from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content
+from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, found_by
 
 PRODUCERS = st.integers(0, 2)
 
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, share: float) -> None:
         log = self.world.log
         offset = log.log_start_offset + int((log.high_watermark - log.log_start_offset) * share)
-        log.delete_records_before(offset)
+        log.raise_log_start(offset)
         self.start = max(self.start, offset)
         self.world.now_ms += SMALL.file_delete_delay_ms
         self.world.run_jobs()

@@ -13,7 +13,7 @@ from oncelog.base.ids import GroupId, MemberId, Offset, ProducerEpoch, ProducerI
 from oncelog.core.groups.member_quota import MemberMemory
 from oncelog.core.groups.model import (
     CommitRequest,
-    Decision,
+    GroupDecision,
     HeartbeatRequest,
     JoinRequest,
     LeavingMember,
@@ -104,7 +104,7 @@ class Driver:
 
     # Driving
 
-    def carry_out(self, decision: Decision, token: int = 0) -> Any:
+    def carry_out(self, decision: GroupDecision, token: int = 0) -> Any:
         """Append, apply and deliver; returns what the caller was told, None if it is parked."""
         if decision.records and self.refuse_appends:
             self.refuse_appends = False

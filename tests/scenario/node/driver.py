@@ -53,8 +53,8 @@ from oncelog.node.kernel.events import (
     Synced,
     WriteMetadata,
 )
-from oncelog.node.logs.log_configs import log_config
 from oncelog.node.node import Node
+from oncelog.node.replication.partitions import log_config
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.log_directory import LogDirectory

@@ -195,7 +195,7 @@ def test_a_throttled_client_cannot_close_to_be_carried_out_sooner(driver):
     driver.advance(1)
     assert log_of(driver, "t").log_end_offset == 2
     assert len(driver.node.requests.closed) == 0
-    assert not driver.node.requests.throttling.muted
+    assert not driver.node.requests.mutes
 
 
 def test_nothing_is_carried_out_for_a_client_that_has_not_logged_in():
@@ -321,7 +321,7 @@ def test_the_end_of_the_broker_waits_for_no_throttled_client(driver, closes):
     assert log_of(driver, "t").log_end_offset == 5, "what had arrived is carried out all the same"
     assert len(peer.responses) == (0 if closes else 3)
     assert silent.closed
-    assert not driver.node.requests.throttling.muted
+    assert not driver.node.requests.mutes
 
 
 def test_the_end_of_the_broker_waits_for_no_handler_that_cannot_be_loaded(driver, monkeypatch):

@@ -251,7 +251,7 @@ def test_a_request_whose_handler_cannot_be_imported_now_is_answered_later_and_in
     before = len(peer.responses)
     driver.advance(1000)
     assert len(peer.responses) == before + 3
-    assert not driver.node.requests.throttling.muted
+    assert not driver.node.requests.mutes
     assert still_serves(driver)
 
 

@@ -250,7 +250,7 @@ def test_the_end_of_the_broker_does_not_wait_for_a_throttled_client(broker: Runn
         assert client.recv(4)
     with broker.connect() as client:
         client.sendall(b"".join(append(size=5_000, correlation_id=index) for index in range(3)))
-        muted = broker.server.node.requests.throttling.muted
+        muted = broker.server.node.requests.mutes
         wait_until(lambda: sum(len(each.backlog) for each in list(muted)) == 2, "two requests behind the throttle")
         assert broker.call(broker.server.stop(HANG_S / 2)) is None
         assert answers(client) == [0, 1, 2]

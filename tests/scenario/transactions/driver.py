@@ -20,19 +20,19 @@ from oncelog.base.ids import (
 )
 from oncelog.core.transactions.model import (
     AddRequest,
-    Decision,
     EndRequest,
     Identity,
     InitRequest,
     MarkersToWrite,
     NeedsProducerId,
     Record,
+    TransactionDecision,
 )
-from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import STATE_NAMES
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.store import record_of
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.records.internal.transaction_records import encode_key
 
 ID = "copier"
@@ -74,7 +74,7 @@ class Driver:
 
     # Driving
 
-    def carry_out(self, decision: Decision, token: int = 0) -> Any:
+    def carry_out(self, decision: TransactionDecision, token: int = 0) -> Any:
         """Append, apply and deliver, then whatever is due; returns what the caller was told, None if it is parked."""
         if decision.records and self.refuse_appends:
             self.refuse_appends -= 1

@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS
-from oncelog.node.coordinators import loading
+from oncelog.node.coordinators import log_batches as loading
 from oncelog.storage.log import append as log_append
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.offset_fetch import (

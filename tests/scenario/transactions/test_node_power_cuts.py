@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.coordinators.marker_sender import MarkerSender
+from oncelog.node.coordinators.markers import MarkerSender
 from oncelog.node.kernel.events import Send, Sync, WriteMetadata
 from oncelog.node.logs.group_commit import GroupCommit
 from tests.scenario.node.driver import Driver, Peer

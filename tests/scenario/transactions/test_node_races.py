@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CoordinatorEpoch, TopicPartition
-from oncelog.core.transactions.transaction import EXHAUSTED
+from oncelog.core.transactions.transitions import EXHAUSTED
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -13,7 +13,7 @@ from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.produce import append as produce_append
-from oncelog.node.coordinators.loading import ApplyBatch, apply_slice, group_replayer, transaction_replayer
+from oncelog.node.coordinators.log_batches import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers
 from oncelog.storage.log import append as log_append
 from oncelog.storage.log.partition_log import PartitionLog

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.transactions.errors import add_error, end_error, init_error
-from oncelog.core.transactions.model import Decision, Identity
+from oncelog.core.transactions.decisions import add_error, end_error, init_error
+from oncelog.core.transactions.model import Identity, TransactionDecision
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.records.internal.transaction_records import TransactionValue, decode_value, encode_value
 from tests.scenario.transactions.driver import Driver, identity
@@ -23,7 +23,7 @@ RECORDED = Path(__file__).with_name("data") / "apache-kafka-4.3.1.txt"
 class Replay(Driver):
     """A driver whose clock is Apache Kafka's log."""
 
-    def carry_out(self, decision: Decision, token: int = 0) -> Any:
+    def carry_out(self, decision: TransactionDecision, token: int = 0) -> Any:
         """As the driver; the next decision is made when Apache Kafka made its next."""
         reply = super().carry_out(decision, token)
         self.set_clock()

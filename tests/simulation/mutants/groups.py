@@ -12,7 +12,7 @@ from oncelog.client.machine.producer import ProducerMachine
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.core.groups import commits
 from oncelog.core.groups.commits import Commits
-from oncelog.core.groups.group import Group
+from oncelog.core.groups.group import ClassicGroup
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.shard import GroupShard
 from tests.simulation.mutants.mutant import Mutant, every
@@ -43,7 +43,7 @@ def _unstable_told(right: Any) -> Any:
 
 
 def _members_unchecked(right: Any) -> Any:
-    def fenced(group: Group, request: Any) -> Any:
+    def fenced(group: ClassicGroup, request: Any) -> Any:
         return ErrorCode.NONE
 
     return fenced

@@ -7,7 +7,7 @@ from typing import Any, Final
 from oncelog.core.producers.entry import BatchMetadata
 from oncelog.core.producers.state import ProducerState
 from oncelog.core.transactions import transitions
-from oncelog.core.transactions.parking import Parking
+from oncelog.core.transactions.soft_state import Parking
 from oncelog.node.coordinators import markers
 from oncelog.node.logs.group_commit import GroupCommit
 from tests.simulation.mutants.mutant import Mutant, every

@@ -8,15 +8,13 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
 from oncelog.base.tree import CommitOutcome
 from oncelog.core.transactions import decisions, transitions
-from oncelog.core.transactions.markers import OutstandingMarkers
 from oncelog.core.transactions.model import EndReply
 from oncelog.core.transactions.shard import TransactionShard
+from oncelog.core.transactions.soft_state import OutstandingMarkers, TimerKey, TimerKind
 from oncelog.core.transactions.states import COMPLETED, TransactionState
-from oncelog.core.transactions.timers import TimerKey, TimerKind
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.node.coordinators.group_coordinators import GroupCoordinators
-from oncelog.node.coordinators.marker_sender import MarkerSender
-from oncelog.node.coordinators.markers import MarkerWriter
+from oncelog.node.coordinators.markers import MarkerSender, MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import Coordinators
 from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
@@ -99,7 +97,7 @@ def _two_phase_times_out(right: Any) -> Any:
 def _retry_is_always_well(right: Any) -> Any:
     def end(transaction: Transaction, request: Any, producer_id: Any, now_ms: int) -> Any:
         if transaction.state in COMPLETED and decisions._is_retry(transaction, request.identity):
-            return decisions.Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
+            return decisions.RequestOutcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
         return right(transaction, request, producer_id, now_ms)
 
     return end

@@ -6,7 +6,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.sim.virtual.world import ClientHost, World
-from oncelog.sim.workloads.kit.admin_requests import create_topic
+from oncelog.sim.workloads.kit.requests import create_topics
 from oncelog.sim.workloads.kit.workload import Topic
 
 ONE, OTHER = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
@@ -20,7 +20,7 @@ def run(program: object) -> None:
 
 async def fill(host: ClientHost) -> None:
     async with host.client() as client, AsyncProducer(client) as producer:
-        await create_topic(client, Topic("t", 2))
+        await create_topics(client, [Topic("t", 2)])
         for partition in (ONE, OTHER):
             for number in range(3):
                 await producer.send("t", b"%d" % number, partition=partition.partition)

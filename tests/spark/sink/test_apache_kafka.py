@@ -12,8 +12,8 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.transactions import TransactionalProducer
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.records.compression import Codec
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink import ledger, modes
-from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, parse_sink_options
 from oncelog.spark.sink.two_phase.register import Attempt
 from tests.peers.apache_kafka import ApacheKafka

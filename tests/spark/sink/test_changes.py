@@ -15,8 +15,8 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.transaction_admin import open_transactions
 from oncelog.client.errors import ClientError
 from oncelog.spark.format.foreach_batch import transaction
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink import epoch_commit, ledger, task_writer
-from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.two_phase import operations, protocol
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations

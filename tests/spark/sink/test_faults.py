@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.fault_points import NAMES
 from oncelog.testing import Broker
 from tests.spark.sink.queries import Copy, committed_values, make_input

@@ -12,8 +12,8 @@ from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, FetchSettings, read_fetched
 from oncelog.client.blocking.transaction_admin import end_transaction, open_transactions
 from oncelog.client.machine.partitioner import partition_of_key
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink import epoch_commit, ledger, modes, task_writer
-from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.two_phase import protocol, register_records
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, was_aborted

@@ -42,6 +42,7 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
         "oncelog.cli.processes.command_options",
         "oncelog.cli.support",
         "oncelog.cli.support.failures",
+        "oncelog.cli.support.option_groups",
         "oncelog.cli.support.terminal",
         "oncelog.runtime",
         "oncelog.runtime.stop_signals",

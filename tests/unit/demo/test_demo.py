@@ -13,7 +13,7 @@ from demo.cluster import Survived
 from demo.flights import events
 from demo.processes import Loaded
 
-from oncelog.spark.reports.svg import nice_ticks
+from oncelog.plotting.axes import value_ticks
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_the_page_escapes_what_it_shows() -> None:
     ("highest", "ticks"), [(656_584, [0, 200_000, 400_000, 600_000, 800_000]), (7, [0, 2, 4, 6, 8])]
 )
 def test_axes_have_round_numbers(highest: float, ticks: list[float]) -> None:
-    assert nice_ticks(highest) == ticks
+    assert value_ticks(highest) == ticks
 
 
 def test_there_are_no_pictures_without_a_browser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

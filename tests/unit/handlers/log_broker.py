@@ -9,6 +9,7 @@ from typing import Generic, TypeVar, cast
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, GroupId, LeaderEpoch, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.topic import topic_config
 from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage
 from oncelog.core.controller.image.model import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.groups.shard import GroupShard
@@ -20,6 +21,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.limits import ReplicationLimit
 from oncelog.handlers.broker.waits import Steps, UntilReadable
+from oncelog.node.replication.partitions import log_config
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
@@ -72,11 +74,12 @@ class LogBroker:
         """A topic that this broker leads, with its logs."""
         topic = TopicName(name)
         topic_id = topic_id or topic_id_of(name)
-        values = {key.replace("_", "."): value for key, value in config.items()}
+        values = {key.replace("_", "."): str(value) for key, value in config.items()}
+        log = log_config(topic_config(BrokerConfig({}), values))
         for index in range(partitions):
             key = TopicPartition(topic, index)
             if key not in self.logs.logs:
-                self.logs.create(key, topic_id, LogConfig.from_values(values), now_ms=NOW_MS)
+                self.logs.create(key, topic_id, log, now_ms=NOW_MS)
         image = PartitionImage(ME, LeaderEpoch(leader_epoch), (ME,), (ME,))
         described = TopicImage(topic, topic_id, (image,) * partitions)
         self.image = ClusterImage(

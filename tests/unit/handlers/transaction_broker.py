@@ -19,11 +19,11 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite
-from oncelog.core.transactions.persistence import record_of
+from oncelog.core.transactions.model import AddRequest, MarkersToWrite, TransactionDecision
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.store import record_of
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.broker.leadership import LeaderLog
@@ -196,7 +196,7 @@ class TransactionBroker(LogBroker):
             self._carry_out(shard, shard.tick(max(NOW_MS, deadline_ms)))
         return self._replies.pop(token)
 
-    def _carry_out(self, shard: TransactionShard, decision: Decision) -> None:
+    def _carry_out(self, shard: TransactionShard, decision: TransactionDecision) -> None:
         for key, value in decision.records:
             shard.apply(key, value)
         self._replies.update(decision.released)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from oncelog.listening.host_names import is_addressed_to
-from oncelog.listening.limited_lines import EVERY_S, SeldomLogged
+from oncelog.listening.limited_lines import EVERY_S, LimitedLines
 from oncelog.listening.waiting import Waiting, source_of
 
 
@@ -46,7 +46,7 @@ def test_a_source_is_an_ipv4_address_or_an_ipv6_network(host: str, source: str) 
 
 def test_what_happens_a_thousand_times_is_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 5.0
-    seldom = SeldomLogged(logging.getLogger("test"), logging.WARNING, lambda: now_s)
+    seldom = LimitedLines(logging.getLogger("test"), logging.WARNING, lambda: now_s)
     for number in range(1000):
         seldom.log(f"event {number}")
     now_s += EVERY_S

@@ -13,7 +13,7 @@ from oncelog.records.record import Record, read_records
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.log.append import Appended, append_batch
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.read import Read, read_batches
+from oncelog.storage.log.read import Read, Scan, Search, TimestampOffset, read_batches
 from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import Job
@@ -108,10 +108,36 @@ class World:
     def run_jobs(self) -> list[str]:
         jobs = self.due_jobs()
         for job in jobs:
-            for _ in job.run():
-                pass
-            job.apply()
+            run_now(job)
         return [job.name for job in jobs]
+
+
+def run_now(job: Job) -> None:
+    """Drive a job to its end."""
+    for _ in job.run():
+        pass
+    job.apply()
+
+
+def found_by(search: Search) -> TimestampOffset | None:
+    """The record that a search finds, without a pause."""
+    found: TimestampOffset | None = None
+    try:
+        scan = next(search)
+        while True:
+            scan = search.send(_ended(scan))
+    except StopIteration as end:
+        found = end.value
+    return found
+
+
+def _ended(scan: Scan) -> TimestampOffset | None:
+    while True:
+        try:
+            next(scan)
+        except StopIteration as end:
+            found: TimestampOffset | None = end.value
+            return found
 
 
 def content(read: Read) -> bytes:

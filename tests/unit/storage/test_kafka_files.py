@@ -13,11 +13,10 @@ from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.log_directory import LogDirectory
-from oncelog.storage.maintenance.jobs import run_now
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
 from oncelog.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from oncelog.storage.segment.segments import Segments
-from tests.unit.storage.support import headers, records
+from tests.unit.storage.support import headers, records, run_now
 
 RECORDED = Path(__file__).parent / "kafka_4_3_1"
 PLAIN = TopicPartition(TopicName("plain"), 0)

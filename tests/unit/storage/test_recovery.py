@@ -14,9 +14,20 @@ from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_e
 from oncelog.storage.file_names import CLEAN_SHUTDOWN, is_marked_directory
 from oncelog.storage.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log.read import read_batches, search_timestamp
 from oncelog.storage.log_config import StorageConfig
-from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, content, headers, records
+from tests.unit.storage.support import (
+    NOW,
+    PARTITION,
+    SMALL,
+    TOPIC_ID,
+    World,
+    batch,
+    content,
+    found_by,
+    headers,
+    records,
+)
 
 LAST = "t-0/{:020d}.log"
 
@@ -311,7 +322,7 @@ def test_expired_producers_are_not_loaded() -> None:
 def test_the_log_start_offset_is_kept_and_may_lie_inside_a_segment() -> None:
     world = filled()
     world.sync()
-    world.log.delete_records_before(31)
+    world.log.raise_log_start(31)
     world.directory.checkpoints()
     for clean in (False, True):
         log = world.reopen(clean=clean)
@@ -322,7 +333,7 @@ def test_the_log_start_offset_is_kept_and_may_lie_inside_a_segment() -> None:
 def test_a_log_that_lost_everything_begins_at_its_start_offset() -> None:
     world = filled()
     world.sync()
-    world.log.delete_records_before(60)
+    world.log.raise_log_start(60)
     world.directory.checkpoints()
     for name in world.names():
         if name.endswith((".log", ".index", ".timeindex", ".snapshot")):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.wire.chunks import Chunk, Records, chunk_size, chunks_size, join_chunks
+from oncelog.wire.chunks import Chunk, Records, chunk_size, join_chunks
 from oncelog.wire.header import RequestHeader, encode_request, encode_response
 from oncelog.wire.messages.api_versions import ApiVersionsResponse
 from oncelog.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
@@ -41,7 +41,7 @@ def test_a_range_of_a_file_is_put_in_its_place_untouched() -> None:
     chunks = encode_response(9, 1, 12, fetched(first, [second, third], None, b"small"))
     assert [chunk for chunk in chunks if isinstance(chunk, Range)] == [first, second, third]
     in_memory = b"".join(map(read, chunks))
-    assert int.from_bytes(in_memory[:4], "big") == chunks_size(chunks) - 4 == len(in_memory) - 4
+    assert int.from_bytes(in_memory[:4], "big") == sum(map(chunk_size, chunks)) - 4 == len(in_memory) - 4
     found = [partition.records for partition in FetchResponse.decode(in_memory[9:], 12).responses[0].partitions]
     assert found == [b"r" * 70_000, b"r" * 5, None, b"small"]
     with pytest.raises(TypeError):

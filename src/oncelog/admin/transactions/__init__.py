@@ -18,8 +18,9 @@ never makes the other brokers' answers worthless, and never lets a transaction l
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one
@@ -97,8 +98,4 @@ __all__ = [
     "scan",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE[name], __name__), name)
+__getattr__ = lazy_names(__name__, _ELSEWHERE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission
 from oncelog.cli.acl.explain import explain
 from oncelog.cli.acl.options import (
     Host,
@@ -16,16 +17,15 @@ from oncelog.cli.acl.options import (
     principal_of,
     print_acls,
 )
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.admin.acls import AclFilter
-    from oncelog.base.acls import AclBinding, Permission
 
-app = new_app("List, allow, deny, remove and explain access control lists.")
+app = CommandGroup("List, allow, deny, remove and explain access control lists.")
 
 Who = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:alice, or alice for short; '*': everybody.")]
 What = Annotated[list[str], typer.Argument(metavar="OPERATION…", help="read, write, describe, …, or all.")]
@@ -33,13 +33,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the entries, make 
 
 
 @app.command("list")
-@grouped
 def list_(
     resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
     match: Annotated[bool, typer.Option("--match", help="All lists for that name, prefixes and '*' too.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List the entries of all resources, or of some.
 
@@ -55,22 +53,20 @@ def list_(
         found = [
             binding for wanted in _filters(resources, principal, match=match) for binding in list_acls(client, wanted)
         ]
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         print_acls(found)
 
 
 @app.command()
-@grouped
 def allow(
     principal: Who,
     operations: What,
     resources: PatternOptions = PatternOptions(),
     host: Host = None,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Allow a principal to do something.
 
@@ -80,22 +76,17 @@ def allow(
       oncelog acl allow alice write describe --topic eu- --prefix --host 10.0.0.7
       oncelog acl allow app write --transactional-id app- --prefix
     """
-    from oncelog.base.acls import Permission
-
-    wanted = _entries(resources, principal, operations, host, Permission.ALLOW)
-    _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
+    _make(_entries(resources, principal, operations, host, Permission.ALLOW), cluster, dry_run)
 
 
 @app.command()
-@grouped
 def deny(
     principal: Who,
     operations: What,
     resources: PatternOptions = PatternOptions(),
     host: Host = None,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Deny a principal something, whatever else allows it.
 
@@ -104,14 +95,10 @@ def deny(
       oncelog acl deny mallory all --topic '*'
       oncelog acl deny '*' delete --topic orders
     """
-    from oncelog.base.acls import Permission
-
-    wanted = _entries(resources, principal, operations, host, Permission.DENY)
-    _make(wanted, cluster, dry_run=dry_run, as_json=as_json)
+    _make(_entries(resources, principal, operations, host, Permission.DENY), cluster, dry_run)
 
 
 @app.command()
-@grouped
 def remove(
     resources: PatternOptions = PatternOptions(),
     principal: Principal = None,
@@ -122,8 +109,7 @@ def remove(
     allow: Annotated[bool, typer.Option("--allow", help="Only entries that allow.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only entries that deny.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only shown.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Remove entries. Shows them first; only --yes removes.
 
@@ -150,7 +136,7 @@ def remove(
             and not (deny and binding.entry.permission.name == "ALLOW")
         ]
         removed = delete_acls(client, found) if yes and found else []
-    if as_json:
+    if cluster.as_json:
         print_json({"found": found, "removed": removed})
         return
     print_acls(removed if yes else found)
@@ -161,7 +147,6 @@ def remove(
 def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -> list[AclFilter]:
     """One filter for each resource named, or one for all."""
     from oncelog.admin.acls import AclFilter
-    from oncelog.base.acls import PatternType
 
     who = None if principal is None else principal_of(principal)
     return [
@@ -173,8 +158,6 @@ def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -
 def _entries(
     resources: PatternOptions, principal: str, operations: list[str], host: str | None, permission: Permission
 ) -> list[AclBinding]:
-    from oncelog.base.acls import AclBinding, AclEntry
-
     patterns = resources.required()
     wanted = [operation_of(each) for each in operations]
     check_operations(patterns, wanted)
@@ -186,13 +169,13 @@ def _entries(
     ]
 
 
-def _make(wanted: list[AclBinding], cluster: ClusterOptions, *, dry_run: bool, as_json: bool) -> None:
+def _make(wanted: list[AclBinding], cluster: AdminOptions, dry_run: bool) -> None:
     from oncelog.admin.acls import create_acls
 
     if not dry_run:
         with cluster.open_client() as client:
             create_acls(client, wanted)
-    if as_json:
+    if cluster.as_json:
         print_json(wanted)
         return
     print_acls(wanted)

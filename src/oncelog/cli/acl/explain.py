@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.acl_rules import Reason
+from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
 from oncelog.cli.acl.options import (
     Host,
     ResourceOptions,
@@ -17,8 +18,7 @@ from oncelog.cli.acl.options import (
     print_acls,
     word,
 )
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ANONYMOUS = "User:ANONYMOUS"
 
 
-@grouped
 def explain(
     resource: ResourceOptions = ResourceOptions(),
     principal: Annotated[
@@ -39,8 +38,7 @@ def explain(
     operation: Annotated[
         list[str] | None, typer.Option("--operation", "-o", metavar="NAME", help="May be repeated; default: all.")
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Say what a principal may do to a resource, which entry decides, and what to add where nothing allows it.
 
@@ -60,7 +58,7 @@ def explain(
     with cluster.open_client() as client:
         who = _own_principal(client) if principal is None else principal_of(principal)
         found = acls.explain(client, pattern.resource_type, pattern.name, who, host or "*", wanted)
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         _print(found)
@@ -117,8 +115,6 @@ def _because(decision: Decision) -> str:
 
 def _remedy(found: Explanation, decision: Decision) -> str:
     """The command that would let it through: take away what denies it, or add what allows it."""
-    from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
-
     if decision.acl is not None:
         return command_for("remove", decision.acl)
     pattern = ResourcePattern(found.resource_type, PatternType.LITERAL, found.name)

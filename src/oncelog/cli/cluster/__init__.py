@@ -3,5 +3,3 @@
 The rule: ``status`` and ``decommission`` use the public protocol alone, so they work on Apache Kafka too; ``up`` runs
 brokers as processes of this machine, and ends them.
 """
-
-from oncelog.cli.cluster.app import app as app

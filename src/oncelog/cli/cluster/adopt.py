@@ -19,7 +19,9 @@ from oncelog.base.notation.shell_words import argument, option, word
 from oncelog.base.text import counted
 from oncelog.cli.cluster.configuration import TREE, TREE_FILE
 from oncelog.cli.cluster.up import DEFAULT_DIRECTORY
+from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 from oncelog.cli.support.terminal import print_line
+from oncelog.storage.errors import UnusableDirectory
 
 if TYPE_CHECKING:
     from oncelog.coordination.zookeeper.tree import ZooKeeperTree
@@ -151,7 +153,6 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
 
 def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
-    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.node.assembly import StartRefused
     from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
@@ -190,7 +191,6 @@ def _alone(directory: Path, tree: str = TREE_FILE) -> Iterator[int]:
     """Hold the directory of a broker that was alone, with its tree, and is stopped; its id. Raises BadParameter."""
     from oncelog.coordination.sqlite.tree import TreeUnusable
     from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
-    from oncelog.storage.errors import UnusableDirectory
     from oncelog.storage.meta_properties import read_meta_properties
 
     if not (directory / tree).exists():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.cli.cluster import adopt, decommission, status, unregister, up
-from oncelog.cli.support.options import new_app
+from oncelog.cli.cluster import adopt, decommission, status, up
+from oncelog.cli.support.option_groups import CommandGroup
 
-app: Final = new_app(
+app: Final = CommandGroup(
     "Run a cluster on this machine; look at a cluster, oncelog's or Apache Kafka's, and take brokers out of it."
 )
 
@@ -15,4 +15,4 @@ app.command("up")(up.up)
 app.command("adopt")(adopt.adopt)
 app.command("status")(status.status)
 app.command("decommission")(decommission.decommission)
-app.command("unregister")(unregister.unregister)
+app.command("unregister")(decommission.unregister)

@@ -12,6 +12,7 @@ import typer
 from oncelog.base.notation.java_properties import escape_key, escape_value
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.cli.cluster.processes import BrokerPlan
+from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 
 HOST: Final = "127.0.0.1"
 PLAINTEXT: Final = "PLAINTEXT"
@@ -82,7 +83,6 @@ def plan_brokers(
 def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
     """The settings of a broker that ``oncelog security init`` made in a directory, and the names of its listeners; the
     directory is made that way if it is not there. Raises BadParameter."""
-    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.security.setup import Wanted, set_up
 
     path = directory / "server.properties"

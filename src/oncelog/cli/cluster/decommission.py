@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.failures import EXIT_FAILED, complain
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.reassignment_progress import Timeout, wait_until_moved
+from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:
     from oncelog.admin.decommission import Decommission, Departure
 
+
 _AT_ONCE: Final = 20
 
 
-@grouped
 def decommission(
     broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
     dry_run: Annotated[
@@ -29,8 +30,7 @@ def decommission(
         int, typer.Option("--at-once", metavar="COUNT", min=1, help="Partitions that are moved at a time.")
     ] = _AT_ONCE,
     timeout: Timeout = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Move every replica off a broker: to other racks first, evenly, with the replication factors they have.
 
@@ -45,7 +45,6 @@ def decommission(
     """
     from oncelog.admin.decommission import Decommission, plan_decommission
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
-    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     with cluster.open_client() as client:
         found = plan_decommission(client, broker)
@@ -53,7 +52,7 @@ def decommission(
             others = ", ".join(map(str, found.registered))
             raise PlanRefused(f"there is no broker {broker} in this cluster; its brokers are {others}")
         if dry_run:
-            if as_json:
+            if cluster.as_json:
                 print_json(assignment_json(found.plan))
             else:
                 _show(broker, found)
@@ -61,7 +60,7 @@ def decommission(
         moves = Decommission(client, broker, at_once)
         done = wait_until_moved(f"broker {broker}", lambda: _step(moves), timeout)
         left = 0 if done else plan_decommission(client, broker).left
-    if as_json:
+    if cluster.as_json:
         print_json({"broker_id": broker, "moved": found.left - left, "left": left})
     elif done:
         print_line(
@@ -76,8 +75,6 @@ def decommission(
 
 def _step(moves: Decommission) -> int:
     """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused."""
-    from oncelog.client.errors import BrokerRefused
-
     found, refused = moves.step()
     for one in refused:
         raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)
@@ -94,3 +91,25 @@ def _show(broker: int, found: Departure) -> None:
             ("topic", "partition", "moves to"),
             [(at.topic, at.partition, ",".join(map(str, new))) for at, new in found.plan.items()],
         )
+
+
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id.")],
+    cluster: AdminOptions = AdminOptions(),
+) -> None:
+    """Forget a broker that is down for good: new topics are not placed on it any more, and status does not list it.
+
+    Move its replicas away before (oncelog cluster decommission). Started again, it registers again.
+
+    \b
+    Examples:
+      oncelog cluster unregister 3
+    """
+    from oncelog.admin.cluster import unregister_broker
+
+    with cluster.open_client() as client:
+        unregister_broker(client, broker)
+    if cluster.as_json:
+        print_json({"broker_id": broker, "unregistered": True})
+    else:
+        print_line(f"broker {broker} is unregistered")

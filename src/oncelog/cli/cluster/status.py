@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.reassignment_progress import MOST_ROWS, ids_text, show_reassignments, tell_rest
@@ -20,10 +19,8 @@ EXIT_NOT_HEALTHY: Final = 1
 _GIB: Final = 1 << 30
 
 
-@grouped
 def status(
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show brokers, controller, and the partitions that lack a leader or replicas.
 
@@ -43,7 +40,7 @@ def status(
 
     with cluster.open_client() as client:
         found = cluster_status(client)
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         _show(found)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.options import directory, key_values
+from oncelog.cli.support.options import ClusterOptions, directory, key_values
 from oncelog.cli.support.output import print_json_line
+from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 from oncelog.cli.support.terminal import print_line
+from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:
     from oncelog.cli.cluster.processes import BrokerPlan, BrokerProcesses, Ended
@@ -107,7 +109,6 @@ def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
 def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict[str, str]:
     """The settings that all brokers have. Raises BadParameter for those that are not the user's to give."""
     from oncelog.cli.cluster.configuration import OURS, defaults
-    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 
     given: dict[str, str] = {}
     if config is not None:
@@ -156,8 +157,6 @@ def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan], client: Pat
 
 def _knows_all(address: str, addresses: dict[int, str], config: Path | None) -> bool:
     from oncelog.admin.cluster import registered_brokers
-    from oncelog.cli.support.options import ClusterOptions
-    from oncelog.client.errors import ClientError
 
     try:
         with ClusterOptions(address, command_config=config).open_client() as client:

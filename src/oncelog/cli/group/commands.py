@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.base.ids import TopicPartition
 from oncelog.cli.group import zookeeper as group_zookeeper
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.moments import MomentError, parse_time_ms
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.partition_arguments import partitions_named
+from oncelog.cli.topic.names import partitions_named
+from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetTo
-    from oncelog.base.ids import TopicPartition
 
-app = new_app("List, describe, reset, delete and move consumer groups.")
+app = CommandGroup("List, describe, reset, delete and move consumer groups.")
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 ZooKeeper = Annotated[
@@ -43,15 +46,13 @@ def _state(given: str) -> str:
 
 
 @app.command("list")
-@grouped
 def list_(
     state: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only in this state (Stable, Empty, …); may be repeated."),
     ] = None,
     zookeeper: ZooKeeper = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List groups.
 
@@ -64,12 +65,12 @@ def list_(
     from oncelog.admin.groups import list_groups
 
     if zookeeper is not None:
-        group_zookeeper.list_groups(zookeeper, state or [], as_json)
+        group_zookeeper.list_groups(zookeeper, state or [], cluster.as_json)
         return
     states = [_state(one) for one in state or ()]
     with cluster.open_client() as client:
         rows = list_groups(client, states)
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
     else:
         print_table(
@@ -79,13 +80,11 @@ def list_(
 
 
 @app.command()
-@grouped
 def describe(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
     zookeeper: ZooKeeper = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show the committed offsets of groups, their lag, and the members that read each partition.
 
@@ -98,14 +97,14 @@ def describe(
 
     if zookeeper is not None:
         keys = cluster.client_settings()
-        group_zookeeper.describe_groups(zookeeper, groups, keys, members=members, as_json=as_json)
+        group_zookeeper.describe_groups(zookeeper, groups, keys, members=members, as_json=cluster.as_json)
         return
     documents = []
     with cluster.open_client() as client:
         for number, name in enumerate(groups):
             found = describe_group(client, name)
-            lag = [] if members and not as_json else group_lag(client, found)
-            if as_json:
+            lag = [] if members and not cluster.as_json else group_lag(client, found)
+            if cluster.as_json:
                 documents.append({"group": found, "partitions": lag})
                 continue
             if number:
@@ -127,12 +126,11 @@ def describe(
                     ("topic", "partition", "committed", "end", "lag", "member", "host"),
                     [(r.topic, r.partition, r.committed, r.log_end, r.lag, r.member_id, r.host) for r in lag],
                 )
-    if as_json:
+    if cluster.as_json:
         print_json(documents)
 
 
 @app.command("reset-offsets")
-@grouped
 def reset_offsets(
     group: Name,
     topic: Annotated[
@@ -158,8 +156,7 @@ def reset_offsets(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
     zookeeper: ZooKeeper = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows the plan only; --execute carries it out.
 
@@ -170,7 +167,6 @@ def reset_offsets(
       oncelog group reset-offsets watchers --to-datetime 2013-06-01T00:00:00Z --execute
     """
     from oncelog.admin.groups import execute_reset, plan_reset
-    from oncelog.client.errors import ClientError
 
     to = _target(to_earliest, to_latest, to_current, to_offset, to_datetime, shift_by)
     if zookeeper is not None:
@@ -183,7 +179,7 @@ def reset_offsets(
                 execute_reset(client, group, rows)
     if not rows:
         raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
-    if as_json:
+    if cluster.as_json:
         print_json({"group": group, "executed": execute, "offsets": rows})
         return
     print_table(
@@ -194,7 +190,6 @@ def reset_offsets(
 
 
 @app.command()
-@grouped
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     topic: Annotated[
@@ -203,8 +198,7 @@ def delete(
             "--topic", "-t", metavar="TOPIC[:0,2-4]", help="Only forget its offsets in this topic; may be repeated."
         ),
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Delete groups without members and their offsets, or only their offsets in some topics.
 
@@ -214,7 +208,6 @@ def delete(
       oncelog group delete watchers --topic old-topic
     """
     from oncelog.admin.groups import delete_groups, delete_offsets
-    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         if topic:
@@ -223,12 +216,12 @@ def delete(
         else:
             outcomes = delete_groups(client, groups)
     what = "offsets of" if topic else "group"
-    if as_json:
+    if cluster.as_json:
         print_json(outcomes)
     for one in outcomes:
         if one.error is not None:
             complain(f"{what} {one.name!r}: {one.error}")
-        elif not as_json:
+        elif not cluster.as_json:
             print_line(f"{what} {one.name} deleted")
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
@@ -247,7 +240,6 @@ def _target(
 ) -> ResetTo:
     """The one target that was given. Raises BadParameter for none or several."""
     from oncelog.admin.groups import ResetTo
-    from oncelog.cli.support.moments import MomentError, parse_time_ms
 
     given = sum((to_earliest, to_latest, to_current, *(one is not None for one in (to_offset, to_datetime, shift_by))))
     if given != 1:

@@ -10,6 +10,7 @@ from oncelog.cli.support.options import AsJson, CommandConfig, Properties, clien
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.support.zookeeper_options import StorageName
+from oncelog.cli.topic.names import partitions_named
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetRow, ResetTo
@@ -76,7 +77,6 @@ def reset_group(
         plan_zookeeper_reset,
         zookeeper_session,
     )
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
         rows = plan_zookeeper_reset(session, client, group, to, partitions_named(client, topics))

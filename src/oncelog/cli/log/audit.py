@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.failures import EXIT_FAILED, complain
+from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.options import key_values
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
@@ -127,7 +128,6 @@ class EngineOptions:
         return _on_spark(self.master, settings, size_bytes, progress) if on_spark else _here(progress)
 
 
-@grouped
 def audit(
     directories: Directories,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -154,8 +154,6 @@ def audit(
       oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
-    from oncelog.cli.support.failures import EXIT_FAILED, complain
-
     _check_packages(engine_options.spark)
     from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
@@ -187,8 +185,6 @@ def audit(
 def _check_packages(on_spark: bool | None) -> None:
     """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
     ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
-    from oncelog.cli.support.failures import EXIT_FAILED, complain
-
     for name in _PACKAGES:
         try:
             importlib.import_module(name)
@@ -203,8 +199,6 @@ def _check_packages(on_spark: bool | None) -> None:
 
 
 def _moment(text: str | None) -> int | None:
-    from oncelog.cli.support.moments import MomentError, parse_time_ms
-
     try:
         return None if text is None else parse_time_ms(text)
     except MomentError as error:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from oncelog.cli.log.dump.files import Wanted
 from oncelog.cli.log.importing import import_
-from oncelog.cli.support.options import AsJson, new_app
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson
+from oncelog.cli.support.output import print_json_line
 from oncelog.cli.support.terminal import print_line
+from oncelog.client.errors import ClientError
+from oncelog.legacy.directories import file_start
 
-if TYPE_CHECKING:
-    from oncelog.cli.log.dump.wanted import Wanted
-
-app = new_app("Look into data directories, offline; import those of Kafka 0.7.")
+app = CommandGroup("Look into data directories, offline; import those of Kafka 0.7.")
 app.command("import")(import_)
 
 
@@ -55,9 +57,6 @@ def dump(
       oncelog log dump --only snapshot --json /var/lib/kafka/flights-0
       oncelog log dump -r /var/kafka-0.7/logs/clicks-0/00000000000000000000.kafka
     """
-    from oncelog.cli.log.dump.wanted import Wanted
-    from oncelog.client.errors import ClientError
-
     for kind in only or ():
         if kind not in _KINDS:
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(_KINDS)}", param_hint="--only")
@@ -94,8 +93,6 @@ def verify(
       oncelog log verify --json /var/lib/kafka
     """
     from oncelog.cli.log.verification import problems
-    from oncelog.cli.support.output import print_json_line
-    from oncelog.client.errors import ClientError
 
     batches = segments = unreadable = hiding = 0
     for path in paths:
@@ -128,7 +125,6 @@ def verify(
 def _files(path: Path, only: set[str]) -> Iterator[Path]:
     """The files to show under ``path``, partition by partition; a file that was named is always shown."""
     from oncelog.cli.log.dump.files import base_offset_of, reader_of
-    from oncelog.legacy.directories import file_start
 
     if not path.is_dir():
         yield path
@@ -147,8 +143,6 @@ def _files(path: Path, only: set[str]) -> Iterator[Path]:
 
 def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
     """Print the rows of one file; True if it is damaged."""
-    from oncelog.cli.support.output import print_json_line
-
     damaged = False
     if not as_json:
         print_line(f"{path}")

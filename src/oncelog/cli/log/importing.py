@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +15,12 @@ import typer
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.cli.records.produce import Compression
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json_line, progress
 from oncelog.cli.support.terminal import print_line
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.legacy.directories import OldLogError, logs_in
+from oncelog.records.compression import Codec
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -61,14 +63,12 @@ class ImportOptions:
         from oncelog.legacy.importer import ImportSettings
         from oncelog.legacy.importer import OnCorruption as Policy
         from oncelog.legacy.importer import Timestamps as Times
-        from oncelog.records.compression import Codec
 
         codec = Codec[self.compression.name.upper()]
         policy, times = Policy(self.on_corruption.value), Times(self.timestamps.value)
         return ImportSettings(policy, times, self.follow, codec, transaction_bytes=self.transaction_bytes)
 
 
-@grouped
 def import_(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A 0.7 broker's log.dir, or one partition of it.")],
     to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write to; created if absent.")],
@@ -80,8 +80,7 @@ def import_(
         typer.Option("--as", metavar="NAME", help="A name by which the import is continued. Default: the log's."),
     ] = None,
     how: ImportOptions = ImportOptions(),
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Import a log of Kafka 0.7 into a topic, each message exactly once.
 
@@ -99,33 +98,30 @@ def import_(
       oncelog log import ./logs --log clicks --to clicks-archive --on-corruption skip -z zstd --json
       oncelog log import /var/kafka-0.7/logs --to events --follow
     """
-    from oncelog.client.errors import ClientError
     from oncelog.legacy.import_positions import ImportKey
     from oncelog.legacy.importer import Importer, Totals
 
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
-        with cluster.open_client() as client, _events_printed(as_json, how.on_corruption) as on_event:
+        with cluster.open_client() as client, _events_printed(cluster.as_json, how.on_corruption) as on_event:
             settings = _prepared(client, to, max(partitions) + 1, how.settings())
             with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
                 importer.prepare()
                 importer.run(lambda: _log_in(directory, found, to)[1])
     except KeyboardInterrupt:
-        _print_totals(totals, to, as_json)
+        _print_totals(totals, to, cluster.as_json)
         raise
     except ClientError:
-        if as_json:
-            _print_totals(totals, to, as_json)
+        if cluster.as_json:
+            _print_totals(totals, to, cluster.as_json)
         raise
-    _print_totals(totals, to, as_json)
+    _print_totals(totals, to, cluster.as_json)
 
 
 def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int, Path]]:
     """The log to import, by name, and its partitions. Raises OldLogError naming those there are."""
-    from oncelog.legacy.directories import OldLogError, logs_in
-
     logs = logs_in(directory)
     if not logs:
         raise OldLogError(f"{directory} has no log of Kafka 0.7: no directory NAME-N with files *.kafka")
@@ -141,11 +137,8 @@ def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int
 def _prepared(client: Client, topic: str, partitions: int, settings: ImportSettings) -> ImportSettings:
     """Create the topic if it is absent, and take over its limit for batches. Raises OldLogError for too few partitions,
     BrokerRefused."""
-    from dataclasses import replace
-
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
-    from oncelog.client.errors import BrokerRefused
     from oncelog.legacy.importer import Timestamps as Times
 
     keeps_times = settings.timestamps is Times.FILE

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
-from oncelog.cli.mirror import offsets, options, verify
+from oncelog.cli.mirror import copies
 from oncelog.cli.mirror.settings import (
+    OPTIONS,
     Config,
     Groups,
     MirrorProperties,
@@ -22,9 +23,54 @@ from oncelog.cli.mirror.settings import (
 from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.terminal import print_lines
 
+Naming = Annotated[
+    str | None, typer.Option("--naming", metavar="prefix|identity", help="a.orders, or orders as it is.")
+]
+Begin = Annotated[
+    str | None,
+    typer.Option("--begin", metavar="earliest|latest", help="Where partitions begin that were never copied."),
+]
+OnGap = Annotated[
+    str | None,
+    typer.Option("--on-gap", metavar="fail|record", help="If records are gone at the source before they are copied."),
+]
+ReadUncommitted = Annotated[
+    bool, typer.Option("--read-uncommitted", help="Copy transactions before they are decided, aborted ones too.")
+]
+NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configurations alone.")]
+Acls = Annotated[bool, typer.Option("--acls", help="Copy access control lists of topics, but for writing.")]
+DeleteTopics = Annotated[
+    bool, typer.Option("--delete-topics", help="Delete copies whose topic was deleted at the source.")
+]
+ReplicationFactor = Annotated[
+    int | None, typer.Option("--replication-factor", metavar="N", min=1, help="Of topics made at the target.")
+]
+CommitInterval = Annotated[
+    int | None, typer.Option("--commit-interval-ms", metavar="MS", min=1, help="Length of a transaction (500).")
+]
+RefreshInterval = Annotated[
+    int | None, typer.Option("--refresh-interval-ms", metavar="MS", min=1, help="Between looks for topics (5000).")
+]
+GroupsInterval = Annotated[
+    int | None, typer.Option("--groups-interval-ms", metavar="MS", min=1, help="Between looks at groups (3000).")
+]
+Instance = Annotated[
+    str | None,
+    typer.Option("--instance", metavar="NAME", help="Of several that share the work. Default: by host and number."),
+]
+UntilCaughtUp = Annotated[bool, typer.Option("--exit", "-e", help="End when what is there at the beginning is copied.")]
+Interval = Annotated[float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Between two reports.")]
+Prometheus = Annotated[
+    int | None, typer.Option("--prometheus", metavar="PORT", min=0, max=65535, help="Serve metrics.")
+]
+PrometheusAddress = Annotated[
+    str, typer.Option("--prometheus-address", metavar="HOST", help="Address to serve metrics on.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No reports.")]
+
 app: Final = typer.Typer(rich_markup_mode=None, add_completion=False, invoke_without_command=True)
-app.command("offsets")(offsets.offsets)
-app.command("verify")(verify.verify)
+app.command("offsets")(copies.offsets)
+app.command("verify")(copies.verify)
 
 
 @app.callback()
@@ -34,23 +80,23 @@ def mirror(
     target: Target = None,
     topics: Topics = None,
     groups: Groups = None,
-    naming: options.Naming = None,
-    begin: options.Begin = None,
-    on_gap: options.OnGap = None,
-    read_uncommitted: options.ReadUncommitted = False,
-    no_configs: options.NoConfigs = False,
-    acls: options.Acls = False,
-    delete_topics: options.DeleteTopics = False,
-    replication_factor: options.ReplicationFactor = None,
-    commit_interval_ms: options.CommitInterval = None,
-    refresh_interval_ms: options.RefreshInterval = None,
-    groups_interval_ms: options.GroupsInterval = None,
-    instance: options.Instance = None,
-    until_caught_up: options.UntilCaughtUp = False,
-    interval_s: options.Interval = 5,
-    prometheus: options.Prometheus = None,
-    prometheus_address: options.PrometheusAddress = "127.0.0.1",
-    quiet: options.Quiet = False,
+    naming: Naming = None,
+    begin: Begin = None,
+    on_gap: OnGap = None,
+    read_uncommitted: ReadUncommitted = False,
+    no_configs: NoConfigs = False,
+    acls: Acls = False,
+    delete_topics: DeleteTopics = False,
+    replication_factor: ReplicationFactor = None,
+    commit_interval_ms: CommitInterval = None,
+    refresh_interval_ms: RefreshInterval = None,
+    groups_interval_ms: GroupsInterval = None,
+    instance: Instance = None,
+    until_caught_up: UntilCaughtUp = False,
+    interval_s: Interval = 5,
+    prometheus: Prometheus = None,
+    prometheus_address: PrometheusAddress = "127.0.0.1",
+    quiet: Quiet = False,
     source_config: SourceConfig = None,
     target_config: TargetConfig = None,
     config: Config = None,
@@ -70,7 +116,7 @@ def mirror(
       oncelog mirror --config mirror.properties --prometheus 9465
       oncelog mirror --source a=kafka-a:9092 --target kafka-c:9092 --topics orders --exit --json
     """
-    given = {key: value for key, value in locals().items() if key in _OF_ENGINES}
+    given = {key: value for key, value in locals().items() if key.replace("_", "-") in OPTIONS}
     if context.invoked_subcommand is not None:
         return
     if sources is None and config is None and not properties:
@@ -81,22 +127,3 @@ def mirror(
     clusters = read_clusters(sources, target, source_config, target_config, config, properties)
     report = Report(interval_s, as_json, quiet, None if prometheus is None else (prometheus_address, prometheus))
     run(engine_settings(clusters, given), report, until_caught_up=until_caught_up)
-
-
-_OF_ENGINES: Final = {
-    "topics",
-    "groups",
-    "naming",
-    "begin",
-    "on_gap",
-    "read_uncommitted",
-    "no_configs",
-    "acls",
-    "delete_topics",
-    "replication_factor",
-    "commit_interval_ms",
-    "refresh_interval_ms",
-    "groups_interval_ms",
-    "instance",
-}
-"""Parameters that are settings of engines."""

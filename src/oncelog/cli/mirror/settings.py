@@ -51,24 +51,13 @@ _CLIENT: Final = {
     "request.timeout.ms": "15000",
     "retry.backoff.max.ms": "500",
 }
-_OPTIONS: Final = frozenset(
+OPTIONS: Final = frozenset(
     {
-        "topics",
-        "groups",
-        "naming",
-        "begin",
-        "on-gap",
-        "instance",
-        "read-uncommitted",
-        "no-configs",
-        "acls",
-        "delete-topics",
-        "replication-factor",
-        "commit-interval-ms",
-        "refresh-interval-ms",
-        "groups-interval-ms",
+        *("topics", "groups", "naming", "begin", "on-gap", "instance", "read-uncommitted", "no-configs", "acls"),
+        *("delete-topics", "replication-factor", "commit-interval-ms", "refresh-interval-ms", "groups-interval-ms"),
     }
 )
+"""Options that are settings of engines, and may be in ``--config``."""
 
 
 @dataclass(slots=True)
@@ -182,12 +171,12 @@ def _sort(
             by_alias.setdefault(alias, {})[setting] = value
         elif kind == "target" and rest:
             to[rest] = value
-        elif name in _OPTIONS:
+        elif name in OPTIONS:
             options[name] = value
         else:
             raise ConfigError(
                 f"{key!r} is not a setting of a mirror; the settings are source.ALIAS.KEY, target.KEY, "
-                f"{', '.join(sorted(_OPTIONS))}"
+                f"{', '.join(sorted(OPTIONS))}"
             )
 
 

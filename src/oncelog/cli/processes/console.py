@@ -8,7 +8,6 @@ import typer
 
 from oncelog.cli.processes.console_process import OPTIONS, address_of, run_console
 from oncelog.cli.processes.typer_signature import with_options
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import ClusterOptions
 
 EPILOG = """
@@ -27,7 +26,6 @@ Examples:
 """
 
 
-@grouped
 @with_options(OPTIONS)
 def console(cluster: ClusterOptions = ClusterOptions(), **values: Any) -> None:
     """Serve pages about a cluster: what is open, what hangs, what can really be read, and why something is stuck."""

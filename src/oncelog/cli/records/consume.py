@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
-from oncelog.cli.support.option_groups import grouped
+from oncelog.cli.support.moments import MomentError, Start, parse_start, parse_time_ms
 from oncelog.cli.support.options import ClusterOptions
+from oncelog.cli.support.output import progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.support.zookeeper_options import ZooKeeperOptions
+from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:
-    from oncelog.base.ids import TopicPartition
     from oncelog.cli.records.format import Formatter
-    from oncelog.cli.support.moments import Start
     from oncelog.client.blocking.client import Client
     from oncelog.client.machine.positions import FetchSettings
 
@@ -77,7 +78,6 @@ class OutputOptions:
             raise typer.BadParameter(str(error)) from None
 
 
-@grouped
 def consume(
     topics: Topics = None,
     partition: Partition = None,
@@ -140,8 +140,6 @@ def consume(
 
 def _where(start: str, to: str | None, group: str | None, partition: list[int] | None) -> tuple[Start, int | None]:
     """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
-    from oncelog.cli.support.moments import MomentError, parse_start, parse_time_ms
-
     try:
         where = parse_start(start or ("beginning" if group is None else "stored"))
         until_ms = None if to is None else parse_time_ms(to)
@@ -172,9 +170,6 @@ def consume_assigned(
     stop_at_end: bool,
 ) -> None:
     """Read partitions without a group, until all are at their end, or for ever."""
-    from oncelog.cli.support.output import progress
-    from oncelog.client.errors import BrokerRefused
-
     chosen = _chosen(client, topics, partitions)
     positions = start_offsets(client, chosen, where, settings.read_committed)
     until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
@@ -243,8 +238,6 @@ def consume_group(
 
 def _chosen(client: Client, topics: list[str], partitions: list[int]) -> list[TopicPartition]:
     """The partitions to read. Raises UnknownTopic for one that does not exist."""
-    from oncelog.base.ids import TopicName, TopicPartition
-
     chosen = []
     for topic in dict.fromkeys(topics):
         there = client.topic(topic).partitions

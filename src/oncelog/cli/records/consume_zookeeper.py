@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from oncelog.base.ids import TopicPartition
+from oncelog.cli.records.offset_range import stop_offsets
+from oncelog.cli.support.moments import Start
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
-    from oncelog.base.ids import TopicPartition
     from oncelog.cli.records.record_output import Sink
-    from oncelog.cli.support.moments import Start
     from oncelog.client.machine.positions import FetchSettings
     from oncelog.client.machine.zookeeper_group.subscription import Subscription
 
@@ -36,7 +37,6 @@ def consume_zookeeper(
     quiet: bool,
 ) -> None:
     """Read as a consumer of a group that balances through ZooKeeper, until all is read or for ever."""
-    from oncelog.cli.records.offset_range import stop_offsets
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:

@@ -1,4 +1,9 @@
-"""Pieces of input as records to send: lines with a key in front, or JSON as ``consume --json`` prints it."""
+"""Records of ``oncelog produce``: pieces of a stream of bytes, and what they say.
+
+A stream is cut at a delimiter without waiting for a full buffer: pieces are passed on as soon as they arrive, and
+``None`` when the stream pauses, so that the caller can send a batch that is not full. A piece is a line with a key in
+front, or JSON as ``consume --json`` prints it; its size is bounded, and the last one needs no delimiter.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,15 @@ import base64
 import binascii
 import codecs
 import json
-from collections.abc import Callable
+import os
+import select
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.notation import json_text
-from oncelog.base.units import INT64_MAX
+from oncelog.base.units import INT64_MAX, KIB, MIB
+from oncelog.client.errors import ClientError
 from oncelog.client.machine.record_values import NO_TIMESTAMP
 
 _MOST_DIGITS: Final = 19
@@ -162,3 +170,37 @@ def _decoded(data: bytes | None, is_base64: bool) -> bytes | None:
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
         raise InputError(f"not base64: {error}") from None
+
+
+MAX_RECORD_BYTES: Final = 256 * MIB
+_CHUNK_BYTES: Final = 256 * KIB
+
+
+def split_stream(descriptor: int, delimiter: bytes, idle_ms: int) -> Iterator[bytes | None]:
+    """Records of a file descriptor; None each time nothing arrives for ``idle_ms``, once until more does."""
+    record = bytearray()
+    """The record that has begun, without the bytes that may belong to a delimiter."""
+    tail = b""
+    paused = False
+    while True:
+        if not paused and not select.select([descriptor], [], [], idle_ms / 1000)[0]:
+            paused = True
+            yield None
+            continue
+        paused = False
+        chunk = os.read(descriptor, _CHUNK_BYTES)
+        if not chunk:
+            break
+        *ends, rest = (tail + chunk).split(delimiter)
+        for end in ends:
+            yield bytes(record + end) if record else end
+            record.clear()
+        cut = max(0, len(rest) - len(delimiter) + 1)
+        record += rest[:cut]
+        tail = rest[cut:]
+        if len(record) > MAX_RECORD_BYTES:
+            raise ClientError(
+                f"no delimiter within {MAX_RECORD_BYTES} bytes of input; set the right one by --delimiter"
+            )
+    if record or tail:
+        yield bytes(record) + tail

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from oncelog.base.ids import TopicPartition
+from oncelog.cli.support.moments import Start
+
 if TYPE_CHECKING:
-    from oncelog.base.ids import TopicPartition
-    from oncelog.cli.support.moments import Start
     from oncelog.client.blocking.client import Client
 
 

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from oncelog.cli.records.input_records import InputError, Parsing, parse
-from oncelog.cli.support.option_groups import grouped
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.cli.records.input_records import InputError, Parsing, parse, split_stream
+from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.options import ClusterOptions
+from oncelog.cli.support.output import progress
+from oncelog.client.errors import ClientError
+from oncelog.records.compression import Codec
 
 if TYPE_CHECKING:
     from oncelog.cli.records.refused_records import RefusedRecords
@@ -86,8 +90,6 @@ class RecordOptions:
 
     def pieces(self, files: list[Path]) -> Iterator[bytes | None]:
         """The input cut into records; None where it pauses."""
-        from oncelog.cli.records.delimited_input import split_stream
-
         delimiter = _unescaped(self.delimiter)
         if self.whole:
             yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])
@@ -99,7 +101,6 @@ class RecordOptions:
                 yield from split_stream(file.fileno(), delimiter, _IDLE_MS)
 
 
-@grouped
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
     files: Annotated[
@@ -145,7 +146,6 @@ def produce(
 
 def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
     from oncelog.client.blocking.producer import ProducerSettings
-    from oncelog.records.compression import Codec
 
     return ProducerSettings(
         codec=Codec[compression.name.upper()], acks={"0": 0, "1": 1, "all": -1}[acks.value], linger_ms=_IDLE_MS
@@ -160,9 +160,6 @@ def _send_all(
     refused: RefusedRecords,
     quiet: bool,
 ) -> None:
-    from oncelog.cli.support.output import progress
-    from oncelog.client.errors import ClientError
-
     sent = 0
     with progress("records sent" if not quiet and not sys.stdin.isatty() else None) as report:
         for number, piece in enumerate(pieces, 1):
@@ -200,8 +197,6 @@ def _unescaped(text: str) -> bytes:
 
 
 def _time_ms(text: str) -> int:
-    from oncelog.cli.support.moments import MomentError, parse_time_ms
-
     try:
         time_ms = parse_time_ms(text)
     except MomentError as error:
@@ -221,7 +216,5 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _require_partition(client: Any, topic: str, partition: int) -> None:
-    from oncelog.base.ids import TopicName, TopicPartition
-
     client.topic(topic, create=True)
     client.leader(TopicPartition(TopicName(topic), partition))

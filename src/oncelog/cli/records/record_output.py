@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oncelog.base.ids import TopicPartition
 from oncelog.runtime.stop_signals import stop_signals_deferred
 
 if TYPE_CHECKING:
-    from oncelog.base.ids import TopicPartition
     from oncelog.cli.records.format import Formatter
     from oncelog.client.machine.positions import Fetched
 

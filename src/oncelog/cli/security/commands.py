@@ -12,14 +12,16 @@ import typer
 from oncelog.base.notation.shell_words import option
 from oncelog.cli.security import users as security_users
 from oncelog.cli.security import zookeeper_nodes
-from oncelog.cli.support.options import AsJson, new_app
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.security.setup import Made
 
-app = new_app(
+app = CommandGroup(
     "Make certificates and properties for a secured broker and its clients; add, list and delete users; close nodes "
     "in ZooKeeper."
 )
@@ -38,7 +40,6 @@ T = TypeVar("T")
 
 def _done(work: Callable[[], T]) -> T:
     """The result of ``work``; a refusal is printed and ends the command."""
-    from oncelog.cli.support.failures import complain
     from oncelog.security.setup import SetupRefused
 
     try:

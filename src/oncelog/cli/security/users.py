@@ -14,12 +14,12 @@ from typing import Annotated, Final
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import ask_password, print_line
 
-app = new_app("Add, list and delete users that log in by a password (SCRAM).")
+app = CommandGroup("Add, list and delete users that log in by a password (SCRAM).")
 
 
 class Mechanism(Enum):
@@ -34,7 +34,6 @@ _MAX_PASSWORD_BYTES: Final = 4096
 
 
 @app.command()
-@grouped
 def add(
     name: User,
     mechanisms: Annotated[
@@ -56,8 +55,7 @@ def add(
     password_env: Annotated[
         str | None, typer.Option(metavar="NAME", help="An environment variable that holds the password.")
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Add a user, or change a user's password; asks for it, unless a file or the environment has it.
 
@@ -76,18 +74,16 @@ def add(
     with cluster.open_client() as client:
         set_password(client, name, password, wanted, iterations)
         rows = list_credentials(client, [name])
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
         return
     print_line(f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}")
 
 
 @app.command("list")
-@grouped
 def list_(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="List these users only.")] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List users and the mechanisms by which they log in; nothing that is secret.
 
@@ -100,14 +96,13 @@ def list_(
 
     with cluster.open_client() as client:
         rows = list_credentials(client, names or None)
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
     else:
         print_table(("user", "mechanism", "iterations"), rows)
 
 
 @app.command()
-@grouped
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="The users.")],
     mechanisms: Annotated[
@@ -116,8 +111,7 @@ def delete(
             "--mechanism", help="Delete the credential of this mechanism only; may be repeated. [default: all]"
         ),
     ] = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Delete users. Connections that are there stay until they log in again (connections.max.reauth.ms); their entries
     in access control lists stay, too.
@@ -137,7 +131,7 @@ def delete(
             raise typer.BadParameter(f"no credential of {', '.join(unknown)}; nothing was deleted", param_hint="NAME")
         for row in there:
             delete_credentials(client, row.user, [row.mechanism])
-    if as_json:
+    if cluster.as_json:
         print_json(there)
         return
     for row in there:

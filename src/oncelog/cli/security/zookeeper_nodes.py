@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
+from oncelog.cli.support.failures import complain
 from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.output import print_json
+from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
@@ -39,9 +41,7 @@ def zookeeper_acl(
     those of consumers stay everybody's. To go back, let all brokers have zookeeper.set.acl=false, run this with --open,
     and take their logins away last. Brokers may go on running; interrupted, it is run again.
     """
-    from oncelog.cli.support.failures import complain
-    from oncelog.node.listeners.broker_settings import ConfigError
-    from oncelog.node.listeners.errors import StoreUnusable
+    from oncelog.node.listeners.broker_settings import ConfigError, StoreUnusable
     from oncelog.ports import SessionLost, TreeUnavailable
 
     settings, connect = _read(config, open_)
@@ -64,7 +64,6 @@ def zookeeper_acl(
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
     """The brokers' configuration, and where their tree is. Raises BadParameter."""
-    from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
     from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 

@@ -45,7 +45,7 @@ def _failed(error: BaseException) -> int:
     """Print an expected failure; a bug is raised on, with its traceback."""
     if isinstance(error, ClickException):
         return _usage_failed(error)
-    from oncelog.client.errors import ClientError, ConfigError
+    from oncelog.client.errors import ClientError, ConfigError  # help has no use for it
 
     if isinstance(error, ClientError):
         complain(str(error))

@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 
 from oncelog.client.errors import ClientError
-from oncelog.node.listeners.exposure import is_loopback
+from oncelog.node.listeners.broker_settings import is_loopback
 from oncelog.runtime.metrics.http import HttpEndpoint, Page
 from oncelog.runtime.metrics.snapshot import Snapshot
 

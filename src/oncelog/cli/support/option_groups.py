@@ -1,9 +1,10 @@
 """Options that travel together, as one value: a parameter of a command whose type is a dataclass stands for its fields.
 
 typer reads the options of a command off its signature and calls it with one argument for each. ``grouped`` shows it a
-signature in which a group's fields stand in the place of the group, and makes the group of what typer read::
+signature in which a group's fields stand in the place of the group, and makes the group of what typer read. Commands of
+a ``CommandGroup`` are grouped::
 
-    @grouped
+    @app.command("list")
     def list_(cluster: ClusterOptions = ClusterOptions(), as_json: AsJson = False) -> None: ...
 
 Fields are annotated as a command's parameters are, and have the values of the group's default. The names of all options
@@ -16,7 +17,10 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
+
+import typer
+from typer.models import CommandFunctionType
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,3 +61,21 @@ def _fields(group: type, default: object) -> list[inspect.Parameter]:
         )
         for field in dataclasses.fields(group)
     ]
+
+
+class CommandGroup(typer.Typer):
+    """A group of sub-commands, whose parameters may be groups of options."""
+
+    def __init__(self, summary: str | None = None) -> None:
+        super().__init__(
+            help=summary,
+            rich_markup_mode=None,
+            add_completion=False,
+            pretty_exceptions_enable=False,
+            no_args_is_help=summary is not None,
+        )
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Declare a command, as typer does."""
+        declare = super().command(name, **settings)
+        return lambda function: cast("Any", declare(grouped(function)))

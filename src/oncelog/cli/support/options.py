@@ -15,6 +15,7 @@ from oncelog.cli.support.named_cluster import (
     DEFAULT_BOOTSTRAP,
     cluster_options,
 )
+from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
@@ -86,17 +87,17 @@ class ClusterOptions:
         return cluster_options(self.bootstrap, self.properties, self.command_config)
 
 
-def new_app(summary: str) -> typer.Typer:
-    """A group of sub-commands with the settings that all of ours have."""
-    return typer.Typer(help=summary, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+@dataclass(frozen=True)
+class AdminOptions(ClusterOptions):
+    """The options of a command that administers a cluster: which one, and how to print."""
+
+    as_json: AsJson = False
 
 
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
     """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
     settings: dict[str, str] = {}
     if command_config is not None:
-        from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
-
         try:
             settings.update(read_properties_file(command_config))
         except PropertiesError as error:

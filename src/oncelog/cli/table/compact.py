@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
 from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import PlaceOptions
 
 
-@grouped
 def compact(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A table that 'oncelog load' made, as its --to.")],
     target_mib: Annotated[

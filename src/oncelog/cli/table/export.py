@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import Remote, spark_at
 
 
-@grouped
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A table that 'oncelog load' or 'stream' made.")],
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to; created if missing.")],
@@ -24,8 +22,7 @@ def export(
         typer.Option("--keep-partitions", help="Write each row to the partition it came from, instead of its key's."),
     ] = False,
     remote: Remote = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Write the rows of a table into a topic that were not written to it yet, each exactly once.
 
@@ -43,7 +40,7 @@ def export(
     options = {f"kafka.{name}": value for name, value in settings.items()}
     with spark_at(remote) as spark:
         report = run(directory, topic, servers, spark=spark, keep_partitions=keep_partitions, options=options)
-    if as_json:
+    if cluster.as_json:
         print_json(report)
     elif report.job is None:
         print_line(f"nothing new; {topic} has every row of {report.directory}")

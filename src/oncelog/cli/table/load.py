@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.moments import MomentError, parse_time_ms
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table, progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import (
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from oncelog.spark.jobs.shape import Shape
 
 
-@grouped
 def load(
     to: To,
     topics: TopicsOrLogs = None,
@@ -52,8 +51,7 @@ def load(
     place: PlaceOptions = PlaceOptions(),
     remote: Remote = None,
     reading: ReadingOptions = ReadingOptions(),
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Load what is new in topics into a table (Parquet files, Delta, Iceberg), each record exactly once.
 
@@ -76,12 +74,14 @@ def load(
         given: dict[str, object] = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
         given |= {"--headers": reading.headers, "--compact": compact, "--allow-data-loss": reading.allow_data_loss}
         given |= {"--remote": remote, "--catalog": place.catalog, "--storage-option": place.storage_option}
-        _load_old_logs(from_logs, to, topics, shape.shape(), as_json, [name for name, value in given.items() if value])
+        _load_old_logs(
+            from_logs, to, topics, shape.shape(), cluster.as_json, [name for name, value in given.items() if value]
+        )
         return
     wanted = shape.shape()
     topics = _named(topics)
     servers, settings = cluster.connection_settings()
-    with spark_at(remote) as spark, load_progress(quiet=as_json) as on_event:
+    with spark_at(remote) as spark, load_progress(quiet=cluster.as_json) as on_event:
         report = run(
             topics,
             servers,
@@ -97,7 +97,7 @@ def load(
             on_event=on_event,
             **place.as_arguments(),
         )
-    _print(report, as_json)
+    _print(report, cluster.as_json)
 
 
 def _named(topics: list[str] | None) -> list[str]:
@@ -107,8 +107,6 @@ def _named(topics: list[str] | None) -> list[str]:
 
 
 def _milliseconds(text: str | None) -> int | None:
-    from oncelog.cli.support.moments import MomentError, parse_time_ms
-
     try:
         return None if text is None else parse_time_ms(text)
     except MomentError as error:

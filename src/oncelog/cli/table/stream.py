@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.load import print_report
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from oncelog.spark.jobs.load_report import LoadReport
 
 
-@grouped
 def stream(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to load.")],
     to: To,
@@ -50,8 +48,7 @@ def stream(
     place: PlaceOptions = PlaceOptions(),
     remote: Remote = None,
     reading: ReadingOptions = ReadingOptions(),
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Load topics into a table as records arrive, each exactly once, until Ctrl-C or SIGTERM.
 
@@ -71,7 +68,7 @@ def stream(
     servers, settings = cluster.connection_settings()
     options, wanted = reading.source_options(settings), shape.shape()
     how = StreamRequest(trigger, starting, compact_every)
-    if not as_json:
+    if not cluster.as_json:
         how.on_batch = _say
     with _stopped_by_signals(how.stop), spark_at(remote) as spark:
         report = run(
@@ -85,7 +82,7 @@ def stream(
             quarantine_topic=quarantine_topic,
             **place.as_arguments(),
         )
-    if as_json:
+    if cluster.as_json:
         print_json(report)
     else:
         print_report(report)

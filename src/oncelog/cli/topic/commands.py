@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, key_values, new_app
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AdminOptions, key_values
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.moves import elect, reassign
-from oncelog.cli.topic.setting_names import names_suggested, require_settings
+from oncelog.cli.topic.names import names_suggested, require_settings
+from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:
     from oncelog.admin.cluster import LogDirRow
     from oncelog.admin.topics import TopicDescription
 
-app = new_app("Create, list, describe, alter, move and delete topics.")
+app = CommandGroup("Create, list, describe, alter, move and delete topics.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Configs = Annotated[
@@ -29,7 +32,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker check th
 
 
 @app.command()
-@grouped
 def create(
     topic: Name,
     partitions: Annotated[
@@ -49,8 +51,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Create a topic.
 
@@ -60,8 +61,6 @@ def create(
       oncelog topic create state -p 1 -c cleanup.policy=compact -c retention.ms=-1
     """
     from oncelog.admin.topics import BROKER_DEFAULT, NewTopic, create_topic
-    from oncelog.base.errors import ErrorCode
-    from oncelog.client.errors import BrokerRefused
 
     new = NewTopic(
         topic,
@@ -84,7 +83,7 @@ def create(
                 raise
             print_line(f"topic {topic} exists already")
             return
-    if as_json:
+    if cluster.as_json:
         print_json(row)
     else:
         verb = "could be created" if dry_run else "created"
@@ -93,11 +92,9 @@ def create(
 
 
 @app.command("list")
-@grouped
 def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List topics.
 
@@ -110,7 +107,7 @@ def list_(
 
     with cluster.open_client() as client:
         rows = list_topics(client, internal=internal)
-    if as_json:
+    if cluster.as_json:
         print_json(rows)
     else:
         print_table(
@@ -119,15 +116,13 @@ def list_(
 
 
 @app.command()
-@grouped
 def describe(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]…", help="Default: all of them.")] = None,
     sizes: Annotated[bool, typer.Option("--sizes", help="Bytes on disk, from the brokers' log directories.")] = False,
     all_configs: Annotated[
         bool, typer.Option("--all-configs", help="Show settings that have their defaults, too.")
     ] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show partitions, leaders, offsets and settings of topics.
 
@@ -148,7 +143,7 @@ def describe(
             configs[one.topic.name] = [row for row in rows if all_configs or row.source == "topic"]
         replicas: list[LogDirRow] = describe_log_dirs(client, [one.topic.name for one in found]) if sizes else []
 
-    if as_json:
+    if cluster.as_json:
         print_json(
             [
                 {
@@ -193,7 +188,6 @@ def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | 
 
 
 @app.command()
-@grouped
 def alter(
     topic: Name,
     partitions: Annotated[
@@ -205,8 +199,7 @@ def alter(
         typer.Option("--delete-config", metavar="KEY", help="Set this setting back to its default; may be repeated."),
     ] = None,
     dry_run: DryRun = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Change a topic's settings, or give it more partitions.
 
@@ -231,19 +224,17 @@ def alter(
                 )
         if partitions is not None:
             add_partitions(client, topic, partitions, validate_only=dry_run)
-    if as_json:
+    if cluster.as_json:
         print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
     else:
         print_line(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
 
 
 @app.command()
-@grouped
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics' names.")],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Delete topics with all their records.
 
@@ -253,14 +244,12 @@ def delete(
       oncelog topic delete scratch-1 scratch-2 --if-exists
     """
     from oncelog.admin.topics import delete_topics
-    from oncelog.base.errors import ErrorCode
-    from oncelog.cli.support.failures import complain
 
     with cluster.open_client() as client:
         outcomes = delete_topics(client, topics)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     failed = [one for one in outcomes if one.error and not (if_exists and one.error_code == gone)]
-    if as_json:
+    if cluster.as_json:
         print_json(outcomes)
     else:
         for one in outcomes:

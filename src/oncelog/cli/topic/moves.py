@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.cli.support.failures import EXIT_FAILED, complain
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.names import partitions_named
 from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
-from oncelog.cli.topic.throttles import Rate, Unthrottle, throttle_plan, unthrottle_moved
+from oncelog.cli.topic.throttles import (
+    Rate,
+    Unthrottle,
+    throttle_plan,
+    throttle_under_way,
+    unthrottle_all,
+    unthrottle_moved,
+)
 
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import PartitionOutcome, Replicas
-    from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
     Plan = Mapping[TopicPartition, Replicas]
@@ -81,7 +90,6 @@ class MoveOptions:
         return _spread(client, self.topic, self.brokers or "", self.replication_factor)
 
 
-@grouped
 def reassign(
     what: MoveOptions = MoveOptions(),
     list_: Annotated[bool, typer.Option("--list", help="List the moves under way, nothing else.")] = False,
@@ -95,8 +103,7 @@ def reassign(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; --json as kafka-reassign-partitions takes it.")
     ] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Move the replicas of topics to other brokers, or give a topic more replicas or fewer.
 
@@ -117,17 +124,17 @@ def reassign(
     what.check(alone=list_ or unthrottle, cancel=cancel, throttle=throttle)
     with cluster.open_client() as client:
         if list_:
-            _list(client, as_json)
+            _list(client, cluster.as_json)
         elif cancel:
-            _cancel(client, what.file, what.topic, as_json)
+            _cancel(client, what.file, what.topic, cluster.as_json)
         elif unthrottle or (throttle and not what.is_named):
-            _change_throttles(client, throttle, as_json)
+            _change_throttles(client, throttle, cluster.as_json)
         else:
             plan = what.plan(client)
             if dry_run:
-                _show(plan, as_json)
+                _show(plan, cluster.as_json)
             else:
-                _carry_out(client, plan, timeout if wait else 0, wait, throttle, as_json)
+                _carry_out(client, plan, timeout if wait else 0, wait, throttle, cluster.as_json)
 
 
 def _list(client: Client, as_json: bool) -> None:
@@ -154,7 +161,6 @@ def _from_file(file: Path) -> Plan:
 def _spread(client: Client, topics: list[str] | None, brokers: str, replication_factor: int | None) -> Plan:
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     try:
         wanted = {int(one) for one in brokers.split(",")}
@@ -188,8 +194,6 @@ def _show(plan: Plan, as_json: bool) -> None:
 
 def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
     """Throttle what is under way, or (None) take all throttles away."""
-    from oncelog.cli.topic.throttles import throttle_under_way, unthrottle_all
-
     if rate is None:
         told = unthrottle_all(client)
     else:
@@ -208,7 +212,6 @@ def _carry_out(
 ) -> None:
     """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
     from oncelog.admin.reassignments import list_reassignments, reassign
-    from oncelog.cli.support.failures import EXIT_FAILED, complain
 
     if throttle is not None and plan:
         throttle_plan(client, plan, throttle)
@@ -241,9 +244,6 @@ def _carry_out(
 def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json: bool) -> None:
     """Take back what is under way. Raises Exit with 1 when something could not be."""
     from oncelog.admin.reassignments import list_reassignments, reassign
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.cli.support.failures import EXIT_FAILED
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
     named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
@@ -258,8 +258,6 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
     """JSON of all, or a line for each that was done; a complaint for each that was not."""
-    from oncelog.cli.support.failures import complain
-
     if as_json:
         print_json(outcomes)
     for one in outcomes:
@@ -269,7 +267,6 @@ def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) 
             print_line(f"{one.topic}-{one.partition} {done}")
 
 
-@grouped
 def elect(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC[:0,2-4]]…", help="Default: all partitions (preferred only).")
@@ -278,8 +275,7 @@ def elect(
         bool, typer.Option("--unclean", help="Let a replica lead that was not in sync: what it lacks is LOST.")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="All partitions of the cluster.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Make the first replica of each partition its leader again; or let any replica lead where none is in sync.
 
@@ -290,9 +286,6 @@ def elect(
       oncelog topic elect flights:0 --unclean     # flights-0 has no leader, and nobody who has it all will come back
     """
     from oncelog.admin.reassignments import Election, elect_leaders
-    from oncelog.base.errors import ErrorCode
-    from oncelog.cli.support.failures import EXIT_FAILED
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     if topics and everything:
         raise typer.BadParameter("cannot be combined with topics", param_hint="--all")
@@ -302,8 +295,8 @@ def elect(
         wanted = partitions_named(client, topics, led=False)
         outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
     elected = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-    _print_outcomes(outcomes if as_json else elected, "has an elected leader", as_json)
-    if not elected and not as_json:
+    _print_outcomes(outcomes if cluster.as_json else elected, "has an elected leader", cluster.as_json)
+    if not elected and not cluster.as_json:
         print_line("no election was needed")
     if any(one.error is not None for one in outcomes):
         raise typer.Exit(EXIT_FAILED)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.text import counted
+
 if TYPE_CHECKING:
     from oncelog.admin.reassignments import Replicas
-    from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
 Rate = Annotated[
@@ -39,7 +41,6 @@ def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate:
 def throttle_under_way(client: Client, rate: int) -> int:
     """Throttle what is under way; the number of partitions. Raises BrokerRefused."""
     from oncelog.admin.reassignments import list_reassignments, throttle
-    from oncelog.base.ids import TopicName, TopicPartition
 
     moves = {
         TopicPartition(TopicName(one.topic), one.partition): (
@@ -80,6 +81,5 @@ def unthrottle_all(client: Client) -> str:
     topics, brokers = unthrottle(client, sorted(throttled), [one.broker_id for one in registered_brokers(client)])
     if not topics and not brokers:
         return "nothing is throttled"
-    from oncelog.base.text import counted
 
     return f"throttles removed from {counted(len(topics), 'topic')} and {counted(len(brokers), 'broker')}"

@@ -4,5 +4,3 @@ The rule of these modules: arguments in, ``oncelog.admin.transactions`` called, 
 did not answer go to stderr and never to the exit code. ``describe`` has list, describe and producers; ``diagnose``
 find-hanging and explain; ``abort`` abort and force-terminate; ``watch`` watch, with ``prometheus_exporter``.
 """
-
-from oncelog.cli.txn.app import app as app

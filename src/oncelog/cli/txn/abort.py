@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.notation.visible_text import visible_json
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.base.transaction_verdicts import Verdict
+from oncelog.cli.support.options import AdminOptions
+from oncelog.cli.support.output import print_json, print_table, to_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import (
     COLUMNS,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 1
 
 
-@grouped
 def abort(
     topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic it is in.")] = None,
     partition: Partition = None,
@@ -53,8 +53,7 @@ def abort(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     yes: Yes = False,
     audit_log: AuditLog = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """End hanging transactions by a marker to their partition.
 
@@ -77,10 +76,10 @@ def abort(
         options = cluster.as_arguments()
         refused = [(one, text) for one in found if (text := refusal(one, force=force, options=options)) is not None]
         wanted = [one for one in found if refusal(one, force=force) is None]
-        if not as_json:
+        if not cluster.as_json:
             _show(found, refused, wanted)
         if dry_run or not wanted:
-            if as_json:
+            if cluster.as_json:
                 dry = [_document(one, "dry run", None) for one in wanted]
                 print_json([*dry, *(_document(one, "refused", text) for one, text in refused)])
             elif dry_run and wanted:
@@ -89,8 +88,8 @@ def abort(
         if not confirmed(f"Abort {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes):
             print_line("oncelog: nothing was done; --yes does it without asking", err=True)
             raise typer.Exit(EXIT_REFUSED)
-        results = _abort_all(client, wanted, force, age_ms, audit, as_json)
-    if as_json:
+        results = _abort_all(client, wanted, force, age_ms, audit, cluster.as_json)
+    if cluster.as_json:
         ended = [_document(one.transaction, "failed" if one.error else "aborted", one.error, one) for one in results]
         print_json([*ended, *(_document(one, "refused", text) for one, text in refused)])
     raise typer.Exit(EXIT_REFUSED if refused or any(one.error is not None for one in results) else 0)
@@ -128,8 +127,6 @@ def _found(
     """The transactions asked for, and the age with which to check them again. One that is named needs none."""
     from oncelog.admin.transactions.abort_marker import find_one
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.base.transaction_verdicts import Verdict
 
     if topic is not None and partition is not None and start_offset is not None:
         where = TopicPartition(TopicName(topic), partition)
@@ -192,7 +189,6 @@ def _moved(result: Aborted) -> str:
 
 def _document(one: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None) -> dict[str, Any]:
     from oncelog.admin.transactions.abort_marker import race_of
-    from oncelog.cli.support.output import to_json
 
     document: dict[str, Any] = to_json(one.as_row())
     document |= {"outcome": outcome, "error": error, "by_start_offset": one.takes_start_offset, "race": race_of(one)}
@@ -206,13 +202,11 @@ def _document(one: OpenTransaction, outcome: str, error: str | None, result: Abo
     return document
 
 
-@grouped
 def force_terminate(
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
     yes: Yes = False,
     audit_log: AuditLog = None,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Have the coordinator abort an id's open transaction.
 
@@ -235,13 +229,13 @@ def force_terminate(
         if row.is_open:
             print_line(f"warning: {warning_of(row)}", err=True)
             listed = ", ".join(map(str, sorted(row.partitions)[:8]))
-            if not as_json:
+            if not cluster.as_json:
                 print_line(f"{transactional_id} is {row.state} with producer id {row.producer_id}: {listed}")
             if not confirmed("Terminate it?", yes):
                 print_line("oncelog: nothing was done; --yes does it without asking", err=True)
                 raise typer.Exit(EXIT_REFUSED)
         done = terminate(client, transactional_id, audit=audit)
-    if as_json:
+    if cluster.as_json:
         print_json({"done": done.done, "before": done.before, "after": done.after})
         return
     if not done.done:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.cli.support.options import new_app
+from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.txn import abort, describe, diagnose, watch
 
-app: Final = new_app("Find, explain and end hanging transactions, in oncelog and in Apache Kafka.")
+app: Final = CommandGroup("Find, explain and end hanging transactions, in oncelog and in Apache Kafka.")
 
 app.command("find-hanging")(diagnose.find_hanging)
 app.command("explain")(diagnose.explain)

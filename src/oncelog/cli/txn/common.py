@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from oncelog.admin.transactions.durations import duration_text
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.notation.visible_text import visible
 from oncelog.cli.support.terminal import confirm, print_line, redraw_line
 
@@ -59,7 +61,6 @@ COLUMNS: Final = ("topic", "partition", "producer", "epoch", "start", "age", "tr
 def scope_of(topics: list[str] | None, partition: int | None, broker: int | None) -> Scope:
     """A scope. Raises BadParameter for a partition without its topic."""
     from oncelog.admin.transactions.cluster_scan import Scope
-    from oncelog.base.ids import TopicName, TopicPartition
 
     if partition is None:
         return Scope(tuple(topics or ()), broker=broker)
@@ -70,8 +71,6 @@ def scope_of(topics: list[str] | None, partition: int | None, broker: int | None
 
 def cells(one: OpenTransaction) -> tuple[object, ...]:
     """A row of ``COLUMNS``."""
-    from oncelog.admin.transactions.durations import duration_text
-
     return (
         one.producer.topic,
         one.producer.partition,

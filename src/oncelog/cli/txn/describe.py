@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.ids import TopicPartition
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
 from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.names import partitions_named
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.transactional_ids import TransactionRow
-    from oncelog.base.ids import TopicPartition
     from oncelog.client.blocking.client import Client
 
 SORTS = ("id", "producer", "state", "coordinator")
 
 
-@grouped
 def list_(
     state: Annotated[
         list[str] | None,
@@ -42,8 +43,7 @@ def list_(
         typer.Option("--coordinator", metavar="BROKER", help="Ask this coordinator only; may be repeated."),
     ] = None,
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="By id, producer, state or coordinator.")] = "id",
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """List the transactional ids of all coordinators.
 
@@ -65,7 +65,7 @@ def list_(
     with cluster.open_client() as client:
         listing = sorted_ids(client, wanted, coordinators=coordinator or None, key=key)
     report_unanswered(listing.unanswered)
-    if as_json:
+    if cluster.as_json:
         print_json_rows(listing)
     else:
         print_long_table(
@@ -76,11 +76,9 @@ def list_(
         raise typer.Exit(1)
 
 
-@grouped
 def describe(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show what coordinators know of transactional ids.
 
@@ -92,7 +90,6 @@ def describe(
       oncelog txn describe payments-7 payments-8 --json
     """
     from oncelog.admin.transactions.transactional_ids import describe_transactions
-    from oncelog.cli.support.failures import complain
 
     failed = False
     documents = []
@@ -104,13 +101,13 @@ def describe(
                 failed = True
                 unanswered = described.unanswered.get(name)
                 complain(f"transactional id {name!r}: {unanswered or 'its coordinator does not know it'}")
-            elif as_json:
+            elif cluster.as_json:
                 documents.append(_document(client, row))
             else:
                 if row is not next(iter(described.rows.values())):
                     print_line()
                 _print(client, row)
-    if as_json:
+    if cluster.as_json:
         print_json(documents)
     if failed:
         raise typer.Exit(1)
@@ -155,8 +152,6 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
 
 
 def _print(client: Client, row: TransactionRow) -> None:
-    from oncelog.admin.transactions.durations import duration_text, moment_text
-
     timeout = "none (two-phase commit)" if row.is_two_phase else duration_text(row.timeout_ms)
     age_ms = _age_ms(row)
     print_line(
@@ -173,14 +168,12 @@ def _print(client: Client, row: TransactionRow) -> None:
         )
 
 
-@grouped
 def producers(
     partitions: Annotated[
         list[str], typer.Argument(metavar="TOPIC[:PARTITION]…", help="Topics, or partitions as topic:0,2-4.")
     ],
     open_only: Annotated[bool, typer.Option("--open", help="Only those that have a transaction open.")] = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Show the producers that partition leaders remember.
 
@@ -191,14 +184,12 @@ def producers(
       oncelog txn producers orders
       oncelog txn producers orders:3 --open --json
     """
-    from oncelog.admin.transactions.durations import moment_text
     from oncelog.admin.transactions.producers import describe_producers
-    from oncelog.cli.topic.partition_arguments import partitions_named
 
     with cluster.open_client() as client:
         found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)
     report_unanswered(found.unanswered)
-    if as_json:
+    if cluster.as_json:
         print_json(found.rows)
     else:
         print_table(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.notation.shell_words import option
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.base.transaction_verdicts import Verdict
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from oncelog.admin.transactions.explanations import Explanation
 
 
-@grouped
 def find_hanging(
     topics: Topics = None,
     partition: Partition = None,
@@ -41,8 +40,7 @@ def find_hanging(
         bool, typer.Option("--all", help="Every open transaction: the live and the suspected ones too.")
     ] = False,
     fail_on_hanging: FailOnHanging = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Find transactions that no coordinator is going to end.
 
@@ -57,7 +55,6 @@ def find_hanging(
       oncelog txn find-hanging --json --fail-on-hanging
     """
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.base.transaction_verdicts import Verdict
 
     scope = scope_of(topics, partition, broker)
     with (
@@ -68,7 +65,7 @@ def find_hanging(
     report_unanswered(found.unanswered)
     hanging = found.of(Verdict.HANGING)
     shown = found.transactions if every else hanging
-    if as_json:
+    if cluster.as_json:
         print_json([one.as_row() for one in shown])
     else:
         if shown:
@@ -93,8 +90,6 @@ def find_hanging(
 
 def summary(found: Scan, every: bool) -> str:
     """One line: how many of which kind, in how many partitions."""
-    from oncelog.base.transaction_verdicts import Verdict
-
     counts = {verdict: len(found.of(verdict)) for verdict in Verdict}
     text = (
         f"{counts[Verdict.HANGING]} hanging of {len(found.transactions)} open transactions "
@@ -110,7 +105,6 @@ def summary(found: Scan, every: bool) -> str:
     return text
 
 
-@grouped
 def explain(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="A consumer group that does not advance.")
@@ -123,8 +117,7 @@ def explain(
         str | None, typer.Option("--transactional-id", "-i", metavar="ID", help="A transactional id.")
     ] = None,
     fail_on_hanging: FailOnHanging = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell why a consumer of committed records is stuck.
 
@@ -152,7 +145,7 @@ def explain(
         else:
             found = explain_id(client, transactional_id or "", options=options)
     report_unanswered(found.unanswered)
-    if as_json:
+    if cluster.as_json:
         print_json(found)
     else:
         _print(found)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions, new_app
+from oncelog.base.units import MINUTE_MS
+from oncelog.cli.support.option_groups import CommandGroup
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import report_unanswered, sentences
@@ -20,13 +22,12 @@ if TYPE_CHECKING:
 EXIT_STUCK: Final = 2
 """The exit code with --fail-on-stuck."""
 
-app = new_app("Explain why a group, topic, partition, producer or transactional id is stuck.")
+app = CommandGroup("Explain why a group, topic, partition, producer or transactional id is stuck.")
 
 FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {EXIT_STUCK} if something is stuck.")]
 
 
 @app.command()
-@grouped
 def group(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     window: Annotated[
@@ -39,8 +40,7 @@ def group(
         ),
     ] = None,
     fail_on_stuck: FailOnStuck = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell why a consumer group does not advance.
 
@@ -55,22 +55,16 @@ def group(
       oncelog explain group billing --json --fail-on-stuck
     """
     from oncelog.admin.explain.subjects import explain_group
-    from oncelog.base.units import MINUTE_MS
 
     who = principal if principal is None or ":" in principal else f"User:{principal}"
-    options = cluster.as_arguments()
-    with cluster.open_client() as client:
-        found = explain_group(client, name, window_ms=int(window * MINUTE_MS), principal=who, options=options)
-    _show(found, as_json, fail_on_stuck)
+    _explain(cluster, fail_on_stuck, explain_group, name, window_ms=int(window * MINUTE_MS), principal=who)
 
 
 @app.command()
-@grouped
 def topic(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     fail_on_stuck: FailOnStuck = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell why a topic cannot be written, or read to its end.
 
@@ -81,20 +75,15 @@ def topic(
     """
     from oncelog.admin.explain.subjects import explain_topic
 
-    options = cluster.as_arguments()
-    with cluster.open_client() as client:
-        found = explain_topic(client, name, options=options)
-    _show(found, as_json, fail_on_stuck)
+    _explain(cluster, fail_on_stuck, explain_topic, name)
 
 
 @app.command()
-@grouped
 def partition(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     number: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition's number.")],
     fail_on_stuck: FailOnStuck = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell why a partition cannot be written, or read to its end.
 
@@ -104,19 +93,14 @@ def partition(
     """
     from oncelog.admin.explain.subjects import explain_topic
 
-    options = cluster.as_arguments()
-    with cluster.open_client() as client:
-        found = explain_topic(client, name, number, options=options)
-    _show(found, as_json, fail_on_stuck)
+    _explain(cluster, fail_on_stuck, explain_topic, name, number)
 
 
 @app.command()
-@grouped
 def producer(
     producer_id: Annotated[int, typer.Argument(metavar="PRODUCER-ID", min=0, help="The producer id.")],
     fail_on_stuck: FailOnStuck = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell what a producer id is, what it has open, and who waits for it.
 
@@ -126,19 +110,14 @@ def producer(
     """
     from oncelog.admin.explain.subjects import explain_producer
 
-    options = cluster.as_arguments()
-    with cluster.open_client() as client:
-        found = explain_producer(client, producer_id, options=options)
-    _show(found, as_json, fail_on_stuck)
+    _explain(cluster, fail_on_stuck, explain_producer, producer_id)
 
 
 @app.command()
-@grouped
 def txn(
     name: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID", help="The transactional id.")],
     fail_on_stuck: FailOnStuck = False,
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Tell what a transactional id is doing, what it holds, and who waits for it.
 
@@ -148,19 +127,22 @@ def txn(
     """
     from oncelog.admin.explain.subjects import explain_txn
 
+    _explain(cluster, fail_on_stuck, explain_txn, name)
+
+
+def _explain(
+    cluster: AdminOptions, fail_on_stuck: bool, explain: Callable[..., Report], *subject: object, **more: object
+) -> None:
+    """Print what ``explain`` finds out about a subject. Raises Exit."""
     options = cluster.as_arguments()
     with cluster.open_client() as client:
-        found = explain_txn(client, name, options=options)
-    _show(found, as_json, fail_on_stuck)
-
-
-def _show(found: Report, as_json: bool, fail_on_stuck: bool) -> None:
-    report_unanswered(found.unanswered)
-    if as_json:
-        print_json(found)
+        report = explain(client, *subject, options=options, **more)
+    report_unanswered(report.unanswered)
+    if cluster.as_json:
+        print_json(report)
     else:
-        _print(found)
-    if fail_on_stuck and found.is_stuck:
+        _print(report)
+    if fail_on_stuck and report.is_stuck:
         raise typer.Exit(EXIT_STUCK)
 
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.support.option_groups import grouped
-from oncelog.cli.support.options import AsJson, ClusterOptions
+from oncelog.admin.transactions.durations import moment_text
+from oncelog.base.transaction_verdicts import Verdict
+from oncelog.cli.support.failures import complain
+from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json_line, print_table, to_json
 from oncelog.cli.support.terminal import clear_screen, print_line
 from oncelog.cli.txn.common import (
@@ -28,6 +30,7 @@ from oncelog.cli.txn.common import (
     report_unanswered,
     scope_of,
 )
+from oncelog.client.errors import ClientError, ConfigError
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.cluster_scan import Scan, Scope
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 _SHOWN = 40
 
 
-@grouped
 def watch(
     topics: Topics = None,
     partition: Partition = None,
@@ -56,8 +58,7 @@ def watch(
     prometheus_address: Annotated[
         str, typer.Option("--prometheus-address", metavar="HOST", help="Address to serve metrics on.")
     ] = "127.0.0.1",
-    cluster: ClusterOptions = ClusterOptions(),
-    as_json: AsJson = False,
+    cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Look for hanging transactions again and again, for people, scripts or Prometheus.
 
@@ -71,8 +72,6 @@ def watch(
       oncelog txn watch --json --interval 60 >> open-transactions.jsonl
       oncelog txn watch --prometheus 9464 --bootstrap-servers kafka-1:9092
     """
-    from oncelog.base.transaction_verdicts import Verdict
-
     scope = scope_of(topics, partition, broker)
     exporter = None
     if prometheus is not None:
@@ -86,7 +85,7 @@ def watch(
             if exporter is not None:
                 exporter.scanned(found, seconds)
             if found is not None:
-                _show(found, seconds, as_json=as_json, quiet=exporter is not None and not sys.stdout.isatty())
+                _show(found, seconds, as_json=cluster.as_json, quiet=exporter is not None and not sys.stdout.isatty())
                 if fail_on_hanging and found.of(Verdict.HANGING):
                     raise typer.Exit(EXIT_HANGING)
             if looks == count:
@@ -99,8 +98,6 @@ def watch(
 def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
     """A scan of the cluster, None where that could not be asked; and the seconds that took."""
     from oncelog.admin.transactions.cluster_scan import scan
-    from oncelog.cli.support.failures import complain
-    from oncelog.client.errors import ClientError, ConfigError
 
     started = time.monotonic()
     found = None
@@ -114,7 +111,6 @@ def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | 
 
 
 def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
-    from oncelog.admin.transactions.durations import moment_text
     from oncelog.cli.txn.diagnose import summary
 
     if as_json:
@@ -136,8 +132,6 @@ def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
 
 
 def _document(found: Scan, seconds: float) -> dict[str, Any]:
-    from oncelog.base.transaction_verdicts import Verdict
-
     document: dict[str, Any] = {
         "time_ms": found.now_ms,
         "took_ms": round(seconds * 1000),

@@ -7,9 +7,9 @@ first asked for, so that a command that only needs a ``Client`` starts fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from oncelog.base.lazy_names import lazy_names
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.config import ClientConfig
@@ -51,8 +51,4 @@ __all__ = [
     "read_fetched",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE[name]), name)
+__getattr__ = lazy_names(__name__, _ELSEWHERE)

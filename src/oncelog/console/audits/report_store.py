@@ -44,7 +44,7 @@ class Listed:
     size_bytes: int
 
 
-class AuditShelf:
+class AuditReports:
     """Reports and runs; used by several threads."""
 
     def __init__(

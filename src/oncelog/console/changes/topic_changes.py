@@ -60,7 +60,6 @@ def shorten(
 
 
 def delete(client: Client, permit: Permit, changes: Changes, topic: str, typed: str) -> None:
-    """Delete a topic."""
     confirmed(typed, topic, "topic")
 
     def work() -> None:

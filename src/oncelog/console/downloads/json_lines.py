@@ -18,7 +18,7 @@ from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.decoding import Decoder
 from oncelog.console.records.large_json import LARGE, JsonText, LargeBytes, is_text, json_pieces
 from oncelog.console.records.record_states import ABORTED, UNREADABLE, StoredRecord, stored_records
-from oncelog.console.records.temporary_files import Spool
+from oncelog.console.records.temporary_files import TemporaryBytes
 from oncelog.records.batch import iter_headers
 
 MEDIA_TYPE: Final = "application/jsonl; charset=utf-8"
@@ -36,7 +36,7 @@ class JsonLines:
         self._decoder = decoder
         self._key_format = selection.kept.get("key_format", "auto")
         self._value_format = selection.kept.get("value_format", "auto")
-        self._spool = Spool()
+        self._spool = TemporaryBytes()
 
     def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
         """Write the lines of an answer's records."""

@@ -13,9 +13,9 @@ from oncelog.console.admission.gate import Sender
 from oncelog.console.audits.report import LARGEST, AuditReport, OverTime
 from oncelog.console.audits.runs import AuditRun, command_of, lacking, typed
 from oncelog.console.page import Asked
-from oncelog.console.plots.columns import ColumnPlot, column_plot
 from oncelog.console.query import Query
 from oncelog.console.rendering import address, one_page
+from oncelog.plotting.columns import ColumnPlot, column_plot
 
 FATES: Final = ("committed", "aborted", "open", "ending", "unknown", "torn", "hanging")
 GRAVE: Final = ("torn", "hanging")

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from oncelog.console.metrics.history import Key
 from oncelog.console.page import Asked
-from oncelog.console.plots.axes import Unit
-from oncelog.console.plots.lines import Line, LinePlot, line_plot
 from oncelog.console.rendering import shown
+from oncelog.plotting.axes import Unit
+from oncelog.plotting.lines import Line, LinePlot, line_plot
 
 MINUTES: Final = ("60", "15", "5")
 RATE_OF_ALL: Final[Key] = ("records", "")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.base.units import KIB
-from oncelog.console.records.temporary_files import Spool
+from oncelog.console.records.temporary_files import TemporaryBytes
 
 PIECE: Final = 192 * KIB
 """A multiple of three: pieces of base64 are joined without padding between them."""
@@ -54,7 +54,7 @@ class Spooled(LargeBytes):
 
     def __init__(self, data: bytes, *, is_text: bool) -> None:
         super().__init__(b"", is_text=is_text)
-        self._spool = Spool()
+        self._spool = TemporaryBytes()
         self._spool.write(LargeBytes(data, is_text=is_text).pieces())
 
     def pieces(self) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ that look at such values at once would add these up; one after the other they co
 
 The rules: turns are given in the order in which they were asked for, and nobody goes on without one. Whoever has the
 turn waits for nobody but for the rest of an answer that has begun to come, as long as it keeps coming. Nothing large is
-kept when the turn is over: what a browser is to have of it lies in a file (``spool``).
+kept when the turn is over: what a browser is to have of it lies in a file (``temporary_files``).
 """
 
 from __future__ import annotations

@@ -53,7 +53,6 @@ class Wanted:
     place: str = "anywhere"
 
     def is_in(self, record: Record) -> bool:
-        """True if a record has it."""
         key, value = self.place in ("anywhere", "key"), self.place in ("anywhere", "value")
         return (
             (key and record.key is not None and self.needle in record.key)

@@ -55,7 +55,6 @@ def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, 
 
 
 def shown_hit(hit: Hit, decoder: Decoder, value_format: str) -> ShownHit:
-    """A hit as what is shown of it."""
     return ShownHit(hit.where, hit.record.offset, hit_of(hit, decoder, value_format))
 
 

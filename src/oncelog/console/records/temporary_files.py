@@ -16,7 +16,7 @@ _IN_MEMORY: Final = 256 * KIB
 _PIECE: Final = 192 * KIB
 
 
-class Spool:
+class TemporaryBytes:
     """Bytes that are written, then read once."""
 
     def __init__(self) -> None:

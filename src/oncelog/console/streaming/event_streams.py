@@ -56,7 +56,6 @@ class Streams:
         self._running = 0
 
     def endpoint(self, source: Source) -> Callable[[Request], Any]:
-        """The endpoint of a source."""
 
         async def answer(request: Request) -> Response:
             return StreamingResponse(

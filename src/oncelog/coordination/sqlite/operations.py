@@ -28,7 +28,6 @@ def carry_out(database: sqlite3.Connection, session_id: int, operation: Operatio
 
 
 def node_now(database: sqlite3.Connection, path: str) -> Change:
-    """A node as it is."""
     row = database.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
     return Change(path, None, ABSENT) if row is None else Change(path, *row)
 

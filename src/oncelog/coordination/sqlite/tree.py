@@ -313,7 +313,6 @@ class SqliteSession:
         self._session_id = session_id
 
     def read(self, path: str) -> TreeNode | None:
-        """One node, or None."""
         check_path(path)
         return self._tree._read(path)
 

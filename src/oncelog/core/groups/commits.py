@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, ProducerId, TopicId, TopicName, TopicPartition
-from oncelog.core.groups.group import ASSIGNED_STATES, Group
+from oncelog.core.groups.group import ASSIGNED_STATES, ClassicGroup
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
     CommitReply,
     CommitRequest,
     CommittedOffset,
-    Decision,
     FetchedOffset,
+    GroupDecision,
     PartitionCommit,
     PendingOffsets,
     Record,
@@ -29,10 +29,10 @@ from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
 from oncelog.core.groups.rebalance import Rebalance
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupState as State
+from oncelog.core.groups.states import GroupState
 
 NOT_COMMITTED = CommittedOffset(Offset(-1))
-_BUSY_STATES = (State.PREPARING_REBALANCE, *ASSIGNED_STATES)
+_BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)
 
 
 class Commits:
@@ -41,7 +41,7 @@ class Commits:
     def __init__(
         self,
         partition: int,
-        groups: dict[GroupId, Group],
+        groups: dict[GroupId, ClassicGroup],
         offsets: OffsetStore,
         settings: GroupSettings,
         rebalance: Rebalance,
@@ -52,7 +52,7 @@ class Commits:
         self._settings = settings
         self._rebalance = rebalance
 
-    def commit(self, request: CommitRequest, now_ms: int) -> Decision:
+    def commit(self, request: CommitRequest, now_ms: int) -> GroupDecision:
         """OffsetCommit. Replies CommitReply; the records of all partitions are one batch."""
         group = self._groups.get(request.group_id)
         if group is None:
@@ -60,13 +60,13 @@ class Commits:
         else:
             refusal = _commit_refusal(group, request)
         if refusal is not ErrorCode.NONE:
-            return Decision(reply=CommitReply(refusal))
+            return GroupDecision(reply=CommitReply(refusal))
         member = None if group is None else group.members.get(request.member_id)
         if group is not None and member is not None:
             self._rebalance.restart_session(group, member, now_ms)
         return self._write(request.group_id, request.partitions, now_ms, request.retention_ms)
 
-    def commit_transactional(self, request: TransactionalCommitRequest, now_ms: int) -> Decision:
+    def commit_transactional(self, request: TransactionalCommitRequest, now_ms: int) -> GroupDecision:
         """TxnOffsetCommit (KIP-98, KIP-447). Replies CommitReply; the records are a batch of the transaction.
 
         Members are fenced as in a commit, whatever the group's state. The request comes from a producer and does not
@@ -78,15 +78,15 @@ class Commits:
         else:
             refusal = _transactional_refusal(group, request)
         if refusal is not ErrorCode.NONE:
-            return Decision(reply=CommitReply(refusal))
+            return GroupDecision(reply=CommitReply(refusal))
         out = self._write(request.group_id, request.partitions, now_ms)
         out.producer = request.producer
         return out
 
     def _write(
         self, group_id: GroupId, partitions: Iterable[PartitionCommit], now_ms: int, retention_ms: int = -1
-    ) -> Decision:
-        out, errors = Decision(), []
+    ) -> GroupDecision:
+        out, errors = GroupDecision(), []
         for part in partitions:
             metadata = part.metadata or ""
             # Apache Kafka counts UTF-16 code units here, whatever the key's name says.
@@ -105,19 +105,21 @@ class Commits:
         *,
         require_stable: bool,
         undecided: Collection[ProducerId] = (),
-    ) -> Decision:
+    ) -> GroupDecision:
         """OffsetFetch of the partitions named. Replies a list of FetchedOffset, or PendingOffsets (O8)."""
         if not require_stable and (senders := self._offsets.senders(group_id)):
             named = ((topic, partition) for topic, _, partition in partitions)
             if passed_over := _senders_of(named, senders, undecided):
-                return Decision(reply=PendingOffsets(self._partition, passed_over))
+                return GroupDecision(reply=PendingOffsets(self._partition, passed_over))
         found = [
             self._fetched(group_id, topic, topic_id, partition, require_stable=require_stable)
             for topic, topic_id, partition in partitions
         ]
-        return Decision(reply=found, waits_for_pending=True)
+        return GroupDecision(reply=found, waits_for_pending=True)
 
-    def fetch_all(self, group_id: GroupId, *, require_stable: bool, undecided: Collection[ProducerId] = ()) -> Decision:
+    def fetch_all(
+        self, group_id: GroupId, *, require_stable: bool, undecided: Collection[ProducerId] = ()
+    ) -> GroupDecision:
         """OffsetFetch of all that the group has committed. Replies a list of FetchedOffset, topic by topic, or
         PendingOffsets (O8): also with ``require_stable``, for where nothing is committed nothing is told."""
         if senders := self._offsets.senders(group_id):
@@ -126,13 +128,13 @@ class Commits:
                 (topic, index) for topic in senders for index in senders[topic] if index not in told.get(topic, ())
             )
             if passed_over := _senders_of(untold, senders, undecided):
-                return Decision(reply=PendingOffsets(self._partition, passed_over))
+                return GroupDecision(reply=PendingOffsets(self._partition, passed_over))
         found = [
             self._fetched(group_id, topic, NO_TOPIC_ID, partition, require_stable=require_stable)
             for topic, offsets in self._offsets.committed.of_group(group_id).items()
             for partition in offsets
         ]
-        return Decision(reply=found, waits_for_pending=True)
+        return GroupDecision(reply=found, waits_for_pending=True)
 
     def _fetched(
         self, group_id: GroupId, topic: TopicName, topic_id: TopicId, partition: int, *, require_stable: bool
@@ -144,14 +146,14 @@ class Commits:
             committed = NOT_COMMITTED
         return FetchedOffset(topic, partition, ErrorCode.NONE, committed)
 
-    def delete(self, group_id: GroupId, partitions: Sequence[TopicPartition]) -> Decision:
+    def delete(self, group_id: GroupId, partitions: Sequence[TopicPartition]) -> GroupDecision:
         """OffsetDelete (KIP-496). Replies an ErrorCode for all, or a list of ErrorCodes in the request's order."""
         group = self._groups.get(group_id)
         if group is None:
-            return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+            return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
         if group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
-            return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
-        out, errors = Decision(), []
+            return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
+        out, errors = GroupDecision(), []
         for topic, partition in partitions:
             subscribed = group.is_subscribed(topic)
             errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
@@ -164,29 +166,29 @@ class Commits:
         committed = self._offsets.committed.get(group_id, topic, partition)
         return committed is not None or self._offsets.has_pending(group_id, topic, partition)
 
-    def delete_group(self, group_id: GroupId) -> Decision:
+    def delete_group(self, group_id: GroupId) -> GroupDecision:
         """DeleteGroups (KIP-229), one group. Replies an ErrorCode."""
         group = self._groups.get(group_id)
         if group is None:
-            return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+            return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
         if group.state in _BUSY_STATES:
-            return Decision(reply=ErrorCode.NON_EMPTY_GROUP)
+            return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
         records = [offset_tombstone(group_id, topic, part) for topic, part in self._offsets.partitions_of(group_id)]
-        return Decision([*records, group_tombstone(group_id)], ErrorCode.NONE)
+        return GroupDecision([*records, group_tombstone(group_id)], ErrorCode.NONE)
 
-    def topics_deleted(self, partitions: Iterable[TopicPartition]) -> Decision:
+    def topics_deleted(self, partitions: Iterable[TopicPartition]) -> GroupDecision:
         """Drop the offsets of partitions that were deleted. No reply."""
         gone: dict[TopicName, set[int]] = {}
         for topic, partition in partitions:
             gone.setdefault(topic, set()).add(partition)
-        out = Decision()
+        out = GroupDecision()
         for group_id in self._offsets.group_ids(gone):
             for topic, partition in self._offsets.partitions_of(group_id, gone):
                 if partition in gone[topic]:
                     out.records.append(offset_tombstone(group_id, topic, partition))
         return out
 
-    def expire(self, group: Group, now_ms: int) -> list[Record]:
+    def expire(self, group: ClassicGroup, now_ms: int) -> list[Record]:
         """Tombstones for the offsets of a group whose time is up, and for the group when nothing is left of it."""
         records, all_expired = [], True
         for topic, partitions in self._offsets.committed.of_group(group.group_id).items():
@@ -195,20 +197,20 @@ class Commits:
                     records.append(offset_tombstone(group.group_id, topic, partition))
                 else:
                     all_expired = False
-        unused = group.state is State.EMPTY and not group.pending_joins
+        unused = group.state is GroupState.EMPTY and not group.pending_joins
         if all_expired and unused and not self._offsets.has_open_transactions(group.group_id):
             records.append(group_tombstone(group.group_id))
         return records
 
     def _is_expired(
-        self, group: Group, topic: TopicName, partition: int, committed: CommittedOffset, now_ms: int
+        self, group: ClassicGroup, topic: TopicName, partition: int, committed: CommittedOffset, now_ms: int
     ) -> bool:
         base_ms = committed.commit_timestamp_ms
         if group.protocol_type is not None:
-            if group.state is State.EMPTY:
+            if group.state is GroupState.EMPTY:
                 if group.state_timestamp_ms >= 0:
                     base_ms = group.state_timestamp_ms
-            elif group.state is not State.STABLE or group.subscribed_topics is None:
+            elif group.state is not GroupState.STABLE or group.subscribed_topics is None:
                 return False
         if group.is_subscribed(topic) or self._offsets.has_pending(group.group_id, topic, partition):
             return False
@@ -217,22 +219,22 @@ class Commits:
         return now_ms - base_ms >= self._settings.offsets_retention_ms
 
 
-def _commit_refusal(group: Group, request: CommitRequest) -> ErrorCode:
+def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
     """NONE if the committer may commit to the group now, else the error."""
-    if request.generation < 0 and group.state is State.EMPTY:
+    if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if not _is_identified(request):
         return ErrorCode.UNKNOWN_MEMBER_ID
     refusal = _fenced(group, request)
-    if refusal is ErrorCode.NONE and group.state is State.COMPLETING_REBALANCE:
+    if refusal is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return refusal
 
 
-def _transactional_refusal(group: Group, request: TransactionalCommitRequest) -> ErrorCode:
+def _transactional_refusal(group: ClassicGroup, request: TransactionalCommitRequest) -> ErrorCode:
     """NONE if the transaction may commit to the group now, else the error. Clients older than KIP-447 (version 2) name
     no member: their transactional id alone fences them."""
-    if not _is_identified(request) or (request.generation < 0 and group.state is State.EMPTY):
+    if not _is_identified(request) or (request.generation < 0 and group.state is GroupState.EMPTY):
         return ErrorCode.NONE
     return _fenced(group, request)
 
@@ -241,7 +243,7 @@ def _is_identified(request: CommitRequest | TransactionalCommitRequest) -> bool:
     return request.generation >= 0 or request.member_id != UNKNOWN_MEMBER or request.group_instance_id is not None
 
 
-def _fenced(group: Group, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
+def _fenced(group: ClassicGroup, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
     """NONE for a member of the current generation, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is ErrorCode.NONE and request.generation != group.generation:
@@ -266,8 +268,7 @@ def _senders_of(
     senders: Mapping[TopicName, Mapping[int, Collection[ProducerId]]],
     undecided: Collection[ProducerId],
 ) -> frozenset[ProducerId]:
-    """The producers with pending offsets of ``partitions``, without those whose transactions are known to be
-    undecided."""
+    """The producers with pending offsets of ``partitions``, without those known to be ``undecided``."""
     nobody: Collection[ProducerId] = ()
     return frozenset(
         producer_id

@@ -24,7 +24,22 @@ from oncelog.base.ids import GroupId, MemberId, TopicName
 from oncelog.base.invariant import invariant
 from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinedMember, MemberDescription, Protocol
 from oncelog.core.groups.states import GroupEvent, GroupState, next_state
-from oncelog.core.groups.subscriptions import subscribed_topics
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal.primitives import Reader
+
+_MIN_TOPIC_BYTES = 2
+
+
+def subscribed_topics(metadata: bytes) -> tuple[TopicName, ...] | None:
+    """The topics named in a member's metadata; None when it cannot be read."""
+    reader = Reader(metadata)
+    try:
+        if reader.int16() < 0:
+            return None
+        return tuple(TopicName(reader.string()) for _ in range(reader.count(_MIN_TOPIC_BYTES)))
+    except CorruptBatch:
+        return None
+
 
 _MEMBER_BYTES = 1200
 _PROTOCOL_BYTES = 200
@@ -32,7 +47,7 @@ _PROTOCOL_BYTES = 200
 ASSIGNED_STATES = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
-class Member:
+class ClassicMember:
     """A member of a classic group."""
 
     __slots__ = (
@@ -79,7 +94,6 @@ class Member:
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def protocol_names(self) -> set[str]:
-        """The names of the protocols that the member offers."""
         return {protocol.name for protocol in self.protocols}
 
     def size_bytes(self) -> int:
@@ -101,7 +115,7 @@ def size_of(protocols: tuple[Protocol, ...]) -> int:
     return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + said
 
 
-class Group:
+class ClassicGroup:
     """A classic group of one shard. Members, static members and pending members keep the order in which they came."""
 
     __slots__ = (
@@ -133,7 +147,7 @@ class Group:
         self.protocol_name: str | None = None
         self.generation = 0
         self.leader: MemberId | None = None
-        self.members: dict[MemberId, Member] = {}
+        self.members: dict[MemberId, ClassicMember] = {}
         self.static_members: dict[str, MemberId] = {}
         self.supporters: Counter[str] = Counter()
         self.pending_joins: dict[MemberId, None] = {}
@@ -149,9 +163,7 @@ class Group:
         following = next_state(self.state, event)
         self.previous_state, self.state, self.state_timestamp_ms = self.state, following, now_ms
 
-    # Membership
-
-    def add(self, member: Member, join_token: int | None) -> None:
+    def add(self, member: ClassicMember, join_token: int | None) -> None:
         """Add a member, with its parked JoinGroup if any."""
         invariant(member.member_id not in self.members, "a member joined twice", member=member.member_id)
         if member.group_instance_id is not None:
@@ -176,14 +188,14 @@ class Group:
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
 
-    def replace_static(self, group_instance_id: str, new_member_id: MemberId) -> Member:
+    def replace_static(self, group_instance_id: str, new_member_id: MemberId) -> ClassicMember:
         """Give a static member a new id, in its place in the order; returns the member under the new id."""
         old_member_id = self.static_members[group_instance_id]
         old = self.members[old_member_id]
         invariant(
             old.join_token is None and old.sync_token is None, "a fenced member still waits", member=old_member_id
         )
-        new = Member(
+        new = ClassicMember(
             new_member_id,
             group_instance_id,
             old.client_id,
@@ -207,24 +219,23 @@ class Group:
         members = sum([member.size_bytes() for member in self.members.values()])
         return members + sum([_MEMBER_BYTES + len(member_id) for member_id in self.pending_joins])
 
-    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """Replace the protocols that a member offers."""
+    def offer(self, member: ClassicMember, protocols: tuple[Protocol, ...]) -> None:
         self._not_supported_by(member)
         member.protocols = protocols
         self.supporters.update(member.protocol_names())
 
-    def _not_supported_by(self, member: Member) -> None:
+    def _not_supported_by(self, member: ClassicMember) -> None:
         for name in member.protocol_names():
             self.supporters[name] -= 1
             if not self.supporters[name]:
                 del self.supporters[name]
 
-    def park_join(self, member: Member, token: int | None) -> None:
+    def park_join(self, member: ClassicMember, token: int | None) -> None:
         """Set or clear the JoinGroup that a member has parked."""
         self.awaiting_join += (token is not None) - (member.join_token is not None)
         member.join_token = token
 
-    def not_rejoined(self) -> Iterator[Member]:
+    def not_rejoined(self) -> Iterator[ClassicMember]:
         """Members whose JoinGroup of this rebalance has not come."""
         return (member for member in self.members.values() if member.join_token is None)
 
@@ -257,8 +268,6 @@ class Group:
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member needs to rejoin."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
-    # Protocols
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """True if a member with these protocols can join the group: all members support one of them."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oncelog.base.ids import GroupId
-from oncelog.core.groups.group import Group, size_of
+from oncelog.core.groups.group import ClassicGroup, size_of
 from oncelog.core.groups.model import JoinRequest, SyncRequest
 from oncelog.core.groups.settings import GroupSettings
 
@@ -50,7 +50,7 @@ class MemberMemory:
 class MemberQuota:
     """The part of one shard in the memory of all members."""
 
-    def __init__(self, groups: Mapping[GroupId, Group], settings: GroupSettings, memory: MemberMemory) -> None:
+    def __init__(self, groups: Mapping[GroupId, ClassicGroup], settings: GroupSettings, memory: MemberMemory) -> None:
         self._groups = groups
         self._settings = settings
         self._memory = memory
@@ -59,7 +59,6 @@ class MemberQuota:
         """An upper bound: members that left since the last count are still in it."""
 
     def count(self) -> None:
-        """Count all members."""
         self.held_bytes = sum(group.size_bytes() for group in self._groups.values())
 
     def close(self) -> None:

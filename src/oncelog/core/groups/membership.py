@@ -2,7 +2,7 @@
 
 Each method checks in Apache Kafka's order, so that a request with two faults gets the same error code.
 That a group id is not empty is the handlers' business. A caller whose request is parked gets no reply in the
-Decision; a later one releases its token.
+GroupDecision; a later one releases its token.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
-from oncelog.core.groups.group import Group, Member
+from oncelog.core.groups.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.model import (
     UNKNOWN_MEMBER,
-    Decision,
+    GroupDecision,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -29,32 +29,32 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.rebalance import Rebalance, current_generation_reply
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupState as State
+from oncelog.core.groups.states import GroupState
 
 
-class Membership:
-    """Membership requests to the groups of a shard. ``groups`` is the shard's own mapping."""
+class MemberDecisions:
+    """MemberDecisions requests to the groups of a shard. ``groups`` is the shard's own mapping."""
 
-    def __init__(self, groups: dict[GroupId, Group], settings: GroupSettings, rebalance: Rebalance) -> None:
+    def __init__(self, groups: dict[GroupId, ClassicGroup], settings: GroupSettings, rebalance: Rebalance) -> None:
         self._groups = groups
         self._settings = settings
         self._rebalance = rebalance
 
     # JoinGroup
 
-    def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
+    def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """JoinGroup. Replies JoinReply, at once or when the join phase ends."""
         settings = self._settings
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            return Decision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+            return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         group = self._groups.get(request.group_id)
         is_new_group = group is None
         if group is None:
             if request.member_id != UNKNOWN_MEMBER:
-                return Decision(reply=JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-            group = Group(request.group_id, now_ms)
+                return GroupDecision(reply=JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            group = ClassicGroup(request.group_id, now_ms)
             self._groups[request.group_id] = group
-        out = Decision()
+        out = GroupDecision()
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             self._rebalance.end_session(group, request.member_id)
@@ -69,17 +69,19 @@ class Membership:
             out.undo = UndoNewGroup(group.group_id)
         return out
 
-    def _has_room(self, group: Group, member_id: MemberId) -> bool:
+    def _has_room(self, group: ClassicGroup, member_id: MemberId) -> bool:
         """True if the group may take (or keep) the member; while it rebalances only joined members count."""
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             return True
         member = group.members.get(member_id)
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is GroupState.PREPARING_REBALANCE:
             waits = member is not None and member.join_token is not None
             return waits or group.awaiting_join < self._settings.max_size
         return member is not None or len(group.members) < self._settings.max_size
 
-    def _join_unknown(self, group: Group, request: JoinRequest, token: int, now_ms: int, out: Decision) -> None:
+    def _join_unknown(
+        self, group: ClassicGroup, request: JoinRequest, token: int, now_ms: int, out: GroupDecision
+    ) -> None:
         """Join without a member id: a new dynamic member, a new static one, or a static one that was restarted."""
         instance_id = request.group_instance_id
         if not group.supports(request.protocol_type, request.protocols):
@@ -94,7 +96,9 @@ class Membership:
         else:
             self._add(group, request, request.new_member_id, token, now_ms, out)
 
-    def _join_known(self, group: Group, request: JoinRequest, token: int, now_ms: int, out: Decision) -> None:
+    def _join_known(
+        self, group: ClassicGroup, request: JoinRequest, token: int, now_ms: int, out: GroupDecision
+    ) -> None:
         """Join with a member id: a pending member that comes back, or a member that joins again."""
         member_id = request.member_id
         if not group.supports(request.protocol_type, request.protocols):
@@ -113,8 +117,8 @@ class Membership:
             return
         member = group.members[member_id]
         unchanged = member.protocols == request.protocols
-        leads_stable = group.state is State.STABLE and group.leader == member_id
-        if group.state is State.PREPARING_REBALANCE or leads_stable or not unchanged:
+        leads_stable = group.state is GroupState.STABLE and group.leader == member_id
+        if group.state is GroupState.PREPARING_REBALANCE or leads_stable or not unchanged:
             # A stable group's leader that joins again wants a rebalance: it has seen new partitions, say.
             self._update(group, member, request, token, out)
             self._rebalance.prepare_or_complete(group, now_ms, out)
@@ -123,13 +127,19 @@ class Membership:
             out.reply = current_generation_reply(group, member_id)
 
     def _add(
-        self, group: Group, request: JoinRequest, member_id: MemberId, token: int, now_ms: int, out: Decision
+        self,
+        group: ClassicGroup,
+        request: JoinRequest,
+        member_id: MemberId,
+        token: int,
+        now_ms: int,
+        out: GroupDecision,
     ) -> None:
         if not group.members:
             group.protocol_type = request.protocol_type
-        if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
-        member = Member(
+        member = ClassicMember(
             member_id,
             request.group_instance_id,
             request.client_id,
@@ -144,7 +154,9 @@ class Membership:
         self._rebalance.restart_session(group, member, now_ms, self._settings.new_member_join_timeout_ms)
         self._rebalance.prepare_or_complete(group, now_ms, out)
 
-    def _update(self, group: Group, member: Member, request: JoinRequest, token: int | None, out: Decision) -> None:
+    def _update(
+        self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, token: int | None, out: GroupDecision
+    ) -> None:
         """Replace a member's protocols and time-outs, and park its JoinGroup."""
         if member.join_token is not None and member.join_token != token:
             # The client gave up on the earlier request; a caller that still waits for it may retry.
@@ -155,7 +167,7 @@ class Membership:
         group.park_join(member, token)
 
     def _replace_static(
-        self, group: Group, request: JoinRequest, instance_id: str, token: int, now_ms: int, out: Decision
+        self, group: ClassicGroup, request: JoinRequest, instance_id: str, token: int, now_ms: int, out: GroupDecision
     ) -> None:
         """Replace the member id of a restarted static member; the old id is fenced.
 
@@ -175,21 +187,21 @@ class Membership:
         old_leader = group.leader or UNKNOWN_MEMBER
         self._fence(group, old, out)
         member = group.replace_static(instance_id, request.new_member_id)
-        stays_stable = group.state is State.STABLE
+        stays_stable = group.state is GroupState.STABLE
         self._update(group, member, request, None if stays_stable else token, out)
         self._rebalance.restart_session(group, member, now_ms)
         if stays_stable and group.select_protocol() == group.protocol_name:
             out.records.append(group_record(group))
             out.undo = undo
             out.reply = _continuing_reply(group, member.member_id, old_leader, request)
-        elif group.state is State.PREPARING_REBALANCE:
+        elif group.state is GroupState.PREPARING_REBALANCE:
             self._rebalance.complete_unless_initial(group, now_ms, out)
         else:
             # In CompletingRebalance the leader may be assigning to the old id at this moment.
             group.park_join(member, token)
             self._rebalance.prepare(group, now_ms, out)
 
-    def _fence(self, group: Group, old: Member, out: Decision) -> None:
+    def _fence(self, group: ClassicGroup, old: ClassicMember, out: GroupDecision) -> None:
         """Refuse the requests parked under a member id that another process replaces, with FENCED_INSTANCE_ID."""
         if old.join_token is not None:
             out.released.append((old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id)))
@@ -201,20 +213,20 @@ class Membership:
 
     # SyncGroup
 
-    def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
+    def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
         """SyncGroup. Replies SyncReply, at once or when the leader's assignment is in the log."""
         group = self._groups.get(request.group_id)
-        if group is None or group.state is State.EMPTY:
-            return Decision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+        if group is None or group.state is GroupState.EMPTY:
+            return GroupDecision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
         refusal = _sync_refusal(group, request)
         if refusal is not ErrorCode.NONE:
-            return Decision(reply=SyncReply(refusal))
+            return GroupDecision(reply=SyncReply(refusal))
         self._rebalance.sync_arrived(group, request.member_id)
         member = group.members[request.member_id]
-        if group.state is State.STABLE:
+        if group.state is GroupState.STABLE:
             reply = SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
-            return Decision(reply=reply, waits_for_pending=True)
-        out = Decision()
+            return GroupDecision(reply=reply, waits_for_pending=True)
+        out = GroupDecision()
         if member.sync_token is not None and member.sync_token != token:
             out.released.append((member.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)))
         member.sync_token = token
@@ -236,37 +248,36 @@ class Membership:
 
     # Heartbeat and LeaveGroup
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
         """Heartbeat. Replies an ErrorCode."""
         group = self._groups.get(request.group_id)
         if group is None:
-            return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
+            return GroupDecision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
         refusal = group.refusal_for(request.member_id, request.group_instance_id)
         if refusal is not ErrorCode.NONE:
-            return Decision(reply=refusal)
+            return GroupDecision(reply=refusal)
         if request.generation != group.generation:
-            return Decision(reply=ErrorCode.ILLEGAL_GENERATION)
+            return GroupDecision(reply=ErrorCode.ILLEGAL_GENERATION)
         self._rebalance.restart_session(group, group.members[request.member_id], now_ms)
-        rebalances = group.state is State.PREPARING_REBALANCE
-        return Decision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
+        rebalances = group.state is GroupState.PREPARING_REBALANCE
+        return GroupDecision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
 
-    def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> Decision:
-        """LeaveGroup. Replies LeaveReply."""
+    def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> GroupDecision:
         group = self._groups.get(group_id)
         if group is None:
             unknown = [(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in leaving]
-            return Decision(reply=LeaveReply(ErrorCode.NONE, unknown))
-        out = Decision()
+            return GroupDecision(reply=LeaveReply(ErrorCode.NONE, unknown))
+        out = GroupDecision()
         outcomes = [(identity, self._leave_one(group, identity, out)) for identity in leaving]
         if any(outcome is ErrorCode.NONE for _, outcome in outcomes):
-            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self._rebalance.prepare(group, now_ms, out)
-            elif group.state is State.PREPARING_REBALANCE:
+            elif group.state is GroupState.PREPARING_REBALANCE:
                 self._rebalance.complete_unless_initial(group, now_ms, out)
         out.reply = LeaveReply(ErrorCode.NONE, outcomes)
         return out
 
-    def _leave_one(self, group: Group, identity: LeavingMember, out: Decision) -> ErrorCode:
+    def _leave_one(self, group: ClassicGroup, identity: LeavingMember, out: GroupDecision) -> ErrorCode:
         member_id, instance_id = identity
         if member_id == UNKNOWN_MEMBER:
             # An administrator removes a static member by its instance id.
@@ -289,7 +300,9 @@ class Membership:
         return ErrorCode.NONE
 
 
-def _continuing_reply(group: Group, member_id: MemberId, old_leader: MemberId, request: JoinRequest) -> JoinReply:
+def _continuing_reply(
+    group: ClassicGroup, member_id: MemberId, old_leader: MemberId, request: JoinRequest
+) -> JoinReply:
     """The reply to a restarted static member of a stable group: go on in this generation."""
     if request.supports_skipping_assignment:
         return current_generation_reply(group, member_id, skip_assignment=group.leader == member_id)
@@ -297,7 +310,7 @@ def _continuing_reply(group: Group, member_id: MemberId, old_leader: MemberId, r
     return current_generation_reply(group, member_id)._replace(leader=old_leader, members=())
 
 
-def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode:
+def _sync_refusal(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
     """NONE when the SyncGroup is for this generation and a sync phase, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
@@ -307,6 +320,6 @@ def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode:
     for said, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
         if said is not None and agreed is not None and said != agreed:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

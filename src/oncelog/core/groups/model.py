@@ -268,7 +268,7 @@ Record = tuple[bytes, bytes | None]
 
 
 @dataclass(slots=True)
-class Decision:
+class GroupDecision:
     """A shard's decision: append ``records`` as one batch, apply each, deliver the replies when they are durable.
 
     ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.

@@ -31,7 +31,6 @@ class PartitionMap(Generic[V]):
         self._groups: dict[GroupId, dict[TopicName, dict[int, V]]] = {}
 
     def get(self, group_id: GroupId, topic: TopicName, partition: int) -> V | None:
-        """The value of one partition, or None."""
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_group(self, group_id: GroupId) -> Mapping[TopicName, dict[int, V]]:
@@ -39,7 +38,6 @@ class PartitionMap(Generic[V]):
         return self._groups.get(group_id, {})
 
     def groups(self) -> Iterator[GroupId]:
-        """The groups that have values."""
         return iter(self._groups)
 
     def __iter__(self) -> Iterator[tuple[GroupId, TopicName, int, V]]:
@@ -49,15 +47,12 @@ class PartitionMap(Generic[V]):
                     yield group_id, topic, partition, value
 
     def groups_with(self, topics: Collection[TopicName]) -> Iterator[GroupId]:
-        """The groups that have values of one of ``topics``."""
         return (group_id for group_id, of_group in self._groups.items() if not of_group.keys().isdisjoint(topics))
 
     def put(self, group_id: GroupId, topic: TopicName, partition: int, value: V) -> None:
-        """Set the value of one partition."""
         self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Remove the value of one partition, if there is one."""
         topics = self._groups.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if topics is None or partitions is None:
@@ -149,11 +144,9 @@ class OffsetStore:
         return self._senders.of_group(group_id)
 
     def has_open_transactions(self, group_id: GroupId) -> bool:
-        """True if an open transaction has sent any offset of the group."""
         return group_id in self._senders
 
     def has_any(self, group_id: GroupId) -> bool:
-        """True if the group has an offset, committed or pending."""
         return group_id in self.committed or group_id in self._senders
 
     def partitions_of(

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from sys import intern
 
 from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
-from oncelog.core.groups.group import Group, Member
+from oncelog.core.groups.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.model import CommittedOffset, Protocol, Record
 from oncelog.core.groups.states import GroupState
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 
 
-def group_record(group: Group, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False) -> Record:
+def group_record(
+    group: ClassicGroup, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False
+) -> Record:
     """The record of a group as it is, with the leader's ``assignment`` if given; ``blank``: of one just created."""
     members = () if blank else tuple(_member_metadata(group, member, assignment) for member in group.members.values())
     value = GroupMetadataValue(
@@ -33,12 +35,10 @@ def group_record(group: Group, assignment: Mapping[MemberId, bytes] | None = Non
 
 
 def group_tombstone(group_id: GroupId) -> Record:
-    """The record that removes a group."""
     return group_records.encode_group_metadata_key(group_id), None
 
 
 def offset_record(group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset) -> Record:
-    """The record of a committed offset."""
     value = OffsetCommitValue(
         committed.offset,
         committed.leader_epoch,
@@ -57,7 +57,6 @@ def offset_tombstone(group_id: GroupId, topic: TopicName, partition: int) -> Rec
 
 
 def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
-    """The committed offset in a record."""
     return CommittedOffset(
         Offset(value.offset),
         LeaderEpoch(value.leader_epoch),
@@ -69,9 +68,9 @@ def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
     )
 
 
-def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
+def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
     """The group in a record: Stable with its members, or Empty; each member offers only the chosen protocol."""
-    group = Group(group_id, value.current_state_timestamp)
+    group = ClassicGroup(group_id, value.current_state_timestamp)
     group.generation = value.generation
     group.protocol_type = intern(value.protocol_type) or None
     group.protocol_name = value.protocol
@@ -79,7 +78,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
         member_id = MemberId(stored.member_id)
         if member_id in group.members or stored.group_instance_id in group.static_members:
             continue
-        member = Member(
+        member = ClassicMember(
             member_id,
             stored.group_instance_id,
             stored.client_id,
@@ -100,11 +99,12 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> Group:
 
 
 def assignments_of(value: GroupMetadataValue) -> dict[MemberId, bytes]:
-    """The assignments in a record."""
     return {MemberId(member.member_id): member.assignment for member in value.members}
 
 
-def _member_metadata(group: Group, member: Member, assignment: Mapping[MemberId, bytes] | None) -> MemberMetadata:
+def _member_metadata(
+    group: ClassicGroup, member: ClassicMember, assignment: Mapping[MemberId, bytes] | None
+) -> MemberMetadata:
     return MemberMetadata(
         member_id=member.member_id,
         client_id=member.client_id,

@@ -1,6 +1,6 @@
-"""The two phases of a rebalance and their deadlines; ``states.py`` has the theory.
+"""The two phases of a rebalance and the deadlines of a group shard; ``states.py`` has the theory.
 
-All functions change soft state of one group at once and put records and replies into a Decision. Group metadata is
+All functions change soft state of one group at once and put records and replies into a decision. Group metadata is
 written at three points only: when the leader has sent the assignment (``membership.py``), when a static member got a
 new id, and when the join phase ends without members.
 """
@@ -8,16 +8,37 @@ new id, and when the join phase ends without members.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
-from oncelog.core.groups.group import Group, Member
-from oncelog.core.groups.model import Decision, JoinReply, SyncReply
+from oncelog.base.timers import Timers as Deadlines
+from oncelog.core.groups.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.model import GroupDecision, JoinReply, SyncReply
 from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupEvent as Event
-from oncelog.core.groups.states import GroupState, can_rebalance
-from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
+from oncelog.core.groups.states import GroupEvent, GroupState, can_rebalance
+
+
+class TimerKind(IntEnum):
+    """The kinds of deadlines."""
+
+    SESSION = 0
+    JOIN = 1
+    SYNC = 2
+    EXPIRY = 3
+
+
+class TimerKey(NamedTuple):
+    """Names one deadline: ``member_id`` is empty unless the kind is SESSION, ``group_id`` where it is EXPIRY."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+Timers = Deadlines[TimerKey]
 
 
 class Rebalance:
@@ -29,22 +50,22 @@ class Rebalance:
         self._initial_delays: dict[GroupId, tuple[int, int]] = {}
         """Groups in their initial rebalance delay: the delay running now and what remains of the longest allowed."""
 
-    # Sessions
-
-    def restart_session(self, group: Group, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
+    def restart_session(
+        self, group: ClassicGroup, member: ClassicMember, now_ms: int, timeout_ms: int | None = None
+    ) -> None:
         """Start a member's session deadline anew."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
 
-    def start_pending_session(self, group: Group, member_id: MemberId, deadline_ms: int) -> None:
+    def start_pending_session(self, group: ClassicGroup, member_id: MemberId, deadline_ms: int) -> None:
         """Start the deadline by which a pending member has to join with the id it was given."""
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline_ms)
 
-    def end_session(self, group: Group, member_id: MemberId) -> None:
+    def end_session(self, group: ClassicGroup, member_id: MemberId) -> None:
         """Cancel a member's session deadline."""
         self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
-    def session_expired(self, group: Group, member_id: MemberId, now_ms: int, out: Decision) -> None:
+    def session_expired(self, group: ClassicGroup, member_id: MemberId, now_ms: int, out: GroupDecision) -> None:
         """Remove a member whose session deadline has passed, unless a parked request shows that it is alive."""
         if member_id in group.pending_joins:
             group.remove(member_id)
@@ -60,7 +81,7 @@ class Rebalance:
         else:
             self.prepare(group, now_ms, out)
 
-    def refuse_parked_join(self, group: Group, member: Member, out: Decision) -> None:
+    def refuse_parked_join(self, group: ClassicGroup, member: ClassicMember, out: GroupDecision) -> None:
         """Refuse a member's parked JoinGroup before the member is removed, so that it joins anew."""
         if member.join_token is not None:
             out.released.append((member.join_token, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID)))
@@ -68,21 +89,21 @@ class Rebalance:
 
     # Join phase
 
-    def prepare_or_complete(self, group: Group, now_ms: int, out: Decision) -> None:
+    def prepare_or_complete(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """Start a rebalance after a change, or complete the running one if that waited for it."""
         if can_rebalance(group.state):
             self.prepare(group, now_ms, out)
         else:
             self.complete_unless_initial(group, now_ms, out)
 
-    def prepare(self, group: Group, now_ms: int, out: Decision) -> None:
+    def prepare(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """Start a rebalance. The first one of an empty group waits for more members before it completes."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
         group.pending_syncs.clear()
         self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
         initial = group.state is GroupState.EMPTY
-        group.move(Event.REBALANCE, now_ms)
+        group.move(GroupEvent.REBALANCE, now_ms)
         if initial:
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._start_initial_delay(group, now_ms, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
@@ -91,17 +112,17 @@ class Rebalance:
         else:
             self._start_join_timer(group, now_ms)
 
-    def complete_unless_initial(self, group: Group, now_ms: int, out: Decision) -> None:
+    def complete_unless_initial(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """Complete the join phase if all have joined; the initial one is completed by its delay only."""
         if group.previous_state is not GroupState.EMPTY:
             self.complete_if_all_joined(group, now_ms, out)
 
-    def complete_if_all_joined(self, group: Group, now_ms: int, out: Decision) -> None:
+    def complete_if_all_joined(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """Complete the join phase if the group is in it and no member is missing."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined():
             self._complete(group, now_ms, out)
 
-    def join_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
+    def join_phase_expired(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """End the join phase at its deadline: repeat an initial delay during which members joined, else complete."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
@@ -113,14 +134,14 @@ class Rebalance:
         else:
             self._complete(group, now_ms, out)
 
-    def _start_initial_delay(self, group: Group, now_ms: int, delay_ms: int, remaining_ms: int) -> None:
+    def _start_initial_delay(self, group: ClassicGroup, now_ms: int, delay_ms: int, remaining_ms: int) -> None:
         self._initial_delays[group.group_id] = (delay_ms, remaining_ms)
         self._timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now_ms + delay_ms)
 
-    def _start_join_timer(self, group: Group, now_ms: int) -> None:
+    def _start_join_timer(self, group: ClassicGroup, now_ms: int) -> None:
         self._timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now_ms + group.rebalance_timeout_ms())
 
-    def _complete(self, group: Group, now_ms: int, out: Decision) -> None:
+    def _complete(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """End the join phase: remove dynamic members that did not join (static ones stay), answer the others."""
         self._timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         self._initial_delays.pop(group.group_id, None)
@@ -138,7 +159,7 @@ class Rebalance:
         else:
             self._answer_joins(group, now_ms, out)
 
-    def _answer_joins(self, group: Group, now_ms: int, out: Decision) -> None:
+    def _answer_joins(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         for member in group.members.values():
             if member.join_token is not None:
                 out.released.append((member.join_token, current_generation_reply(group, member.member_id)))
@@ -150,13 +171,13 @@ class Rebalance:
 
     # Sync phase
 
-    def sync_arrived(self, group: Group, member_id: MemberId) -> None:
+    def sync_arrived(self, group: ClassicGroup, member_id: MemberId) -> None:
         """Note a member's SyncGroup; after the last one the sync deadline is cancelled."""
         group.pending_syncs.pop(member_id, None)
         if not group.pending_syncs:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
-    def sync_phase_expired(self, group: Group, now_ms: int, out: Decision) -> None:
+    def sync_phase_expired(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
         """End the sync phase at its deadline: remove members that sent no SyncGroup, and rebalance the others."""
         if not group.pending_syncs:
             return
@@ -165,13 +186,15 @@ class Rebalance:
             self.end_session(group, member_id)
         self.prepare(group, now_ms, out)
 
-    def drop_assignments(self, group: Group, error: ErrorCode, now_ms: int, out: Decision) -> None:
+    def drop_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int, out: GroupDecision) -> None:
         """Give up the generation's assignment: answer parked SyncGroups with ``error``."""
         for member in group.members.values():
             member.assignment = b""
         self.answer_syncs(group, lambda _: SyncReply(error), now_ms, out)
 
-    def answer_syncs(self, group: Group, reply_to: Callable[[Member], SyncReply], now_ms: int, out: Decision) -> None:
+    def answer_syncs(
+        self, group: ClassicGroup, reply_to: Callable[[ClassicMember], SyncReply], now_ms: int, out: GroupDecision
+    ) -> None:
         """Answer every parked SyncGroup; sessions start again, for they could not expire while it was parked."""
         for member in group.members.values():
             if member.sync_token is not None:
@@ -179,7 +202,7 @@ class Rebalance:
                 member.sync_token = None
                 self.restart_session(group, member, now_ms)
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: ClassicGroup) -> None:
         """Drop all timers and delays of a removed group."""
         self._initial_delays.pop(group.group_id, None)
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
@@ -188,7 +211,7 @@ class Rebalance:
             self.end_session(group, member_id)
 
 
-def current_generation_reply(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinReply:
+def current_generation_reply(group: ClassicGroup, member_id: MemberId, *, skip_assignment: bool = False) -> JoinReply:
     """The JoinGroup reply to a member of the current generation; with the members for the leader."""
     return JoinReply(
         ErrorCode.NONE,

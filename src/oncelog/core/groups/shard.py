@@ -1,6 +1,6 @@
 """GroupShard: all groups that one partition of ``__consumer_offsets`` coordinates, as one pure machine.
 
-How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
+How the node drives it. A request: call a decide method with a token and the time; append the decision's records to
 the partition's log as one batch; call ``apply`` for each; deliver ``reply`` to the token and ``released`` to the
 others when the records are durable. Deciding, appending and applying happen without anything in between. If the
 append fails: ``append_failed``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
@@ -21,13 +21,13 @@ from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, Topi
 from oncelog.base.invariant import invariant
 from oncelog.core.groups import persistence
 from oncelog.core.groups.commits import Commits
-from oncelog.core.groups.group import Group
+from oncelog.core.groups.group import ClassicGroup
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
-from oncelog.core.groups.membership import Membership
+from oncelog.core.groups.membership import MemberDecisions
 from oncelog.core.groups.model import (
     CommitRequest,
     CommittedOffset,
-    Decision,
+    GroupDecision,
     GroupDescription,
     GroupListing,
     HeartbeatRequest,
@@ -43,14 +43,13 @@ from oncelog.core.groups.model import (
     UndoStaticReplacement,
 )
 from oncelog.core.groups.offsets import OffsetStore
-from oncelog.core.groups.rebalance import Rebalance
+from oncelog.core.groups.rebalance import Rebalance, TimerKey, TimerKind, Timers
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.states import GroupEvent, GroupState
-from oncelog.core.groups.timers import TimerKey, TimerKind, Timers
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
 
-__all__ = ["Decision", "GroupSettings", "GroupShard"]
+__all__ = ["GroupDecision", "GroupSettings", "GroupShard"]
 
 EXPIRY_GROUPS_PER_TICK = 500
 """Groups that the expiry job checks in one tick, so that it does not hold up the loop."""
@@ -69,42 +68,40 @@ class GroupShard:
         self.partition = partition
         self.settings = settings
         self.is_loaded = False
-        self._groups: dict[GroupId, Group] = {}
+        self._groups: dict[GroupId, ClassicGroup] = {}
         self._offsets = OffsetStore()
         self._timers = Timers()
         self._rebalance = Rebalance(settings, self._timers)
-        self._membership = Membership(self._groups, settings, self._rebalance)
+        self._membership = MemberDecisions(self._groups, settings, self._rebalance)
         self._quota = MemberQuota(self._groups, settings, memory or MemberMemory())
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
         self._expiry_queue: list[GroupId] = []
 
-    # Deciding
-
-    def join(self, request: JoinRequest, token: int, now_ms: int) -> Decision:
+    def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """JoinGroup; replies JoinReply, perhaps later."""
         if not self._quota.admits_join(request, now_ms):
-            return Decision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
+            return GroupDecision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         return self._membership.join(request, token, now_ms)
 
-    def sync(self, request: SyncRequest, token: int, now_ms: int) -> Decision:
+    def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
         """SyncGroup; replies SyncReply, perhaps later."""
         if not self._quota.admits_assignments(request, now_ms):
-            return Decision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return GroupDecision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return self._membership.sync(request, token, now_ms)
 
-    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Decision:
+    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> GroupDecision:
         """Heartbeat; replies ErrorCode."""
         return self._membership.heartbeat(request, now_ms)
 
-    def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> Decision:
-        """LeaveGroup; replies LeaveReply."""
+    def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> GroupDecision:
         return self._membership.leave(group_id, leaving, now_ms)
 
-    def commit_offsets(self, request: CommitRequest, token: int, now_ms: int) -> Decision:
-        """OffsetCommit; replies CommitReply."""
+    def commit_offsets(self, request: CommitRequest, token: int, now_ms: int) -> GroupDecision:
         return self._commits.commit(request, now_ms)
 
-    def commit_transactional_offsets(self, request: TransactionalCommitRequest, token: int, now_ms: int) -> Decision:
+    def commit_transactional_offsets(
+        self, request: TransactionalCommitRequest, token: int, now_ms: int
+    ) -> GroupDecision:
         """TxnOffsetCommit; replies CommitReply. The offsets are pending until ``apply_end_transaction``."""
         return self._commits.commit_transactional(request, now_ms)
 
@@ -117,7 +114,7 @@ class GroupShard:
         *,
         require_stable: bool = False,
         undecided: Collection[ProducerId] = (),
-    ) -> Decision:
+    ) -> GroupDecision:
         """OffsetFetch, of all partitions when ``partitions`` is None; replies a list of FetchedOffset. Replies
         PendingOffsets instead where offsets of other producers than ``undecided`` would be passed over; of those it is
         known that their transactions were not decided when the question came."""
@@ -127,22 +124,19 @@ class GroupShard:
 
     def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[TopicPartition], token: int, now_ms: int
-    ) -> Decision:
+    ) -> GroupDecision:
         """OffsetDelete; replies one ErrorCode for all or a list of them."""
         return self._commits.delete(group_id, partitions)
 
-    def delete_group(self, group_id: GroupId, token: int, now_ms: int) -> Decision:
+    def delete_group(self, group_id: GroupId, token: int, now_ms: int) -> GroupDecision:
         """DeleteGroups, one group; replies ErrorCode."""
         return self._commits.delete_group(group_id)
 
-    def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
+    def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:
         """Drop the offsets of deleted topics or partitions. No reply."""
         return self._commits.topics_deleted(partitions)
 
-    # Reading
-
     def describe(self, group_id: GroupId) -> GroupDescription | None:
-        """DescribeGroups, one group; None when it does not exist."""
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -151,7 +145,6 @@ class GroupShard:
         return GroupDescription(group_id, group.state.value, group.protocol_type or "", protocol_name, members)
 
     def listings(self) -> list[GroupListing]:
-        """ListGroups: all groups."""
         return [GroupListing(g.group_id, g.protocol_type or "", g.state.value) for g in self._groups.values()]
 
     def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:
@@ -159,15 +152,13 @@ class GroupShard:
         for group_id, topic, partition, committed in self._offsets.committed:
             yield group_id, topic, partition, committed.offset
 
-    # Time
-
     def deadline_ms(self) -> int | None:
         """The time at which ``tick`` has to be called next; None: not before the next decision."""
         return self._timers.next_deadline_ms()
 
-    def tick(self, now_ms: int) -> Decision:
+    def tick(self, now_ms: int) -> GroupDecision:
         """Handle one due deadline of a group, or a slice of the expiry job; repeat while ``deadline_ms()`` is due."""
-        out = Decision()
+        out = GroupDecision()
         key = self._timers.pop_due(now_ms)
         if key is None:
             return out
@@ -185,7 +176,7 @@ class GroupShard:
             self._rebalance.sync_phase_expired(group, now_ms, out)
         return out
 
-    def _expire(self, now_ms: int, out: Decision) -> None:
+    def _expire(self, now_ms: int, out: GroupDecision) -> None:
         """Run a slice of the expiry job; the next is due soon, or after the check interval when all are done."""
         if not self._expiry_queue:
             self._expiry_queue = list(reversed(self._groups))
@@ -197,8 +188,6 @@ class GroupShard:
                 break
         interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.offsets_retention_check_interval_ms
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
-
-    # Persisted state
 
     def apply(self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Apply one record of the log; ``producer_id`` is that of its batch if the batch is transactional.
@@ -226,7 +215,7 @@ class GroupShard:
         if isinstance(decoded, Unknown):
             return
         if group_id not in self._groups:
-            self._groups[group_id] = Group(group_id, decoded.commit_timestamp)
+            self._groups[group_id] = ClassicGroup(group_id, decoded.commit_timestamp)
         committed = persistence.committed_of(decoded, sequence)
         if producer_id == NO_PRODUCER_ID:
             self._offsets.committed.put(group_id, topic, partition, committed)
@@ -248,7 +237,7 @@ class GroupShard:
         else:
             invariant(decoded.generation in (0, group.generation), "a record of another generation", group=group_id)
 
-    def _install_assignment(self, group: Group, decoded: GroupMetadataValue) -> None:
+    def _install_assignment(self, group: ClassicGroup, decoded: GroupMetadataValue) -> None:
         """Make the generation Stable, its assignment being in the log. (``sync`` answered the members.)"""
         invariant(decoded.generation == group.generation, "an assignment of another generation", group=group.group_id)
         assignment = persistence.assignments_of(decoded)
@@ -264,15 +253,13 @@ class GroupShard:
         group.move(GroupEvent.REMOVED, group.state_timestamp_ms)
         if self._offsets.has_any(group_id):
             # Compaction keeps no order between keys: offsets that outlive their group make a simple one.
-            self._groups[group_id] = Group(group_id, group.state_timestamp_ms)
+            self._groups[group_id] = ClassicGroup(group_id, group.state_timestamp_ms)
 
-    # Life cycle
-
-    def loaded(self, now_ms: int) -> Decision:
+    def loaded(self, now_ms: int) -> GroupDecision:
         """The log has been read: sessions of all members start now, and the shard may decide. No reply."""
         self.is_loaded = True
         self._quota.count()
-        out = Decision()
+        out = GroupDecision()
         for group in list(self._groups.values()):
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, now_ms)
@@ -281,9 +268,9 @@ class GroupShard:
         self._timers.schedule(_EXPIRY, now_ms + self.settings.offsets_retention_check_interval_ms)
         return out
 
-    def unloaded(self, now_ms: int) -> Decision:
+    def unloaded(self, now_ms: int) -> GroupDecision:
         """Another broker coordinates these groups now: all who are parked are sent away. The shard is used no more."""
-        out = Decision()
+        out = GroupDecision()
         for group in self._groups.values():
             for member in group.members.values():
                 if member.join_token is not None:
@@ -296,10 +283,10 @@ class GroupShard:
         self._quota.close()
         return out
 
-    def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+    def append_failed(self, decision: GroupDecision, error_code: ErrorCode, now_ms: int) -> GroupDecision:
         """The decision's records could not be appended: undo its soft state. The caller's token is answered by the
-        node with ``error_code``; the Decision returned has what to tell the others, and may have records itself."""
-        out = Decision()
+        node with ``error_code``; the decision returned has what to tell the others, and may have records itself."""
+        out = GroupDecision()
         undo = decision.undo
         refused_sync = isinstance(undo, UndoAssignment)
         for token, reply in decision.released:
@@ -319,7 +306,7 @@ class GroupShard:
             self._undo_replacement(group, undo, now_ms)
         return out
 
-    def _undo_replacement(self, group: Group, undo: UndoStaticReplacement, now_ms: int) -> None:
+    def _undo_replacement(self, group: ClassicGroup, undo: UndoStaticReplacement, now_ms: int) -> None:
         self._rebalance.end_session(group, undo.new_member_id)
         member = group.replace_static(undo.group_instance_id, undo.old_member_id)
         group.offer(member, undo.old_protocols)

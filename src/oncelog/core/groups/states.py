@@ -77,5 +77,4 @@ def next_state(state: GroupState, event: GroupEvent) -> GroupState:
 
 
 def can_rebalance(state: GroupState) -> bool:
-    """True if a rebalance may start in ``state``."""
     return GroupEvent.REBALANCE in TRANSITIONS[state]

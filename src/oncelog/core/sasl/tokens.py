@@ -12,7 +12,9 @@ Rules, each necessary:
    ``clock_skew_s``.
 6. The subject is a text and not empty.
 
-The verification of signatures is the outside's (``VerifySignature``), because keys and cryptography are.
+Signatures are verified outside (``VerifySignature``), where keys and cryptography are. Claims are not left to PyJWT: it
+compares times with the wall clock, which the core must not read, and accepts more: ``"1700000000"`` and ``true`` as
+times, and a name that comes twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decisions about one transaction, one function a request: Apache Kafka 4.3's checks in Apache Kafka's order.
 
-The rule: a function sees one transaction and one request and returns an Outcome: an answer, the transitions to make,
+The rule: a function sees one transaction and one request and returns an outcome: an answer, the transitions to make,
 both, or neither: then the request waits until the transaction has completed and is decided again. It changes nothing.
 
 With Transactions V2 a client's epoch rises with every end, so an epoch says which transaction is meant: a late EndTxn
@@ -31,10 +31,33 @@ from oncelog.core.transactions.model import (
 )
 from oncelog.core.transactions.settings import TRANSACTIONS_V2, TransactionSettings
 from oncelog.core.transactions.states import COMPLETED, PREPARED, TransactionState
-from oncelog.core.transactions.transaction import EXHAUSTED, Transaction, is_exhausted
+from oncelog.core.transactions.transitions import EXHAUSTED, Transaction, is_exhausted
+
+FENCED_SINCE_INIT_VERSION: Final = 4
+FENCED_SINCE_ADD_VERSION: Final = 2
+FENCED_SINCE_END_VERSION: Final = 2
 
 
-class Outcome(NamedTuple):
+def init_error(error_code: ErrorCode, version: int) -> ErrorCode:
+    return _known(error_code, version, FENCED_SINCE_INIT_VERSION)
+
+
+def add_error(error_code: ErrorCode, version: int) -> ErrorCode:
+    """The error code for AddPartitionsToTxn and AddOffsetsToTxn in a version."""
+    return _known(error_code, version, FENCED_SINCE_ADD_VERSION)
+
+
+def end_error(error_code: ErrorCode, version: int) -> ErrorCode:
+    return _known(error_code, version, FENCED_SINCE_END_VERSION)
+
+
+def _known(error_code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    if error_code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error_code
+
+
+class RequestOutcome(NamedTuple):
     """The answer (None: wait) and the transitions to make, in order."""
 
     reply: Reply | None
@@ -44,8 +67,8 @@ class Outcome(NamedTuple):
 
 MAX_ID_BYTES: Final = 2**15 - 1
 """Bytes that the key of a record can hold; a request can say more."""
-WAIT: Final = Outcome(None)
-NEEDS_PRODUCER_ID: Final = Outcome(NeedsProducerId())
+WAIT: Final = RequestOutcome(None)
+NEEDS_PRODUCER_ID: Final = RequestOutcome(NeedsProducerId())
 
 
 def decide(
@@ -54,7 +77,7 @@ def decide(
     settings: TransactionSettings,
     producer_id: ProducerId,
     now_ms: int,
-) -> Outcome:
+) -> RequestOutcome:
     """Decide any request that may wait; with the new ``producer_id`` if there is one (−1: none)."""
     if isinstance(request, EndRequest):
         return end(transaction, request, producer_id, now_ms)
@@ -72,11 +95,11 @@ def initialise(
     settings: TransactionSettings,
     producer_id: ProducerId,
     now_ms: int,
-) -> Outcome:
+) -> RequestOutcome:
     """InitProducerId with a transactional id (KIP-98, KIP-360, KIP-939)."""
     refusal = _init_refusal(request, settings)
     if refusal is not ErrorCode.NONE:
-        return Outcome(InitReply(refusal))
+        return RequestOutcome(InitReply(refusal))
     timeout_ms = NEVER_TIMES_OUT if request.enable_two_phase_commit else request.timeout_ms
     if transaction is None:
         if producer_id == NO_PRODUCER_ID:
@@ -91,11 +114,11 @@ def initialise(
         return _keep(transaction, request, producer_id, now_ms)
     if request.expected is not None and request.expected != transaction.client_identity:
         # Apache Kafka looks at the producer id only, so that a zombie can abort its successor's transaction.
-        return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+        return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
     if _lacks_id(transaction, settings.transaction_version, producer_id):
         return NEEDS_PRODUCER_ID
     # Decided again when the abort has completed: only then the new instance gets its epoch.
-    return Outcome(None, fence(transaction, settings, producer_id, now_ms))
+    return RequestOutcome(None, fence(transaction, settings, producer_id, now_ms))
 
 
 def _init_refusal(request: InitRequest, settings: TransactionSettings) -> ErrorCode:
@@ -113,18 +136,18 @@ def _init_refusal(request: InitRequest, settings: TransactionSettings) -> ErrorC
 
 def _initialised(
     transaction: Transaction, identity: Identity, last: ProducerEpoch, timeout_ms: int, now_ms: int
-) -> Outcome:
+) -> RequestOutcome:
     following = transitions.initialise(transaction, identity, last, timeout_ms, now_ms)
-    return Outcome(InitReply(ErrorCode.NONE, identity), (following,))
+    return RequestOutcome(InitReply(ErrorCode.NONE, identity), (following,))
 
 
 def _raise_epoch(
     transaction: Transaction, expected: Identity | None, timeout_ms: int, producer_id: ProducerId, now_ms: int
-) -> Outcome:
+) -> RequestOutcome:
     """InitProducerId with nothing open: the epoch rises, or the producer id changes when there is no higher epoch."""
     current = transaction.identity
     if expected is not None and not _names(transaction, expected):
-        return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+        return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
     if expected is None or expected == current:
         # Without an expectation a new instance has come, and nothing the last one sends may pass as a retry.
         last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
@@ -135,7 +158,7 @@ def _raise_epoch(
     if expected.producer_epoch == transaction.last_epoch != NO_PRODUCER_EPOCH:
         # The answer to the last InitProducerId was lost. No other instance has come: it would have cleared the epoch.
         return _initialised(transaction, current, transaction.last_epoch, timeout_ms, now_ms)
-    return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+    return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
 
 
 def _raised(current: Identity, producer_id: ProducerId) -> Identity | None:
@@ -153,7 +176,7 @@ def _names(transaction: Transaction, expected: Identity) -> bool:
     return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
 
 
-def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
     """InitProducerId of a new instance that is to end an earlier one's prepared transaction (KIP-939): the transaction
     stays open, and the new instance's identity rises with every such call, so that only the latest can end it."""
     current, expected, ongoing = transaction.client_identity, request.expected, transaction.identity
@@ -164,16 +187,16 @@ def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerI
         if last == transaction.last_epoch != NO_PRODUCER_EPOCH and (
             rotated or expected.producer_id == current.producer_id
         ):
-            return Outcome(InitReply(ErrorCode.NONE, current, ongoing), waits_for_pending=True)
+            return RequestOutcome(InitReply(ErrorCode.NONE, current, ongoing), waits_for_pending=True)
         if expected != current:
-            return Outcome(InitReply(ErrorCode.PRODUCER_FENCED))
+            return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
     following = _raised(current, producer_id)
     if following is None:
         return NEEDS_PRODUCER_ID
     # The time-out of what is open stays: a shorter one could end it before the new instance does.
     timeout_ms = NEVER_TIMES_OUT if request.enable_two_phase_commit else transaction.timeout_ms
     kept = transitions.keep(transaction, following, last, timeout_ms, now_ms)
-    return Outcome(InitReply(ErrorCode.NONE, following, ongoing), (kept,))
+    return RequestOutcome(InitReply(ErrorCode.NONE, following, ongoing), (kept,))
 
 
 def _lacks_id(transaction: Transaction, client_version: int, producer_id: ProducerId) -> bool:
@@ -201,25 +224,25 @@ def _with_completion(prepared: Transaction, now_ms: int) -> tuple[Transaction, .
 # AddPartitionsToTxn, AddOffsetsToTxn
 
 
-def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms: int) -> Outcome:
+def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms: int) -> RequestOutcome:
     """Add partitions to the transaction; the first ones begin it."""
     if not request.transactional_id:
-        return Outcome(AddReply(ErrorCode.INVALID_REQUEST))
+        return RequestOutcome(AddReply(ErrorCode.INVALID_REQUEST))
     if transaction is None:
-        return Outcome(AddReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return RequestOutcome(AddReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
     if transaction.state in PREPARED:
         return WAIT
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is not ErrorCode.NONE:
-        return Outcome(AddReply(refusal))
+        return RequestOutcome(AddReply(refusal))
     if transaction.is_kept:
-        return Outcome(AddReply(ErrorCode.INVALID_TXN_STATE))
+        return RequestOutcome(AddReply(ErrorCode.INVALID_TXN_STATE))
     known = frozenset(transaction.partitions)
     added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in known)
     if transaction.state is TransactionState.ONGOING and not added:
-        return Outcome(AddReply(ErrorCode.NONE), waits_for_pending=True)
+        return RequestOutcome(AddReply(ErrorCode.NONE), waits_for_pending=True)
     ongoing = transitions.add_partitions(transaction, added, request.client_version, now_ms)
-    return Outcome(AddReply(ErrorCode.NONE), (ongoing,))
+    return RequestOutcome(AddReply(ErrorCode.NONE), (ongoing,))
 
 
 def verify_partitions(transaction: Transaction | None, request: AddRequest) -> VerifyReply:
@@ -260,46 +283,46 @@ def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode
 # EndTxn
 
 
-def end(transaction: Transaction | None, request: EndRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+def end(transaction: Transaction | None, request: EndRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
     """EndTxn: the decision is in the log when the client is answered, the markers follow."""
     if not request.transactional_id:
-        return Outcome(EndReply(ErrorCode.INVALID_REQUEST))
+        return RequestOutcome(EndReply(ErrorCode.INVALID_REQUEST))
     if transaction is None:
-        return Outcome(EndReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return RequestOutcome(EndReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
     if request.client_version < TRANSACTIONS_V2:
         return _end_before_v2(transaction, request, now_ms)
     return _end_v2(transaction, request, producer_id, now_ms)
 
 
-def _end_before_v2(transaction: Transaction, request: EndRequest, now_ms: int) -> Outcome:
+def _end_before_v2(transaction: Transaction, request: EndRequest, now_ms: int) -> RequestOutcome:
     """EndTxn 0–4: the epoch stays, so the state alone tells a retry from a new request."""
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is not ErrorCode.NONE:
-        return Outcome(EndReply(refusal))
+        return RequestOutcome(EndReply(refusal))
     if transaction.state in PREPARED:
         return WAIT
     if transaction.state is TransactionState.ONGOING:
         return _prepare(transaction, request, NO_PRODUCER_ID, now_ms)
     if transaction.state is _completed(committed=request.committed):
-        return Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
-    return Outcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+        return RequestOutcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
+    return RequestOutcome(EndReply(ErrorCode.INVALID_TXN_STATE))
 
 
-def _end_v2(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+def _end_v2(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
     """EndTxn 5: the epoch tells this transaction from the last; what names the last one is a retry."""
     if transaction.state in PREPARED:
         return WAIT
     if transaction.state in COMPLETED and _is_retry(transaction, request.identity):
         if transaction.state is _completed(committed=request.committed):
-            return Outcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
-        return Outcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+            return RequestOutcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
+        return RequestOutcome(EndReply(ErrorCode.INVALID_TXN_STATE))
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is ErrorCode.INVALID_PRODUCER_ID_MAPPING and _is_retry(transaction, request.identity):
         refusal = ErrorCode.PRODUCER_FENCED
     if refusal is not ErrorCode.NONE:
-        return Outcome(EndReply(refusal))
+        return RequestOutcome(EndReply(refusal))
     if transaction.state is not TransactionState.ONGOING and request.committed:
-        return Outcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+        return RequestOutcome(EndReply(ErrorCode.INVALID_TXN_STATE))
     # An abort of nothing is legal: the client does not know whether its partitions were ever added. The epoch rises
     # all the same, so that nothing it may still have in flight is accepted.
     return _prepare(transaction, request, producer_id, now_ms)
@@ -322,7 +345,7 @@ def _completed(*, committed: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
 
 
-def _prepare(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> Outcome:
+def _prepare(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
     if _lacks_id(transaction, request.client_version, producer_id):
         return NEEDS_PRODUCER_ID
     prepared = transitions.prepare(
@@ -333,4 +356,4 @@ def _prepare(transaction: Transaction, request: EndRequest, producer_id: Produce
         now_ms=now_ms,
     )
     identity = transitions.identity_after(prepared)
-    return Outcome(EndReply(ErrorCode.NONE, identity), _with_completion(prepared, now_ms))
+    return RequestOutcome(EndReply(ErrorCode.NONE, identity), _with_completion(prepared, now_ms))

@@ -147,7 +147,6 @@ Reply = InitReply | AddReply | VerifyReply | EndReply | NeedsProducerId
 
 
 def refusal_of(request: TransactionRequest, error_code: ErrorCode) -> Reply:
-    """The reply that refuses a request."""
     if isinstance(request, InitRequest):
         return InitReply(error_code)
     if isinstance(request, EndRequest):
@@ -160,7 +159,7 @@ Record = tuple[bytes, bytes | None]
 
 
 @dataclass(slots=True)
-class Decision:
+class TransactionDecision:
     """A shard's decision: append ``records`` as one batch, apply each; when they are durable deliver the replies and
     send the markers.
 

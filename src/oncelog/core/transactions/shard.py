@@ -1,6 +1,6 @@
 """TransactionShard: all transactions that one partition of ``__transaction_state`` coordinates, as one pure machine.
 
-How the node drives it. A request: call a decide method with a token and the time; append the Decision's records to
+How the node drives it. A request: call a decide method with a token and the time; append the decision's records to
 the partition's log as one batch; call ``apply`` for each; when they are durable deliver ``reply`` to the token and
 ``released`` to the others and send ``markers``. If the append fails: ``append_failed``. Markers: report each partition
 that has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
@@ -15,10 +15,12 @@ follow later. The shard reads no clock and makes no producer id up.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import (
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     CoordinatorEpoch,
     ProducerId,
@@ -29,25 +31,30 @@ from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.core.transactions import decisions, transitions
 from oncelog.core.transactions.model import (
     AddRequest,
-    Decision,
     MarkersToWrite,
     NeedsProducerId,
     Reply,
+    TransactionDecision,
+    TransactionDescription,
+    TransactionListing,
     TransactionRequest,
 )
-from oncelog.core.transactions.parking import Parking, Waiting
-from oncelog.core.transactions.pending import PendingTransitions
-from oncelog.core.transactions.persistence import is_whole, record_of
-from oncelog.core.transactions.queries import ShardQueries
 from oncelog.core.transactions.settings import TransactionSettings
-from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
-from oncelog.core.transactions.timers import TimerKey, TimerKind, Timers
-from oncelog.core.transactions.transaction import Transaction
-from oncelog.core.transactions.transaction import check as check_transaction
+from oncelog.core.transactions.soft_state import (
+    OutstandingMarkers,
+    ParkedRequest,
+    Parking,
+    PendingTransitions,
+    TimerKey,
+    TimerKind,
+    Timers,
+)
+from oncelog.core.transactions.states import AT_REST, PREPARED, STATE_NAMES, TransactionState, may_follow
+from oncelog.core.transactions.store import TransactionStore, is_whole, record_of
+from oncelog.core.transactions.transitions import Transaction
+from oncelog.core.transactions.transitions import check as check_transaction
 from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
-
-__all__ = ["Decision", "TransactionSettings", "TransactionShard"]
 
 EXPIRY_IDS_PER_TICK = 1000
 """Ids that the expiry job checks in one tick, so that it does not hold up the loop."""
@@ -59,11 +66,12 @@ AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
-class TransactionShard(ShardQueries):
+class TransactionShard:
     """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
     def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
-        super().__init__(coordinator_epoch)
+        self._transactions = TransactionStore()
+        self._markers = OutstandingMarkers(coordinator_epoch)
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self.settings = settings
@@ -75,19 +83,17 @@ class TransactionShard(ShardQueries):
         self.timed_out = 0
         """The number of transactions aborted by their time-out."""
 
-    # Deciding
-
     def decide(
         self, request: TransactionRequest, token: int, now_ms: int, *, producer_id: ProducerId = NO_PRODUCER_ID
-    ) -> Decision:
+    ) -> TransactionDecision:
         """InitProducerId with a transactional id, AddPartitionsToTxn of one transaction, AddOffsetsToTxn or EndTxn.
 
         Replies the InitReply, AddReply or EndReply, perhaps later; or NeedsProducerId: then decide again with a new
         ``producer_id``. A request that only verifies is replied VerifyReply at once."""
         if isinstance(request, AddRequest) and request.verify_only:
             return self.verify_partitions(request)
-        waiting = Waiting(token, request)
-        out = Decision()
+        waiting = ParkedRequest(token, request)
+        out = TransactionDecision()
         outcome = self._outcome(waiting, producer_id, now_ms)
         self._make(outcome.transitions, out)
         if outcome.reply is None:
@@ -97,20 +103,22 @@ class TransactionShard(ShardQueries):
         out.shows = request.transactional_id if outcome.waits_for_pending else None
         return out
 
-    def verify_partitions(self, request: AddRequest) -> Decision:
+    def verify_partitions(self, request: AddRequest) -> TransactionDecision:
         """Verify that the partitions of one transaction take part; replies VerifyReply at once."""
         reply = decisions.verify_partitions(self._transactions.get(request.transactional_id), request)
         shown = request.transactional_id if reply.error_code is ErrorCode.NONE else None
-        return Decision(reply=reply, shows=shown)
+        return TransactionDecision(reply=reply, shows=shown)
 
     def take_part(self, request: AddRequest) -> bool:
         """True if ``verify_partitions`` would accept all partitions; by the applied state, durable or not."""
         return decisions.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
 
-    def abort_timed_out(self, transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int) -> Decision:
+    def abort_timed_out(
+        self, transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int
+    ) -> TransactionDecision:
         """Abort a transaction after its time-out; called by ``tick``, and by the node with the producer id that
         ``needs_producer_id`` asked for. Does nothing when the transaction has ended meanwhile. No reply."""
-        out = Decision()
+        out = TransactionDecision()
         transaction = self._transactions.get(transactional_id)
         if transaction is None or (deadline_ms := transaction.deadline_ms) is None:
             return out
@@ -132,10 +140,10 @@ class TransactionShard(ShardQueries):
         wait_ms = self.settings.concurrent_wait_ms
         return wait_ms if longest_ms is None else min(wait_ms, longest_ms)
 
-    def _decide_again(self, now_ms: int) -> Decision:
+    def _decide_again(self, now_ms: int) -> TransactionDecision:
         """Decide the request that has been ready longest."""
         waiting = self._parking.next_ready()
-        out = Decision()
+        out = TransactionDecision()
         outcome = self._outcome(waiting, NO_PRODUCER_ID, now_ms)
         self._make(outcome.transitions, out)
         if outcome.reply is None:
@@ -147,13 +155,13 @@ class TransactionShard(ShardQueries):
         out.shows = waiting.transactional_id if outcome.waits_for_pending else None
         return out
 
-    def _outcome(self, waiting: Waiting, producer_id: ProducerId, now_ms: int) -> decisions.Outcome:
+    def _outcome(self, waiting: ParkedRequest, producer_id: ProducerId, now_ms: int) -> decisions.RequestOutcome:
         if waiting.transactional_id in self._pending:
             return decisions.WAIT
         transaction = self._transactions.get(waiting.transactional_id)
         return decisions.decide(transaction, waiting.request, self.settings, producer_id, now_ms)
 
-    def _make(self, following: Iterable[Transaction], out: Decision) -> None:
+    def _make(self, following: Iterable[Transaction], out: TransactionDecision) -> None:
         """Decide transitions of one transaction: they are pending until they are applied."""
         for transaction in following:
             tid = transaction.transactional_id
@@ -164,40 +172,38 @@ class TransactionShard(ShardQueries):
             if transaction.state in PREPARED and transaction.partitions:
                 out.markers.append(self._markers.to_write(transaction))
 
-    # Markers
-
-    def markers_written(self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
+    def markers_written(
+        self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> TransactionDecision:
         """Note partitions that have their marker, durably, or need none any more; the last completes the transaction.
         Reports about markers of another transaction or coordinator epoch are ignored. No reply."""
-        out = Decision()
+        out = TransactionDecision()
         if self._markers.are_current(markers) and self._markers.settle(markers.transactional_id, partitions):
             self._complete(markers.transactional_id, now_ms, out)
         return out
 
-    def partitions_deleted(self, partitions: Collection[TopicPartition], now_ms: int) -> Decision:
+    def partitions_deleted(self, partitions: Collection[TopicPartition], now_ms: int) -> TransactionDecision:
         """Wait for no markers of deleted partitions any more. No reply."""
-        out = Decision()
+        out = TransactionDecision()
         for tid in self._markers.awaiting_any(partitions):
             if self._markers.settle(tid, partitions):
                 self._complete(tid, now_ms, out)
         return out
 
-    def _complete(self, transactional_id: TransactionalId, now_ms: int, out: Decision) -> None:
+    def _complete(self, transactional_id: TransactionalId, now_ms: int, out: TransactionDecision) -> None:
         transaction = self._transactions.get(transactional_id)
         if transaction is not None and transaction.state in PREPARED and transactional_id not in self._pending:
             self._make([transitions.complete(transaction, now_ms)], out)
-
-    # Time
 
     def deadline_ms(self) -> int | None:
         """The time at which ``tick`` has to be called next, 0 for at once; None: not before the next decision."""
         return AT_ONCE_MS if self._parking.has_ready() else self._timers.next_deadline_ms()
 
-    def tick(self, now_ms: int) -> Decision:
+    def tick(self, now_ms: int) -> TransactionDecision:
         """Handle one due deadline or ready request; call again while ``deadline_ms()`` is due."""
         if self._parking.has_ready():
             return self._decide_again(now_ms)
-        out = Decision()
+        out = TransactionDecision()
         key = self._timers.pop_due(now_ms)
         if key is None:
             return out
@@ -223,7 +229,7 @@ class TransactionShard(ShardQueries):
         interval_ms = self.settings.abort_timed_out_interval_ms
         self._timers.schedule(key, -(-max(deadline_ms, not_before_ms) // interval_ms) * interval_ms)
 
-    def _expire(self, now_ms: int, out: Decision) -> None:
+    def _expire(self, now_ms: int, out: TransactionDecision) -> None:
         """Run a slice of the expiry job; the next is due soon, or after the interval when all are done."""
         if not self._expiry_queue:
             self._expiry_queue = self._transactions.ids()
@@ -239,8 +245,6 @@ class TransactionShard(ShardQueries):
                 self._pending.decided(tid, None, None)
         interval_ms = EXPIRY_PAUSE_MS if self._expiry_queue else self.settings.remove_expired_interval_ms
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
-
-    # Persisted state
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Apply one record of the log: while loading any record, afterwards those that were decided."""
@@ -285,13 +289,10 @@ class TransactionShard(ShardQueries):
         if tid not in self._pending:
             self._parking.make_ready(tid)
 
-    # Life cycle
-
-    def loaded(self, now_ms: int) -> Decision:
-        """End loading: decided transactions are driven on, open ones keep their start, and the shard may decide. No
-        reply."""
+    def loaded(self, now_ms: int) -> TransactionDecision:
+        """End loading: decided transactions go on, open ones keep their start, and the shard may decide. No reply."""
         self.is_loaded = True
-        out = Decision()
+        out = TransactionDecision()
         for tid, transaction in self._transactions.unpacked():
             if transaction.state in AT_REST:
                 continue
@@ -304,19 +305,19 @@ class TransactionShard(ShardQueries):
         self._timers.schedule(_EXPIRY, now_ms + self.settings.remove_expired_interval_ms)
         return out
 
-    def unloaded(self, now_ms: int) -> Decision:
+    def unloaded(self, now_ms: int) -> TransactionDecision:
         """Resign, because another broker coordinates these transactions now: parked requests are refused. The shard is
         used no more; markers still under way are fenced by the coordinator epoch."""
         self.is_loaded = False
         self._transactions.clear()
         self._pending.clear()
         self._markers.clear()
-        return Decision(released=self._parking.clear(ErrorCode.NOT_COORDINATOR))
+        return TransactionDecision(released=self._parking.clear(ErrorCode.NOT_COORDINATOR))
 
-    def append_failed(self, decision: Decision, error_code: ErrorCode, now_ms: int) -> Decision:
+    def append_failed(self, decision: TransactionDecision, error_code: ErrorCode, now_ms: int) -> TransactionDecision:
         """Take back a decision whose records could not be appended: persisted state has not changed. The node answers
-        the caller's token with ``error_code``; the Decision returned has the replies to others."""
-        out = Decision(released=[(token, _refused(reply, error_code)) for token, reply in decision.released])
+        the caller's token with ``error_code``; the decision returned has the replies to others."""
+        out = TransactionDecision(released=[(token, _refused(reply, error_code)) for token, reply in decision.released])
         if decision.parked is not None:
             waiting = self._parking.remove(decision.parked)
             if waiting is not None and decision.parked_by_tick:
@@ -329,6 +330,80 @@ class TransactionShard(ShardQueries):
             elif not self._markers.awaited(tid):
                 self._timers.schedule(TimerKey(TimerKind.COMPLETE, tid), now_ms + COMPLETE_RETRY_MS)
         return out
+
+    # Queries change nothing. Those over every id unpack none: there may be a million.
+
+    def id_count(self) -> int:
+        """The number of transactional ids."""
+        return len(self._transactions)
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Records that could not be read, by reason; for the node to log."""
+        return self._transactions.skipped
+
+    def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return None
+        return TransactionDescription(
+            transactional_id,
+            STATE_NAMES[transaction.state],
+            transaction.identity,
+            transaction.timeout_ms,
+            transaction.start_ms,
+            transaction.partitions,
+        )
+
+    def listings(
+        self,
+        now_ms: int,
+        *,
+        states: Collection[TransactionState] | None = None,
+        producer_ids: Collection[ProducerId] | None = None,
+        longer_than_ms: int = -1,
+    ) -> list[TransactionListing]:
+        """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
+        Patterns are the caller's."""
+        at_rest = states is None or not AT_REST.isdisjoint(states)
+        return [
+            TransactionListing(tid, producer_id, STATE_NAMES[state])
+            for tid, state, producer_id, start_ms in self._transactions.states(at_rest=at_rest)
+            if (states is None or state in states)
+            and (producer_ids is None or producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - start_ms > longer_than_ms)
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """The number of ids in each state, without states of none (metrics)."""
+        return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
+
+    def outstanding_count(self) -> int:
+        """The number of markers that decided transactions wait for (metrics)."""
+        return self._markers.count()
+
+    def open_of(self, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
+        """The transactional id by producer, for those of ``producer_ids`` with an open or completing transaction."""
+        return {
+            transaction.identity.producer_id: tid
+            for tid, transaction in self._transactions.unpacked()
+            if transaction.identity.producer_id in producer_ids and transaction.state not in AT_REST
+        }
+
+    def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
+        """The partitions a prepared transaction waits for (console, debugging)."""
+        return self._markers.awaited(transactional_id) or ()
+
+    def awaits_marker(self, partition: TopicPartition, producer_ids: Collection[ProducerId]) -> bool:
+        """True if a decided transaction of one of these producers lacks its marker on ``partition``."""
+        found = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
+        return any(held is not None and held.identity.producer_id in producer_ids for held in found)
+
+    def persisted(self) -> dict[TransactionalId, Transaction]:
+        """The transactions that a replay of the log has to give, without the last epochs (tests)."""
+        return {
+            tid: transaction._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, transaction in self._transactions.items()
+        }
 
     def check(self) -> None:
         """Raise InvariantViolation unless all numbered invariants hold. For tests: it traverses everything."""

@@ -85,7 +85,6 @@ STORED: Final = AT_REST | PREPARED | {TransactionState.ONGOING}
 
 
 def may_follow(previous: TransactionState, state: TransactionState) -> bool:
-    """True if the table has the transition."""
     return previous in VALID_PREVIOUS_STATES[state]
 
 

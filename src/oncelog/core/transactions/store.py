@@ -1,8 +1,8 @@
-"""The transaction store of a shard: transactions loaded from the log, at rest still as the bytes that were read.
+"""The transactions of a shard, and their records in ``__transaction_state``: at rest still as the bytes that were read.
 
 A broker that starts may find a million transactional ids, nearly all of them at rest and not used again
 before they expire. Those are kept *packed*, as the values of their records (a third of the memory, and no work for the
-garbage collector), and unpacked on access. Transactions changed since the load are kept unpacked, because the log lacks
+garbage collector), and unpacked on access. Transactions changed since the load are kept unpacked, because no record has
 their last epoch.
 
 The store knows the records' bytes and nothing of requests, timers or markers. Records of unknown versions or states are
@@ -13,20 +13,86 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from sys import intern
 from typing import Final
 
-from oncelog.base.ids import ProducerId, TransactionalId
-from oncelog.core.transactions.persistence import transaction_of
+from oncelog.base.ids import (
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
+from oncelog.core.transactions.model import FLEXIBLE_RECORDS, Identity, Record
+from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.states import STORED, TransactionState
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.records.internal import transaction_records
-from oncelog.records.internal.transaction_records import Unknown
+from oncelog.records.internal.transaction_records import TransactionValue, Unknown
+
+
+def value_version(transaction: Transaction, settings: TransactionSettings) -> int:
+    """The version of the transaction's record: flexible when the cluster allows it (then a downgrade is possible), and
+    where the fixed-width one lacks a field that the transaction needs."""
+    needs_tags = transaction.next_identity.producer_id != NO_PRODUCER_ID or (
+        transaction.previous_producer_id not in (NO_PRODUCER_ID, transaction.identity.producer_id)
+    )
+    return 1 if settings.transaction_version >= FLEXIBLE_RECORDS or needs_tags else 0
+
+
+def is_whole(value: bytes) -> bool:
+    """True if a record's value holds all of its transaction but the last epoch; version 0 lacks the tagged fields."""
+    return value[1] >= transaction_records.FLEXIBLE_SINCE
+
+
+def record_of(transaction: Transaction, settings: TransactionSettings) -> Record:
+    grouped: dict[TopicName, list[int]] = {}
+    for topic, partition in transaction.partitions:
+        grouped.setdefault(topic, []).append(partition)
+    topics = tuple((topic, tuple(partitions)) for topic, partitions in grouped.items())
+    following = transaction.next_identity
+    value = TransactionValue(
+        *transaction.identity,
+        transaction.timeout_ms,
+        transaction.state,
+        None if transaction.state is TransactionState.EMPTY else topics,
+        transaction.last_update_ms,
+        transaction.start_ms,
+        transaction.previous_producer_id,
+        following.producer_id,
+        transaction.client_version,
+        following.producer_epoch,
+    )
+    version = value_version(transaction, settings)
+    key = transaction_records.encode_key(transaction.transactional_id)
+    return key, transaction_records.encode_value(value, version)
+
+
+def transaction_of(transactional_id: TransactionalId, value: TransactionValue) -> Transaction:
+    return Transaction(
+        transactional_id,
+        Identity(ProducerId(value.producer_id), ProducerEpoch(value.producer_epoch)),
+        value.timeout_ms,
+        TransactionState(value.status),
+        value.last_update_timestamp,
+        value.start_timestamp,
+        tuple(
+            TopicPartition(TopicName(intern(topic)), partition)  # of a million ids many have the same few topics
+            for topic, partitions in value.partitions or ()
+            for partition in partitions
+        ),
+        ProducerId(value.previous_producer_id),
+        Identity(ProducerId(value.next_producer_id), ProducerEpoch(value.next_producer_epoch)),
+        value.client_transaction_version,
+    )
+
 
 _STATES: Final = tuple(TransactionState)
 """States by their number."""
 
 
-class Transactions:
+class TransactionStore:
     """Transactions by transactional id. An id is packed or it is not, never both."""
 
     def __init__(self) -> None:
@@ -41,7 +107,6 @@ class Transactions:
         return len(self._live) + len(self._packed)
 
     def get(self, transactional_id: TransactionalId) -> Transaction | None:
-        """The transaction of an id, None when there is no such id."""
         transaction = self._live.get(transactional_id)
         if transaction is None and (packed := self._packed.get(transactional_id)) is not None:
             transaction = _unpacked(transactional_id, packed)
@@ -118,8 +183,7 @@ class Transactions:
         yield from self._live.items()
 
     def states(self, *, at_rest: bool = True) -> Iterator[tuple[TransactionalId, TransactionState, ProducerId, int]]:
-        """Id, state, producer id and start time of each, without unpacking. Not ``at_rest``: those that are at rest
-        may be left out."""
+        """Id, state, producer id and start time of each, packed; those at rest may be left out unless ``at_rest``."""
         for transactional_id, packed in self._packed.items() if at_rest else ():
             status, producer_id, start_ms = transaction_records.state_of(packed)
             yield transactional_id, _STATES[status], ProducerId(producer_id), start_ms

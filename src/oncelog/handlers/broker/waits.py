@@ -18,7 +18,8 @@ from oncelog.base.ids import NO_PRODUCER_ID, GroupId, Offset, ProducerId, TopicP
 from oncelog.base.tree import Operation
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.shard import Decision, GroupShard
+    from oncelog.core.groups.model import GroupDecision
+    from oncelog.core.groups.shard import GroupShard
     from oncelog.core.transactions.model import AddRequest, Identity, TransactionRequest
 
 
@@ -54,14 +55,14 @@ class UntilReadable:
 class Coordinate:
     """Decide in the shard that coordinates ``group_id``.
 
-    ``decide(shard, token, now_ms)`` returns a ``Decision``; its records are appended and applied, and when they are
-    durable the handler is resumed with its reply: at once, or when a later decision releases ``token``.
+    ``decide(shard, token, now_ms)`` returns a decision. Its records are appended and applied, and when they are durable
+    the handler is resumed with its reply: at once, or when a later decision releases ``token``.
     Raises ``CoordinatorRefusal(error_code)`` inside the handler when this broker does not coordinate the group,
     is still loading, or could not append.
     """
 
     group_id: GroupId
-    decide: Callable[[GroupShard, int, int], Decision]
+    decide: Callable[[GroupShard, int, int], GroupDecision]
     ends_with_client: bool = False
     """True if nothing but the answer is left to do once the shard has decided: requests behind one whose client has
     closed need not wait for the rest of its group."""

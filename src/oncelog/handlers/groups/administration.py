@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
-from oncelog.core.groups.model import Decision, GroupDescription
+from oncelog.core.groups.model import GroupDecision, GroupDescription
 from oncelog.core.groups.states import GroupState
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
@@ -67,9 +67,9 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[D
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> Decision:
+def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
     found = shard.describe(group_id)
-    return Decision(reply=ErrorCode.GROUP_ID_NOT_FOUND if found is None else found, waits_for_pending=True)
+    return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND if found is None else found, waits_for_pending=True)
 
 
 def _described(group_id: str, found: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:
@@ -167,5 +167,5 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[Delet
     return DeleteGroupsResponse(results=[*results, *refused])
 
 
-def _delete(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> Decision:
+def _delete(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
     return shard.delete_group(group_id, token, now_ms)

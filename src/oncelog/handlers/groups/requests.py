@@ -16,7 +16,7 @@ from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.broker.waits import Coordinate
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
 
 COORDINATOR_ERRORS: Final = {
@@ -29,7 +29,7 @@ COORDINATOR_ERRORS: Final = {
 
 
 def ask(
-    group_id: str, decide: Callable[[GroupShard, int, int], Decision], *, ends_with_client: bool = False
+    group_id: str, decide: Callable[[GroupShard, int, int], GroupDecision], *, ends_with_client: bool = False
 ) -> Generator[Coordinate, Any, Any]:
     """The shard's reply, or the ErrorCode for which it cannot decide now."""
     try:

@@ -26,7 +26,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.errors import add_error
+from oncelog.core.transactions.decisions import add_error
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation

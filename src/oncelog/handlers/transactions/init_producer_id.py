@@ -23,7 +23,7 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
-from oncelog.core.transactions.errors import init_error
+from oncelog.core.transactions.decisions import init_error
 from oncelog.core.transactions.model import Identity, InitReply, InitRequest, TransactionDescription
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 from oncelog.handlers.api import Operation, ResourceType

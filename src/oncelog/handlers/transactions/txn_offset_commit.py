@@ -30,7 +30,7 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.groups.model import CommitReply, Decision, PartitionCommit, Producer, TransactionalCommitRequest
+from oncelog.core.groups.model import CommitReply, GroupDecision, PartitionCommit, Producer, TransactionalCommitRequest
 from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
@@ -182,11 +182,11 @@ def _decide(
         Producer(adding.identity.producer_id, adding.identity.producer_epoch, request.transactional_id),
     )
 
-    def decide(shard: GroupShard, token: int, now_ms: int) -> Decision:
+    def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
         refusal = _verified_now(adding, guarded, context)
         if refusal is not ErrorCode.NONE:
             context.transactions.verification_failed(1)
-            return Decision(reply=CommitReply(refusal))
+            return GroupDecision(reply=CommitReply(refusal))
         return shard.commit_transactional_offsets(commit, token, now_ms)
 
     reply: CommitReply | ErrorCode = yield from ask(request.group_id, decide)

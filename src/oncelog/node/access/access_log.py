@@ -44,8 +44,7 @@ class _Denials:
 
 
 class DecisionLog:
-    """Writes what was denied and which access control lists have changed; implements
-    ``handlers.broker.context.AccessLog``."""
+    """Writes denials and changes of access control lists; implements ``handlers.broker.context.AccessLog``."""
 
     def __init__(self, ruling: AskRuling, outbox: Outbox, deadlines: Deadlines) -> None:
         self._ruling = ruling

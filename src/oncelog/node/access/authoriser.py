@@ -1,13 +1,16 @@
 """The authorisers that ship: by access control lists where ``authorizer.class.name`` says so, otherwise none.
 
-Those lists, and the log of what they decide, are imported where they are asked for.
+The lists' rules, and the log of what they decide, are imported for a broker that is configured so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncelog.core.configs.own_keys import super_users_of
+
 if TYPE_CHECKING:
+    from oncelog.core.acls.authorizer import Ruling
     from oncelog.core.configs.broker import BrokerConfig
     from oncelog.handlers.api import Operation, ResourceType
     from oncelog.handlers.broker.context import Authoriser
@@ -17,16 +20,37 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.events import Outbox
 
 
-class AllowAll:
-    """See :class:`oncelog.handlers.broker.context.Authoriser`: everybody may do everything, as in Apache Kafka without
-    an authorizer."""
+class AclAuthoriser:
+    """Decides by the lists that the cluster's image has now; implements ``handlers.broker.context.Authoriser``."""
+
+    def __init__(self, cluster: Metadata) -> None:
+        from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings
+
+        self._cluster = cluster
+        config = cluster.config
+        self._authorizer = Authorizer(
+            AuthorizerSettings(super_users_of(config.get("super.users")), config.get("allow.everyone.if.no.acl.found"))
+        )
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """Always."""
+        return self.ruling(principal, host, operation, resource, name).allowed
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
+        """True if the lists allow it for some name."""
+        return self._authorizer.allows_any(self._cluster.image.acls, principal, host, operation, resource)
+
+    def ruling(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> Ruling:
+        """The answer of :meth:`allows` with its reason."""
+        return self._authorizer.ruling(self._cluster.image.acls, (principal, host, operation, resource, name))
+
+
+class AllowAll:
+    """Allows everything, as Apache Kafka without an authorizer; implements ``handlers.broker.context.Authoriser``."""
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
-        """Always."""
         return True
 
 
@@ -51,7 +75,6 @@ def access_control(
     if not has_authorizer(cluster.config):
         return AccessControl(AllowAll())
     from oncelog.node.access.access_log import DecisionLog
-    from oncelog.node.access.acl_authoriser import AclAuthoriser
 
     by_lists = AclAuthoriser(cluster)
     return AccessControl(by_lists, DecisionLog(by_lists.ruling, outbox, deadlines))

@@ -75,8 +75,6 @@ class BrokerLinks:
         self._reported: set[int] = set()
         """Epochs of brokers that cannot be reached as things are configured."""
 
-    # Asking
-
     def request(
         self,
         broker_id: BrokerId,
@@ -178,8 +176,6 @@ class BrokerLinks:
         for told in callbacks[sign]:
             told(broker_id)
 
-    # The cluster
-
     def take_over(self, image: ClusterImage) -> None:
         """Drop the links to brokers that have left or registered anew."""
         for key, link in list(self._links.items()):
@@ -191,7 +187,6 @@ class BrokerLinks:
     # Events and effects
 
     def connected(self, event: BrokerConnected) -> None:
-        """A connection is there."""
         link = self._wires.link_of(event.link_id)
         if link is not None:
             link.connected()

@@ -139,8 +139,6 @@ class Link:
         """True while what comes is part of this broker's login at the other end."""
         return self.state is LinkState.LOGGING_IN
 
-    # Requests
-
     def request(self, message: Request[Any], answered: Answered, timeout_ms: int) -> Callable[[], None]:
         """Send a request, connecting first where that is necessary; the result forgets it."""
         alarm = self._deadlines.at(self._deadlines.now_ms + timeout_ms, lambda _now_ms: self._timed_out(request))
@@ -188,8 +186,6 @@ class Link:
         elif request in self._waiting:
             self._waiting.remove(request)
             request.answer(None)
-
-    # The connection
 
     def connect(self) -> None:
         """Connect, unless it is connected, connecting, or has failed a moment ago."""

@@ -73,8 +73,7 @@ Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | Fin
 
 
 class BrokerMessages:
-    """Sends messages, to this broker and others. Who receives them here is registered once by type of message, and who
-    carries them elsewhere once for all."""
+    """Sends messages to this broker, by a receiver for each type, and to others, by one sender for all."""
 
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id

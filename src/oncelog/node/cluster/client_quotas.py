@@ -80,12 +80,10 @@ class ClientQuotas:
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 
     def most_fetched(self, requester: Requester) -> int | None:
-        """See ``ClientLimits``."""
         most = self.fetch.most_at_once(user_of(requester.principal), requester.client_id)
         return None if most is None or not most < INT32_MAX else floor(most)
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:
-        """See ``ClientLimits``."""
         user, client_id, now_ms = user_of(requester.principal), requester.client_id, requester.now_ms
         time_ms = self.took(requester, requester.spent_ns)
         bytes_ms = self.fetch.record(user, client_id, size_bytes, now_ms)
@@ -96,6 +94,5 @@ class ClientQuotas:
         return throttle_ms
 
     def charge(self, requester: Requester, partitions: int, *, strict: bool) -> Charge:
-        """See ``ClientLimits``."""
         user = user_of(requester.principal)
         return self.mutations.charge(user, requester.client_id, partitions, requester.now_ms, strict=strict)

@@ -71,7 +71,6 @@ class LostBrokers:
             self._begin(broker_id)
 
     def reach(self, broker_id: BrokerId) -> None:
-        """A broker answers: it is there."""
         self._epochs.pop(broker_id, None)
         self._end(broker_id)
 

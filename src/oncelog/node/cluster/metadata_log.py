@@ -62,8 +62,7 @@ class _Commit:
 
 
 class MetadataLog:
-    """Follows the committed changes of the tree and writes this broker's own. ``apply`` follows every change of the
-    image."""
+    """Follows the tree's committed changes and writes this broker's own. ``apply`` follows each change of the image."""
 
     def __init__(
         self,
@@ -131,8 +130,6 @@ class MetadataLog:
     def is_idle(self) -> bool:
         """True while no write is under way."""
         return not self._commits
-
-    # Events
 
     def changed(self, event: MetadataChanged) -> None:
         """Take over the next change; one that the image has already is passed over, after a gap all is loaded."""
@@ -225,8 +222,6 @@ class MetadataLog:
         message = "others took this broker for dead and ended its registration; registering again"
         self._outbox.effects.append(Report("warning", message))
         self._load(rejoin=True)
-
-    # Outcomes
 
     def _tell_outcomes(self) -> None:
         position = self._metadata.position

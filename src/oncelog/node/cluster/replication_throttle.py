@@ -65,7 +65,6 @@ class ReplicationThrottle:
         return limit is not None and self.quota.is_exceeded(limit, now_ms) and self._names(partition)
 
     def record(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
-        """Count bytes, if they are of a throttled replica."""
         if size_bytes and self.limit is not None and self._names(partition):
             self.quota.record(size_bytes, now_ms)
 

@@ -84,7 +84,6 @@ class ControllerDuties:
 
     @property
     def is_controller(self) -> bool:
-        """True if this broker is the controller, by the image."""
         image = self._metadata.image
         return image.controller_id == self._metadata.broker_id and has_controller(image)
 
@@ -113,8 +112,7 @@ class ControllerDuties:
         self._outbox.effects += self._report.take(settled=not self._under_way and not self._topics)
 
     def watched(self) -> list[BrokerId]:
-        """The brokers whose deaths this one has to notice by a connection to them: the controller's all others, and
-        everybody's the controller."""
+        """The brokers to notice the death of by a connection: all others on the controller, else the controller."""
         image, here = self._metadata.image, self._metadata.broker_id
         if self.is_controller:
             return [broker_id for broker_id in image.brokers if broker_id != here]

@@ -7,23 +7,28 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, LeaderEpoch, Offset, ProducerId
-from oncelog.core.groups.settings import GroupSettings
-from oncelog.node.coordinators.hosted_shard import HostedShard
-from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
+from oncelog.core.groups.settings import SETTING_KEYS, GroupSettings
+from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices, HostedShard
 
 if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
     from oncelog.core.groups.member_quota import MemberMemory
-    from oncelog.core.groups.model import Decision
+    from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
     from oncelog.handlers.broker.waits import Coordinate
-    from oncelog.node.coordinators.loading import ApplyBatch
+    from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
 
 _OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 """Errors of the log about a producer that its client is answered unchanged."""
 
 
-class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    """Values by the keys that the machine names, in its units."""
+    return GroupSettings(**{field: int(config.get(key)) * factor for field, (key, factor) in SETTING_KEYS.items()})
+
+
+class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
     """Implements ``handlers.broker.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
@@ -43,18 +48,20 @@ class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
 
         return GroupShard(partition, self._settings, self._member_memory)
 
+    def _decide(self, shard: GroupShard, wait: Coordinate, token: int, now_ms: int) -> GroupDecision:
+        return wait.decide(shard, token, now_ms)
+
     def _replayer(self, shard: GroupShard) -> ApplyBatch:
-        from oncelog.node.coordinators.loading import group_replayer
+        from oncelog.node.coordinators.log_batches import group_replayer
 
         return group_replayer(shard)
 
-    def _write(self, hosted: HostedShard[GroupShard], decision: Decision, now_ms: int) -> None:
-        """See the base class; a decision in a transaction is a batch of its producer."""
+    def _write(self, hosted: HostedShard[GroupShard], decision: GroupDecision, now_ms: int) -> None:
         producer = decision.producer
-        if producer is None:
+        if producer is None:  # else the records are a batch of the producer's transaction
             super()._write(hosted, decision, now_ms)
             return
-        from oncelog.node.coordinators.batches import transactional_batch_of
+        from oncelog.node.coordinators.log_batches import transactional_batch_of
         from oncelog.storage.log.append import append_batch
 
         append_batch(
@@ -69,7 +76,7 @@ class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
         for key, value in decision.records:
             hosted.shard.apply(key, value, producer_id=producer.producer_id)
 
-    def _shown_upto(self, hosted: HostedShard[GroupShard], decision: Decision) -> Offset | None:
+    def _visible_end_offset(self, hosted: HostedShard[GroupShard], decision: GroupDecision) -> Offset | None:
         return self._log(hosted).log_end_offset if decision.waits_for_pending else None
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
@@ -77,7 +84,7 @@ class GroupCoordinators(Coordinators["GroupShard", "Decision"]):
 
     def park(self, task: Task, wait: Coordinate) -> None:
         """Let a request decide in the shard of its group."""
-        self.decide(task, wait.group_id, wait.decide)
+        self.decide(task, wait.group_id, wait)
 
     def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:
         """A marker was written to a partition of ``__consumer_offsets``: its pending offsets become visible or go.

@@ -56,8 +56,6 @@ class MarkerWaits:
         self._next_number = 1
         messages.receive_with(AwaitMarkers, self._receive)
 
-    # Asking
-
     def park(self, task: Task, wait: UntilMarked) -> None:
         """Ask all coordinators, and let ``task`` go on when the last has answered."""
         brokers = self._coordinators()
@@ -97,8 +95,6 @@ class MarkerWaits:
         leaders = list(dict.fromkeys(partition.leader for partition in partitions))
         return None if NO_BROKER in leaders else leaders
 
-    # Answering
-
     def _receive(self, message: AwaitMarkers, answered: Answered) -> Forget:
         if not self._is_loading() and self._has_markers(message):
             answered(None)
@@ -122,8 +118,7 @@ class MarkerWaits:
             self._answer(partition, producer_id)
 
     def shards_changed(self) -> bool:
-        """Answer who waited for shards to be loaded, or for those that are led by another broker now; True if there
-        was one."""
+        """Answer questions that waited for shards to be loaded or to move away; True if there was one."""
         if not self._questions or self._is_loading():
             return False
         return sum(self._answer(partition) for partition in list(self._questions)) > 0

@@ -19,16 +19,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
+from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
-from oncelog.node.coordinators.hosted_shard import D, HostedShard, S
-from oncelog.node.coordinators.pending_requests import Decide, PendingRequest, for_each, for_one
-from oncelog.node.kernel.deadlines import Deadlines
+from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.logs.group_commit import GroupCommit
@@ -38,8 +37,110 @@ from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import TopicImage
-    from oncelog.node.coordinators.loading import ApplyBatch
+    from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.storage.log.partition_log import PartitionLog
+
+
+class PendingRequest:
+    """A request that waits for one decision: first for its shard to be loaded, then for the reply."""
+
+    __slots__ = ("alarm", "answer", "name", "token", "wait")
+
+    def __init__(self, name: str, wait: Any, answer: Callable[[Any], None]) -> None:
+        self.name = name
+        """The group or transactional id that it is about."""
+        self.wait = wait
+        """The request, as its handler has put it: ``Coordinate`` or ``Transact``."""
+        self.answer = answer
+        """Takes the reply, or a CoordinatorRefusal."""
+        self.token: int | None = None
+        """The token by which the reply is released, once its shard has decided."""
+        self.alarm: Alarm | None = None
+
+
+class ShardDecision(Protocol):
+    """The common part of both kinds of decisions."""
+
+    @property
+    def records(self) -> Sequence[tuple[bytes, bytes | None]]:
+        """Keys and values to append as one batch and to apply."""
+
+    @property
+    def reply(self) -> object | None:
+        """The reply to the request decided; None: it is parked, or nobody asked."""
+
+    @property
+    def released(self) -> Sequence[tuple[int, object]]:
+        """Replies to requests that were parked, by token."""
+
+
+class Shard(Protocol):
+    """The common part of both kinds of shards; each has its own kind of ``ShardDecision``."""
+
+    is_loaded: bool
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Take over one record of the log."""
+
+    def loaded(self, now_ms: int) -> Any:
+        """Begin to decide: the whole log has been applied."""
+
+    def unloaded(self, now_ms: int) -> Any:
+        """Decide no more: another broker leads the partition; the decision releases all who are parked."""
+
+    def append_failed(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
+        """Take back a decision whose records were refused."""
+
+    def partitions_deleted(self, partitions: Any, now_ms: int) -> Any:
+        """Forget partitions of topics that are gone."""
+
+    def deadline_ms(self) -> int | None:
+        """Time of the next tick; None: never."""
+
+    def tick(self, now_ms: int) -> Any:
+        """Do one thing that is due."""
+
+
+S = TypeVar("S", bound=Shard)
+D = TypeVar("D", bound=ShardDecision)
+"""The decisions of the shards."""
+
+
+class HostedShard(Generic[S]):
+    """A shard that this broker leads in one epoch.
+
+    ``log`` is None as long as the internal topic's log is still to be created: then there is nothing to load.
+    """
+
+    __slots__ = (
+        "alarm",
+        "is_led",
+        "leader_epoch",
+        "log",
+        "next_offset",
+        "partition",
+        "pending",
+        "shard",
+        "until_loaded",
+    )
+
+    def __init__(
+        self, shard: S, partition: TopicPartition, leader_epoch: LeaderEpoch, log: PartitionLog | None
+    ) -> None:
+        self.shard = shard
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.alarm: Alarm | None = None
+        self.is_led = True
+        """False once this broker has resigned: what was under way for it is dropped when it comes back."""
+        self.next_offset = Offset(0) if log is None else Offset(log.log_start_offset)
+        """Offset at which loading goes on."""
+        self.until_loaded: dict[PendingRequest, None] = {}
+        """Requests that decide when the shard is loaded, in order of arrival."""
+        self.pending: dict[int, PendingRequest] = {}
+        """Requests that wait for their reply, by token."""
+
 
 AT_ONCE_MS: Final = 0
 _REFUSALS: Final = {
@@ -86,7 +187,10 @@ class Coordinators(Generic[S, D]):
     # The two kinds do each of these in their way
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> S:
-        """An empty shard."""
+        raise NotImplementedError
+
+    def _decide(self, shard: S, wait: Any, token: int, now_ms: int) -> D:
+        """The decision of a loaded shard about a request."""
         raise NotImplementedError
 
     def _load_wait_ms(self) -> int:
@@ -99,7 +203,7 @@ class Coordinators(Generic[S, D]):
 
     def _write(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
-        from oncelog.node.coordinators.batches import batch_of
+        from oncelog.node.coordinators.log_batches import batch_of
         from oncelog.storage.log.append import append_batch
 
         batch = batch_of(decision.records, now_ms)
@@ -107,9 +211,8 @@ class Coordinators(Generic[S, D]):
         for key, value in decision.records:
             hosted.shard.apply(key, value)
 
-    def _shown_upto(self, hosted: HostedShard[S], decision: D) -> Offset | None:
-        """The offset after the last record that a decision without records shows in its reply; None: it shows none
-        that could be pending."""
+    def _visible_end_offset(self, hosted: HostedShard[S], decision: D) -> Offset | None:
+        """The end of the records that a decision without records shows in its reply; None: none could be pending."""
         raise NotImplementedError
 
     def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
@@ -149,14 +252,13 @@ class Coordinators(Generic[S, D]):
     def _resign(self, index: int) -> None:
         hosted = self._hosted.pop(index)
         hosted.is_led = False
-        self._cancel(hosted)
-        for token, reply in hosted.shard.unloaded(self._deadlines.now_ms).released:
-            self._reply(hosted, token, reply)
+        self._cancel_alarm(hosted)
+        self._reply_all(hosted, hosted.shard.unloaded(self._deadlines.now_ms).released)
         for pending in list(hosted.until_loaded):
-            self._answered(pending).refuse(ErrorCode.NOT_COORDINATOR)
+            self._refuse(pending, ErrorCode.NOT_COORDINATOR)
         hosted.until_loaded.clear()
         for pending in hosted.pending.values():  # their records may become durable, but not under this leader
-            self._answered(pending).refuse(ErrorCode.NOT_COORDINATOR)
+            self._refuse(pending, ErrorCode.NOT_COORDINATOR)
         hosted.pending.clear()
 
     def _open_log(self, partition: TopicPartition) -> PartitionLog:
@@ -171,8 +273,6 @@ class Coordinators(Generic[S, D]):
         if hosted.log is None:
             hosted.log = self._open_log(hosted.partition)
         return hosted.log
-
-    # Loading
 
     def _load_when_durable(self, hosted: HostedShard[S], log: PartitionLog) -> None:
         self._group_commit.when_durable(log, log.log_end_offset, partial(self._loading.append, hosted))
@@ -207,12 +307,13 @@ class Coordinators(Generic[S, D]):
             hosted.until_loaded.clear()
             has_let_in |= bool(waiting)
             for pending in waiting:
-                self._decide_loaded(hosted, self._answered(pending))
+                self._cancel_alarm(pending)
+                self._decide_loaded(hosted, pending)
         return has_let_in
 
     def _apply_slice(self, hosted: HostedShard[S], log: PartitionLog) -> Offset | None:
         """Apply the next slice of a shard's log; where to go on, None at the end. Raises CorruptBatch."""
-        from oncelog.node.coordinators.loading import apply_slice
+        from oncelog.node.coordinators.log_batches import apply_slice
 
         return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
 
@@ -223,14 +324,10 @@ class Coordinators(Generic[S, D]):
         self._outbox.effects.append(Report("error", f"the coordinator's log {at} cannot be read: {damage}"))
         self._partitions.roles.found_damaged(hosted.partition, hosted.next_offset)
 
-    # Asking
-
     def shards(self) -> Iterable[S]:
-        """The loaded shards."""
         return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
 
     def is_loading(self) -> bool:
-        """True while some are not loaded."""
         return any(not hosted.shard.is_loaded for hosted in self._hosted.values())
 
     def shard_of(self, name: str) -> S | None:
@@ -255,35 +352,32 @@ class Coordinators(Generic[S, D]):
         partition = self.partition_of(name)
         return None if partition is None else self._hosted.get(partition.partition)
 
-    # Deciding
-
-    def decide(self, task: Task, name: str, decide: Decide) -> None:
+    def decide(self, task: Task, name: str, wait: Any) -> None:
         """Let a request decide in the shard of ``name``."""
-        pending = for_one(task, self._runnable, name, decide)
+        pending = PendingRequest(name, wait, partial(self._resume, task))
         self.ask(pending)
         task.forget = partial(self.forget, [pending])
 
-    def decide_each(self, task: Task, asked: Sequence[tuple[str, Decide]]) -> None:
-        """Let a request decide in several shards, or several times in one; it goes on when all have answered."""
-        pending = for_each(task, self._runnable, asked)
-        for each in pending:
-            self.ask(each)
-        task.forget = partial(self.forget, pending)
+    def _resume(self, task: Task, reply: object) -> None:
+        """Wake ``task`` with the reply, or raise the refusal in it."""
+        if isinstance(reply, CoordinatorRefusal):
+            self._runnable.wake(task, error=reply)
+        else:
+            self._runnable.wake(task, reply)
 
     def ask(self, pending: PendingRequest) -> None:
         """Decide now, or when the shard is loaded; refuse where this broker has no such shard."""
         hosted = self._find(pending.name)
         if hosted is None:
-            pending.refuse(self.refusal(pending.name))
+            self._refuse(pending, ErrorCode.NOT_COORDINATOR)
         elif hosted.shard.is_loaded:
             self._decide_loaded(hosted, pending)
         elif (wait_ms := self._load_wait_ms()) == 0:
-            pending.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            self._refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             hosted.until_loaded[pending] = None
-            pending.alarm = self._deadlines.at(
-                self._deadlines.now_ms + wait_ms, lambda _now: self._give_up_loading(hosted, pending)
-            )
+            give_up = partial(self._give_up_loading, hosted, pending)
+            pending.alarm = self._deadlines.at(self._deadlines.now_ms + wait_ms, give_up)
 
     def forget(self, requests: Iterable[PendingRequest]) -> None:
         """Drop requests whose client is gone; what they decided stays decided."""
@@ -294,25 +388,19 @@ class Coordinators(Generic[S, D]):
             if pending.token is not None:
                 hosted.pending.pop(pending.token, None)
             elif pending in hosted.until_loaded:
-                del hosted.until_loaded[self._answered(pending)]
+                self._cancel_alarm(pending)
+                del hosted.until_loaded[pending]
 
     def _decide_loaded(self, hosted: HostedShard[S], pending: PendingRequest) -> None:
         token = pending.token = self._next_token
         self._next_token += 1
         hosted.pending[token] = pending
         now_ms = self._deadlines.now_ms
-        self._carry_out(hosted, pending.decide(hosted.shard, token, now_ms), token, now_ms)
+        self._carry_out(hosted, self._decide(hosted.shard, pending.wait, token, now_ms), token, now_ms)
 
-    def _give_up_loading(self, hosted: HostedShard[S], pending: PendingRequest) -> None:
-        hosted.until_loaded.pop(self._answered(pending), None)
-        pending.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-    def _answered(self, pending: PendingRequest) -> PendingRequest:
-        """Cancel the alarm of a request that is about to be answered."""
-        if pending.alarm is not None:
-            self._deadlines.cancel(pending.alarm)
-            pending.alarm = None
-        return pending
+    def _give_up_loading(self, hosted: HostedShard[S], pending: PendingRequest, _now_ms: int) -> None:
+        hosted.until_loaded.pop(pending, None)
+        self._refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
         """Topics are gone, with all that is kept for them."""
@@ -358,12 +446,8 @@ class Coordinators(Generic[S, D]):
         self, hosted: HostedShard[S], decision: D, token: int | None, refusal: ErrorCode, now_ms: int
     ) -> None:
         if token is not None:
-            pending = hosted.pending.pop(token, None)
-            if pending is not None:
-                self._answered(pending).refuse(refusal)
+            self._reply(hosted, token, CoordinatorRefusal(refusal))
         self._carry_out_one(hosted, hosted.shard.append_failed(decision, refusal, now_ms), None, now_ms)
-
-    # Replying
 
     def _deliver_when_durable(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         replies = list(decision.released)
@@ -371,23 +455,20 @@ class Coordinators(Generic[S, D]):
             replies.append((token, decision.reply))
         if not replies:
             return
-        shown_upto = self._log(hosted).log_end_offset if decision.records else self._shown_upto(hosted, decision)
-        if shown_upto is None or self._log(hosted).high_watermark >= shown_upto:
+        visible_end = (
+            self._log(hosted).log_end_offset if decision.records else self._visible_end_offset(hosted, decision)
+        )
+        if visible_end is None or self._log(hosted).high_watermark >= visible_end:
             self._reply_all(hosted, replies)
             return
         if token is not None and decision.reply is not None:
-            self._bound(hosted, token, now_ms)
-        self._group_commit.when_durable(self._log(hosted), shown_upto, partial(self._reply_all, hosted, replies))
+            # A disk that does not answer must not hold a client for ever.
+            give_up = partial(self._give_up_append, hosted, token)
+            hosted.pending[token].alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
+        self._group_commit.when_durable(self._log(hosted), visible_end, partial(self._reply_all, hosted, replies))
 
-    def _bound(self, hosted: HostedShard[S], token: int, now_ms: int) -> None:
-        """A disk that does not answer must not hold a client for ever."""
-        pending = hosted.pending[token]
-
-        def give_up(_now_ms: int) -> None:
-            if hosted.pending.pop(token, None) is not None:
-                pending.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-        pending.alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
+    def _give_up_append(self, hosted: HostedShard[S], token: int, _now_ms: int) -> None:
+        self._reply(hosted, token, CoordinatorRefusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _reply_all(self, hosted: HostedShard[S], replies: Iterable[tuple[int, object]]) -> None:
         for token, reply in replies:
@@ -396,28 +477,30 @@ class Coordinators(Generic[S, D]):
     def _reply(self, hosted: HostedShard[S], token: int, reply: object) -> None:
         pending = hosted.pending.pop(token, None)
         if pending is not None:
-            self._answered(pending).answer(reply)
+            self._answer(pending, reply)
 
-    # Time
+    def _answer(self, pending: PendingRequest, reply: object) -> None:
+        self._cancel_alarm(pending)
+        pending.answer(reply)
+
+    def _refuse(self, pending: PendingRequest, error_code: ErrorCode) -> None:
+        self._answer(pending, CoordinatorRefusal(error_code))
 
     def _set_alarm(self, hosted: HostedShard[S], deadline_ms: int | None) -> None:
         alarm = hosted.alarm
         if alarm is not None and alarm.callback is not None and alarm.at_ms == deadline_ms:
             return
-        self._cancel(hosted)
+        self._cancel_alarm(hosted)
         if deadline_ms is not None:
-            hosted.alarm = self._deadlines.at(deadline_ms, self._ticker(hosted))
-
-    def _ticker(self, hosted: HostedShard[S]) -> Callable[[int], None]:
-        return lambda now_ms: self._tick(hosted, now_ms)
+            hosted.alarm = self._deadlines.at(deadline_ms, partial(self._tick, hosted))
 
     def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
         if self._metadata.requests_wait:
-            hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, self._ticker(hosted))
+            hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, partial(self._tick, hosted))
         else:
             self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)
 
-    def _cancel(self, hosted: HostedShard[S]) -> None:
-        if hosted.alarm is not None:
-            self._deadlines.cancel(hosted.alarm)
-            hosted.alarm = None
+    def _cancel_alarm(self, owner: HostedShard[S] | PendingRequest) -> None:
+        if owner.alarm is not None:
+            self._deadlines.cancel(owner.alarm)
+            owner.alarm = None

@@ -7,15 +7,15 @@ EndTxn is answered before that, when the decision itself is durable: from then o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import (
     NO_BROKER,
-    NO_PRODUCER_ID,
     TRANSACTION_STATE,
     BrokerId,
     CoordinatorEpoch,
@@ -25,8 +25,9 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.settings import TransactionSettings
+from oncelog.core.transactions.settings import SETTING_KEYS, TransactionSettings
 from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.broker.waits import Transact
 from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.brokers.messages import (
     UNREACHABLE,
@@ -37,29 +38,64 @@ from oncelog.node.brokers.messages import (
     WriteMarker,
     nothing_to_forget,
 )
-from oncelog.node.coordinators.hosted_shard import HostedShard
-from oncelog.node.coordinators.marker_sender import MarkerSender
 from oncelog.node.coordinators.marker_waits import MarkerWaits
-from oncelog.node.coordinators.markers import MarkerWriter
-from oncelog.node.coordinators.pending_ids import PendingIds
-from oncelog.node.coordinators.pending_requests import Decide, PendingRequest
+from oncelog.node.coordinators.markers import MarkerSender, MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
-from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
+from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices, HostedShard, PendingRequest
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
+    from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.core.controller.image.model import TopicImage
-    from oncelog.core.transactions.model import AddRequest, Decision, MarkersToWrite, TransactionRequest
+    from oncelog.core.transactions.model import AddRequest, MarkersToWrite, TransactionDecision
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.broker.audit import AuditRecord
     from oncelog.handlers.broker.leadership import LeaderLog
     from oncelog.handlers.broker.ports import Marker
-    from oncelog.handlers.broker.waits import AddToTransaction, Transact, TransactEach
-    from oncelog.node.coordinators.loading import ApplyBatch
+    from oncelog.handlers.broker.waits import AddToTransaction, TransactEach
+    from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
 
 
-class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
+TRANSACTION_VERSION: Final = "transaction.version"
+
+
+def transaction_settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
+    """Values by the keys that the machine names, and the finalized level of ``transaction.version``."""
+    values = {field: config.get(key) for field, key in SETTING_KEYS.items()}
+    return TransactionSettings(**values, transaction_version=transaction_version(image))
+
+
+def transaction_version(image: ClusterImage) -> int:
+    """The finalized level; a feature that is not finalized is at 0."""
+    return image.features.get(TRANSACTION_VERSION, 0)
+
+
+class PendingIds:
+    """The end of each id's last record, in order: an answer about an id waits for its own records, not for others'."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        # A plain dict keeps the slots of removed keys, so that finding its first key grows linear; an OrderedDict does
+        # not.
+        self._ends: OrderedDict[TransactionalId, Offset] = OrderedDict()
+
+    def appended(self, ids: Iterable[TransactionalId], end: Offset, high_watermark: Offset) -> None:
+        """Records of ``ids`` were appended, the last before ``end``."""
+        for name in ids:
+            self._ends[name] = end
+            self._ends.move_to_end(name)
+        while self._ends and self._ends[oldest := next(iter(self._ends))] <= high_watermark:
+            del self._ends[oldest]
+
+    def end_of(self, name: TransactionalId) -> Offset | None:
+        """The offset after its last record, None where that is durable."""
+        return self._ends.get(name)
+
+
+class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecision"]):
     """Implements ``handlers.broker.ports.Transactions``; see the module and ``runner``."""
 
     topic = TRANSACTION_STATE
@@ -97,37 +133,42 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         self._pending_ids[partition] = PendingIds()
         return TransactionShard(partition, CoordinatorEpoch(leader_epoch), self.settings)
 
+    def _decide(self, shard: TransactionShard, wait: Transact, token: int, now_ms: int) -> TransactionDecision:
+        return shard.decide(wait.request, token, now_ms, producer_id=wait.producer_id)
+
     def _load_wait_ms(self) -> int:
         """Load, don't refuse: clients of a coordinator that is loading sleep longer than most loads take."""
         return self.settings.concurrent_wait_ms
 
     def follow(self, topic: TopicImage | None) -> None:
-        """See the base class; who waits for markers waits for the shards that are led now."""
         super().follow(topic)
+        # Requests that wait for markers wait for the shards that are led now.
         self.marker_waits.shards_changed()
 
     def load_slice(self) -> bool:
-        """See the base class; who waits for markers has waited for the last shard to be loaded."""
         if not self._loading:
             return False
         more = super().load_slice()
+        # Requests that wait for markers have waited for the last shard to be loaded.
         return self.marker_waits.shards_changed() or more
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
-        from oncelog.node.coordinators.loading import transaction_replayer
+        from oncelog.node.coordinators.log_batches import transaction_replayer
 
         return transaction_replayer(shard)
 
-    def _write(self, hosted: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:
+    def _write(self, hosted: HostedShard[TransactionShard], decision: TransactionDecision, now_ms: int) -> None:
         super()._write(hosted, decision, now_ms)
         log = self._log(hosted)
         pending_ids = self._pending_ids[hosted.shard.partition]
         pending_ids.appended(decision.transitions, log.log_end_offset, log.high_watermark)
 
-    def _shown_upto(self, hosted: HostedShard[TransactionShard], decision: Decision) -> Offset | None:
+    def _visible_end_offset(
+        self, hosted: HostedShard[TransactionShard], decision: TransactionDecision
+    ) -> Offset | None:
         return None if decision.shows is None else self._pending_ids[hosted.shard.partition].end_of(decision.shows)
 
-    def _follow_up(self, hosted: HostedShard[TransactionShard], decision: Decision, now_ms: int) -> None:
+    def _follow_up(self, hosted: HostedShard[TransactionShard], decision: TransactionDecision, now_ms: int) -> None:
         if decision.markers:
             log = self._log(hosted)
             send = partial(self.markers.add, hosted, decision.markers)
@@ -145,7 +186,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
     # The port of handlers
 
     def take_part(self, request: AddRequest) -> bool:
-        """See ``handlers.broker.ports.Transactions``."""
         hosted = self._find(request.transactional_id)
         if hosted is None or not hosted.shard.is_loaded:
             return False
@@ -155,7 +195,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         return hosted.shard.take_part(request)
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        """See ``handlers.broker.ports.Transactions``."""
         found: dict[TopicPartition, Offset] = {}
         for name in ids:
             hosted = self._find(name)
@@ -167,29 +206,38 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         return found
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """See ``handlers.broker.ports.Transactions``."""
         return self._marker_writer.write(leader_log, marker)
 
     def verification_failed(self, partition_count: int) -> None:
-        """See ``handlers.broker.ports.Transactions``."""
         self.verification_failures += partition_count
 
     def audit(self, record: AuditRecord) -> None:
-        """See ``handlers.broker.ports.Transactions``."""
         self._audit_trail.add(record)
 
     # Requests that wait
 
     def park(self, task: Task, wait: Transact) -> None:
         """Let a request decide in the shard of its transactional id."""
-        self.decide(task, wait.request.transactional_id, _decision(wait.request, wait.producer_id))
+        self.decide(task, wait.request.transactional_id, wait)
 
     def park_each(self, task: Task, wait: TransactEach) -> None:
         """Let a request decide several times, side by side."""
-        self.decide_each(
-            task,
-            [(each.request.transactional_id, _decision(each.request, each.producer_id)) for each in wait.asked],
-        )
+        answers: list[object] = [None] * len(wait.asked)
+        missing = set(range(len(wait.asked)))
+
+        def answered(index: int, reply: object) -> None:
+            answers[index] = reply
+            missing.discard(index)
+            if not missing:
+                self._runnable.wake(task, answers)
+
+        asked = [
+            PendingRequest(each.request.transactional_id, each, partial(answered, index))
+            for index, each in enumerate(wait.asked)
+        ]
+        for pending in asked:
+            self.ask(pending)
+        task.forget = partial(self.forget, asked)
 
     def park_adding(self, task: Task, wait: AddToTransaction) -> None:
         """Ask the coordinator of a transaction, on whichever broker it is."""
@@ -197,8 +245,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         if isinstance(coordinator, ErrorCode):
             self._runnable.wake(task, error=CoordinatorRefusal(coordinator))
             return
-        message = AddPartitions(wait.request)
-        task.forget = self._messages.send(coordinator, message, partial(self._resume_adding, task))
+        task.forget = self._messages.send(coordinator, AddPartitions(wait.request), partial(self._added, task))
 
     def coordinator_of(self, transactional_id: TransactionalId) -> BrokerId | ErrorCode:
         """The broker that coordinates an id; NOT_COORDINATOR where there are no coordinators yet,
@@ -209,13 +256,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
         partition = topic.partitions[coordinator_partition(transactional_id, len(topic.partitions))]
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if partition.leader == NO_BROKER else partition.leader
 
-    def _resume_adding(self, task: Task, answer: object) -> None:
-        if answer is UNREACHABLE:
-            answer = CoordinatorRefusal(ErrorCode.NETWORK_EXCEPTION)
-        if isinstance(answer, CoordinatorRefusal):
-            self._runnable.wake(task, error=answer)
-        else:
-            self._runnable.wake(task, answer)
+    def _added(self, task: Task, answer: object) -> None:
+        self._resume(task, CoordinatorRefusal(ErrorCode.NETWORK_EXCEPTION) if answer is UNREACHABLE else answer)
 
     # Messages of brokers, this one's among them
 
@@ -238,8 +280,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
 
     def _receive_partitions(self, message: AddPartitions, answered: Answered) -> Forget:
         """Add or verify partitions of a transaction that is coordinated here."""
-        request = message.request
-        pending = PendingRequest(request.transactional_id, _decision(request), answered)
+        pending = PendingRequest(message.request.transactional_id, Transact(message.request), answered)
         self.ask(pending)
         return partial(self.forget, [pending])
 
@@ -252,12 +293,3 @@ class TransactionCoordinators(Coordinators["TransactionShard", "Decision"]):
             if decision.records:  # it was the last one
                 self._carry_out(hosted, decision, None, now_ms)
             self.marker_waits.marked(partition, markers.identity.producer_id)
-
-
-def _decision(request: TransactionRequest, producer_id: ProducerId = NO_PRODUCER_ID) -> Decide:
-    """The decision about ``request``, for the shard that coordinates its transactional id."""
-
-    def decide(shard: TransactionShard, token: int, now_ms: int) -> Decision:
-        return shard.decide(request, token, now_ms, producer_id=producer_id)
-
-    return decide

@@ -19,29 +19,61 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdict, late_after_ms
 from oncelog.base.units import MINUTE_MS, SECOND_MS
+from oncelog.core.producers.entry import ProducerEntry
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
+from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.handlers.broker.ports import ClusterView, Marker, Partitions, Transactions
 from oncelog.handlers.transactions.findings import identity_of
 from oncelog.node.hanging import reports
-from oncelog.node.hanging.id_search import Names, TransactionalIdSearch
-from oncelog.node.hanging.questions import CoordinatorQuestions
-from oncelog.node.hanging.watched import Asked, Watched
+from oncelog.node.hanging.questions import CoordinatorQuestions, Names
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
+from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 if TYPE_CHECKING:
-    from oncelog.core.producers.entry import ProducerEntry
     from oncelog.node.replication.confirmation import LeadershipConfirmation
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log_directory import LogDirectory
-    from oncelog.storage.transactions.open_transactions import OpenTransaction
+
+
+class Asked(NamedTuple):
+    """The leadership of a partition and its producer's entry when the coordinator was asked."""
+
+    leader: LeaderLog
+    entry: ProducerEntry
+
+    def is_still_so(self, leader: LeaderLog | ErrorCode) -> bool:
+        """True if nothing has come from the producer since, in the same leadership."""
+        return leader is self.leader and leader.log.producers.entries.get(self.entry.producer_id) == self.entry
+
+
+class Watched:
+    """A transaction that has been open for a while, and when to look at it next."""
+
+    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
+
+    def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
+        self.transaction = transaction
+        self.at_ms = at_ms
+        self.order = order
+        self.timeout_ms = -1
+        """The transaction's own time-out, once its coordinator has said it: the coordinator may forget it later."""
+        self.found_ms: int | None = None
+        """Since when it is known to hang."""
+        self.reported = False
+        self.unknown_looks = 0
+        """Rounds in a row in which nobody could say anything about it."""
+
+    def __lt__(self, other: Watched) -> bool:
+        return (self.at_ms, self.order) < (other.at_ms, other.order)
+
 
 PASS_MS: Final = SECOND_MS
 """The time between two passes, and the age of a transaction from which on its id is written down."""
@@ -61,7 +93,6 @@ class HangingTransactionWatch:
         partitions: Partitions,
         coordinators: Transactions,
         questions: CoordinatorQuestions,
-        id_search: TransactionalIdSearch,
         confirmation: LeadershipConfirmation,
         cluster: ClusterView,
         logs: LogDirectory,
@@ -70,7 +101,6 @@ class HangingTransactionWatch:
         self._partitions = partitions
         self._coordinators = coordinators
         self._questions = questions
-        self._id_search = id_search
         self._confirmation = confirmation
         self._cluster = cluster
         self._logs = logs
@@ -118,8 +148,6 @@ class HangingTransactionWatch:
         elif self._due:
             self._wake_at(max(now_ms + PASS_MS, self._due[0].at_ms))
 
-    # Taking over
-
     def _adopt(self, now_ms: int) -> bool:
         """Watch what has been open for a second, and write its id down; whether there is more."""
         begun = self._transactions.begun
@@ -147,10 +175,7 @@ class HangingTransactionWatch:
             except OSError as error:  # costs a name after the next restart, no more
                 self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
 
-    # Looking
-
     def _look_at_due(self, now_ms: int) -> bool:
-        """Look at what is due; whether there is more."""
         due: list[Watched] = []
         while self._due and self._due[0].at_ms <= now_ms and len(due) < LOOKS_PER_SLICE:
             watched = heapq.heappop(self._due)
@@ -164,7 +189,7 @@ class HangingTransactionWatch:
                 self._look(watched, now_ms)
         if unnamed:
             producer_ids = {watched.transaction.producer_id for watched in unnamed}
-            self._id_search.find(producer_ids, partial(self._look_with_names, unnamed))
+            self._questions.find_ids(producer_ids, partial(self._look_with_names, unnamed))
         return bool(self._due) and self._due[0].at_ms <= now_ms
 
     def _lacks_name(self, transaction: OpenTransaction) -> bool:

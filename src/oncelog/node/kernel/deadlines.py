@@ -54,7 +54,6 @@ class Deadlines:
             self._cancelled = 0
 
     def next_ms(self) -> int | None:
-        """Time of the next alarm, None when there is none."""
         heap = self._heap
         while heap and heap[0].callback is None:
             heapq.heappop(heap)

@@ -388,6 +388,5 @@ class Outbox:
         self.effects: list[Effect] = []
 
     def begin(self) -> list[Effect]:
-        """Begin a new event; its effects, as they will be."""
         self.effects = []
         return self.effects

@@ -32,8 +32,7 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class RequestTask(Generic[C]):
-    """One request whose handler waits. Whoever wakes it first wins: ``waiting`` is cleared then, and what the
-    others still hold of it is stale."""
+    """One request whose handler waits. The first to wake it clears ``waiting``: what others hold is stale then."""
 
     steps: Steps[Any]
     api: Api
@@ -59,7 +58,6 @@ class RequestTask(Generic[C]):
 
     @property
     def request_bytes(self) -> int:
-        """Size of the request."""
         return self.context.request_bytes
 
     def give_way(self) -> None:
@@ -113,7 +111,6 @@ class Runnable:
         return self._queue.popleft() if self._queue else None
 
     def is_empty(self) -> bool:
-        """True if no task was woken."""
         return not self._queue
 
     def park(self, task: Task, _wait: NextSlice) -> None:
@@ -130,8 +127,7 @@ class Runnable:
         return bool(self._slices)
 
     def next_slice(self) -> None:
-        """The others had their turn: one task goes on, or a hundred large requests would take a hundred slices in
-        one."""
+        """Let one task go on after others had their turn: a hundred large requests must not take a hundred slices."""
         while self._slices:
             task, value, error = self._slices.popleft()
             if task.waiting:  # or its client has gone

@@ -1,8 +1,12 @@
-"""The settings a broker starts with, from Kafka's configuration keys: parsed and checked, nothing opened yet."""
+"""The settings a broker starts with, from Kafka's configuration keys: parsed and checked, nothing opened yet.
+
+Listeners that let in anybody from outside are warned of, or refused with ``oncelog.require.security=true``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from oncelog.base.security import PLAINTEXT_LISTENER, Endpoint, SecurityProtocol
@@ -13,7 +17,45 @@ from oncelog.core.configs.listeners import Listeners, read_listeners
 from oncelog.core.configs.providers import Kind as Kind
 from oncelog.core.configs.providers import Provider as Provider
 from oncelog.core.configs.providers import resolve as resolve
-from oncelog.node.listeners.exposure import exposures
+
+
+class StoreUnusable(Exception):
+    """A key or trust store cannot be used; the message says which, and what to do."""
+
+
+KEY: Final = "oncelog.require.security"
+
+
+def exposures(config: BrokerConfig, listeners: Listeners) -> Sequence[str]:
+    """A sentence for each listener that others than this host reach and where nobody has to say who it is. Raises
+    ConfigError where that is refused, and for TLS that cannot be."""
+    found = [
+        f"listener {endpoint} is reached from other hosts and lets in anybody: use SASL, or SSL with "
+        "ssl.client.auth=required"
+        for endpoint in listeners.endpoints
+        if not _authenticates(config, endpoint) and not is_loopback(endpoint.host)
+    ]
+    if found and config.get(KEY):
+        raise ConfigError(f"{KEY}=true: {found[0]}", key=KEY, value="true")
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this host reaches what listens there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _authenticates(config: BrokerConfig, endpoint: Endpoint) -> bool:
+    if not endpoint.protocol.has_tls:
+        return endpoint.protocol.has_sasl
+    from oncelog.node.listeners.tls import tls_settings
+
+    tls = tls_settings(config, endpoint.listener_name, endpoint.protocol)
+    return endpoint.protocol.has_sasl or tls.client_auth == "required"
+
 
 __all__ = [
     "Address",

@@ -1,4 +1,4 @@
-"""Group commit: appended records become durable, the high watermark follows, and those who wait are woken.
+"""Group commit: appended records become durable, the high watermark follows, and waiting tasks wake up.
 
 Invariants:
 1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync has covered, so no reader sees
@@ -16,15 +16,14 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import Offset, TopicPartition
+from oncelog.base.ids import BrokerId, Offset, TopicPartition
+from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Effect, Fatal, Sync, Synced
 from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.logs.delayed_fetches import DelayedFetches
-from oncelog.node.logs.high_watermark import HighWatermarks
 
 if TYPE_CHECKING:
-    from oncelog.core.replicas.leader import LeaderReplicas
     from oncelog.handlers.broker.waits import UntilDurable
     from oncelog.storage.log.partition_log import PartitionLog
 
@@ -40,13 +39,11 @@ class _DurableWait:
         self.runnable = runnable
 
     def reached(self, partition: TopicPartition) -> None:
-        """One of them is durable."""
         self.missing.discard(partition)
         if not self.missing:
             self.runnable.wake(self.task, self.missing)
 
     def dropped(self) -> None:
-        """One of them is gone."""
         self.runnable.wake(self.task, self.missing)
 
 
@@ -60,7 +57,6 @@ class _Callback:
         self._lost = lost
 
     def reached(self, _partition: TopicPartition) -> None:
-        """The partition is durable up to there."""
         self._call()
 
     def dropped(self) -> None:
@@ -74,18 +70,20 @@ class GroupCommit:
 
     def __init__(
         self,
+        broker_id: BrokerId,
         deadlines: Deadlines,
         runnable: Runnable,
         delayed_fetches: DelayedFetches,
-        high_watermarks: HighWatermarks,
         *,
         commit: bool,
     ) -> None:
+        self._broker_id = broker_id
         self._deadlines = deadlines
         self._runnable = runnable
         self._delayed_fetches = delayed_fetches
-        self._high_watermarks = high_watermarks
         self._commit = commit
+        self._replicas: dict[TopicPartition, LeaderReplicas] = {}
+        """Led partitions only: a follower's high watermark is what its leader says."""
         self._dirty: dict[TopicPartition, PartitionLog] = {}
         self._in_flight: dict[TopicPartition, int] = {}
         self._syncs: dict[int, tuple[PartitionLog, Offset]] = {}
@@ -96,17 +94,18 @@ class GroupCommit:
 
     def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
         """Move the high watermark of a partition that this broker leads from now on."""
-        self._high_watermarks.lead(partition, replicas)
+        self._replicas[partition] = replicas
 
     def resign(self, partition: TopicPartition) -> None:
         """Move it no more: those who wait for it are told that it never will."""
-        self._high_watermarks.resign(partition)
+        self._replicas.pop(partition, None)
         for _, wait in self._waits.pop(partition, ()):
             wait.dropped()
 
     def appended(self, log: PartitionLog) -> None:
         """``log`` grew: sync it by the policy and move what may move at once; followers copy it meanwhile."""
-        if self._high_watermarks.has_followers(log.partition):
+        replicas = self._replicas.get(log.partition)
+        if replicas is not None and replicas.has_followers:
             self._delayed_fetches.changed(log.partition)
         if self._commit:
             self._dirty[log.partition] = log
@@ -186,7 +185,8 @@ class GroupCommit:
             self._tell_synced(log)
 
     def _advance(self, log: PartitionLog, offset: Offset) -> None:
-        if self._high_watermarks.vouch(log, offset):
+        replicas = self._replicas.get(log.partition)
+        if replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, offset)):
             self._high_watermark_moved(log)
 
     def vouch(self, log: PartitionLog) -> None:
@@ -195,7 +195,8 @@ class GroupCommit:
 
     def replicas_changed(self, log: PartitionLog) -> None:
         """A follower has fetched, or the in-sync set is another: move what may move."""
-        if self._high_watermarks.settle(log):
+        replicas = self._replicas.get(log.partition)
+        if replicas is not None and log.set_high_watermark(replicas.settle()):
             self._high_watermark_moved(log)
 
     def _high_watermark_moved(self, log: PartitionLog) -> None:

@@ -13,24 +13,17 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.base.tree import Change, CommitOutcome, TreeNode
 from oncelog.node.access.redaction import SECRET_BYTES, shown_frame, shown_value
 from oncelog.node.kernel.events import (
-    BrokerConnected,
-    BrokerDisconnected,
     BrokerSent,
-    ConnectionClosed,
-    ConnectionHalfClosed,
     ConnectionOpened,
-    Continued,
-    DeadlineReached,
     Effect,
     Event,
     FileRange,
-    JobFinished,
     MetadataChanged,
     MetadataLoaded,
     MetadataWritten,
@@ -38,9 +31,6 @@ from oncelog.node.kernel.events import (
     RequestReceived,
     Send,
     SendToBroker,
-    Shutdown,
-    StoodStill,
-    Synced,
 )
 from oncelog.ports import Entropy
 
@@ -50,28 +40,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 2
 """2: committed changes of the metadata are events of their own."""
-_EVENTS: Final[dict[str, type]] = {
-    kind.__name__: kind
-    for kind in (
-        ConnectionOpened,
-        ConnectionHalfClosed,
-        ConnectionClosed,
-        RequestReceived,
-        Synced,
-        JobFinished,
-        MetadataChanged,
-        MetadataWritten,
-        MetadataLoaded,
-        NodesRead,
-        BrokerConnected,
-        BrokerSent,
-        BrokerDisconnected,
-        DeadlineReached,
-        Continued,
-        StoodStill,
-        Shutdown,
-    )
-}
+_EVENTS: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 class RecordingUnreadable(Exception):
@@ -211,14 +180,12 @@ class RecordedNode:
         return self._node.cluster
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Start the node; its first effects."""
         effects = self._node.start(now_ms)
         self._recorder.started(effects, self._node.cluster.position)
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Hand an event to the node. A request's buffer is the node's to change, so it is written down as it was
-        before."""
+        """Hand an event to the node, written down before: a request's buffer is the node's to change."""
         before = {} if self._recorder.full else self._encode(event)
         effects = self._node.handle(event, now_ms)
         self._recorder.moment(event, now_ms, effects, before)

@@ -83,15 +83,14 @@ class LeadershipConfirmation:
     def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Forget:
         """Find out of which partitions nobody has begun to lead them in this broker's place. ``on_settled`` is called
         once, perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
-        question = Question(self, partitions, on_settled)
+        question = LeadershipQuestion(self, partitions, on_settled)
         question.ask()
         if not question.is_over:
             question.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: question.give_up())
         return question.forget
 
     def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Forget:
-        """Find out whether it is certain of one partition, within ``oncelog.transaction.wait.ms``. ``on_settled`` is
-        called once, perhaps before this returns."""
+        """Confirm one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once."""
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
 
@@ -109,7 +108,7 @@ class _Open(NamedTuple):
     missing: set[BrokerId]
 
 
-class Question:
+class LeadershipQuestion:
     """A question about several partitions, until it is answered or nobody waits for it."""
 
     def __init__(

@@ -42,7 +42,6 @@ class FetchFrom(NamedTuple):
     """The high watermark that the follower knows (KIP-1166): the leader answers at once where it knows a later one."""
 
     def is_other_than(self, other: FetchFrom | None) -> bool:
-        """True if the leader has to be told."""
         return other is None or self[:4] != other[:4]
 
 
@@ -70,7 +69,6 @@ class FetchRequests:
             self._changed[key] = None
 
     def is_empty(self) -> bool:
-        """True if there is nothing to fetch."""
         return not self._wanted
 
     def reset(self) -> None:
@@ -94,7 +92,6 @@ class FetchRequests:
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
 
     def next_request(self, broker_id: BrokerId, broker_epoch: int, config: BrokerConfig) -> FetchRequest:
-        """The next request; to be sent."""
         limit = int(config.get("replica.fetch.max.bytes"))
         request = FetchRequest(
             replica_id=broker_id,

@@ -59,7 +59,7 @@ _LATEST: Final = -1
 _EARLIEST: Final = -2
 
 
-class Phase(Enum):
+class FetchPhase(Enum):
     """The state of one copy; see the module's table."""
 
     FETCHING = "fetching"
@@ -78,7 +78,7 @@ class _Copy:
         self.key: Key = (log.topic_id, partition.partition)
         self.log = log
         self.leader_epoch = leader_epoch
-        self.phase = Phase.SYNCING
+        self.phase = FetchPhase.SYNCING
         self.wait_ms = FIRST_WAIT_MS
         self.leader_end = 0
         """The leader's high watermark as it was last told."""
@@ -105,8 +105,6 @@ class LeaderFetcher:
         self._log_starts_rose = False
         """True once one has risen, to the middle of a segment, that is not written down."""
 
-    # Partitions
-
     def follow(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
         """Copy a partition in ``leader_epoch``; nothing changes where that is the one already."""
         known = self._by_partition.get(partition)
@@ -119,15 +117,14 @@ class LeaderFetcher:
         self._sync(copy)
 
     def stop(self, partition: TopicPartition) -> None:
-        """Copy a partition no more."""
         copy = self._by_partition.pop(partition, None)
         if copy is None:
             return
         del self._copies[copy.key]
         self._requests.want_no_more(copy.key)
-        if copy.phase is Phase.SYNCING:
+        if copy.phase is FetchPhase.SYNCING:
             self._syncing -= 1
-        copy.phase = Phase.WAITING
+        copy.phase = FetchPhase.WAITING
 
     def max_lag(self) -> int:
         """The largest number of records by which a copy is behind."""
@@ -137,12 +134,12 @@ class LeaderFetcher:
         return self._copies.get(copy.key) is copy
 
     def _sync(self, copy: _Copy) -> None:
-        copy.phase = Phase.SYNCING
+        copy.phase = FetchPhase.SYNCING
         self._syncing += 1
         self._services.group_commit.when_synced(copy.log, partial(self._synced, copy))
 
     def _synced(self, copy: _Copy) -> None:
-        if self._is_current(copy) and copy.phase is Phase.SYNCING:
+        if self._is_current(copy) and copy.phase is FetchPhase.SYNCING:
             self._syncing -= 1
             self._go_on(copy)
 
@@ -153,11 +150,11 @@ class LeaderFetcher:
             self._wait(copy)
             return
         if copy.leader_end > log.log_end_offset and throttle.holds_back(copy.partition, now_ms):
-            copy.phase = Phase.WAITING
+            copy.phase = FetchPhase.WAITING
             self._requests.want_no_more(copy.key)
             services.deadlines.at(now_ms + THROTTLED_MS, partial(self._waited, copy))
             return
-        copy.phase = Phase.FETCHING
+        copy.phase = FetchPhase.FETCHING
         start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
         self._requests.want(copy.key, FetchFrom(end, log.leader_epoch, copy.leader_epoch, start, high_watermark))
         if self._is_under_way:
@@ -166,7 +163,7 @@ class LeaderFetcher:
 
     def _wait(self, copy: _Copy) -> None:
         """Leave a partition out for a while."""
-        copy.phase = Phase.WAITING
+        copy.phase = FetchPhase.WAITING
         self._requests.want_no_more(copy.key)
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
         deadlines = self._services.deadlines
@@ -174,10 +171,8 @@ class LeaderFetcher:
         copy.wait_ms = min(2 * copy.wait_ms, max(longest_ms, FIRST_WAIT_MS))
 
     def _waited(self, copy: _Copy, _now_ms: int) -> None:
-        if self._is_current(copy) and copy.phase is Phase.WAITING:
+        if self._is_current(copy) and copy.phase is FetchPhase.WAITING:
             self._go_on(copy)
-
-    # Requests
 
     def fetch(self) -> None:
         """Send the next request, when the last one is answered and its records are on disk."""
@@ -242,12 +237,10 @@ class LeaderFetcher:
         self._wait_ms = min(2 * self._wait_ms, max(longest_ms, FIRST_WAIT_MS))
         deadlines.at(self._not_before_ms, lambda _now: None)  # the event's end sends what is due
 
-    # Answers
-
     def _take(self, topic_id: bytes, data: PartitionData) -> None:
         key = (TopicId(topic_id), data.partition_index)
         copy = self._copies.get(key)
-        if copy is None or copy.phase is not Phase.FETCHING:
+        if copy is None or copy.phase is not FetchPhase.FETCHING:
             return
         sent = self._requests.sent.get(copy.key)
         if sent is None or sent.leader_epoch != copy.leader_epoch or sent.offset != copy.log.log_end_offset:
@@ -316,7 +309,7 @@ class LeaderFetcher:
 
     def _look_up(self, copy: _Copy) -> None:
         """Ask for the first and last offset of the leader's log: this one begins anew, or is cut."""
-        copy.phase = Phase.LOOKING_UP
+        copy.phase = FetchPhase.LOOKING_UP
         self._requests.want_no_more(copy.key)
         found: dict[int, int] = {}
         for timestamp in (_EARLIEST, _LATEST):
@@ -340,7 +333,7 @@ class LeaderFetcher:
     def _looked_up(
         self, copy: _Copy, found: dict[int, int], timestamp: int, response: ListOffsetsResponse | None
     ) -> None:
-        if not self._is_current(copy) or copy.phase is not Phase.LOOKING_UP:
+        if not self._is_current(copy) or copy.phase is not FetchPhase.LOOKING_UP:
             return
         answer = _only_partition(response)
         if answer is None or answer.error_code:
@@ -354,8 +347,6 @@ class LeaderFetcher:
             self._cut(copy, partial(truncate_to, log, found[_LATEST], now_ms))
         else:
             self._cut(copy, partial(truncate_fully_and_start_at, log, found[_EARLIEST], now_ms))
-
-    # Trouble
 
     def _failed(self, copy: _Copy, error: OSError) -> None:
         self._report("error", f"cannot append to {copy.partition}: {error}")

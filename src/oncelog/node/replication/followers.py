@@ -24,7 +24,6 @@ class Followers:
         self._leaders: dict[TopicPartition, BrokerId] = {}
 
     def follow(self, partition: TopicPartition, log: PartitionLog, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition from its leader in ``leader_epoch`` from now on."""
         if self._leaders.get(partition) not in (None, leader):
             self.stop(partition)
         self._leaders[partition] = leader
@@ -39,13 +38,11 @@ class Followers:
         return fetcher
 
     def stop(self, partition: TopicPartition) -> None:
-        """Copy it no more."""
         leader = self._leaders.pop(partition, None)
         if leader is not None:
             self._fetchers[leader].stop(partition)
 
     def leader_of(self, partition: TopicPartition) -> BrokerId | None:
-        """The leader that a partition is copied from, None for those that are not."""
         return self._leaders.get(partition)
 
     def fetch(self) -> None:

@@ -108,8 +108,6 @@ class InSyncSets:
         if self._led:
             self._look_later()
 
-    # Proposals
-
     def _propose(self, leader: LeaderLog, in_sync: Sequence[BrokerId]) -> None:
         operations = change_in_sync(self._metadata.image, leader.partition, in_sync, leader.leader_epoch)
         if operations is None:

@@ -5,19 +5,22 @@ Leadership is the only road to a log: a partition is led in one epoch, or the an
 
 The role of this broker's replica of each is decided in ``roles``.
 
-Logs of new partitions are created in slices, or when somebody asks for one: a directory and a few files each are
+Logs of new partitions are created in slices, or when a request needs one: a directory and a few files each are
 milliseconds on a busy disk, and a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicName, TopicPartition
 from oncelog.base.units import SECOND_MS
+from oncelog.core.configs.broker import BrokerConfig
+from oncelog.core.configs.topic import TopicConfig
 from oncelog.core.controller.image.model import TopicImage
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
@@ -26,9 +29,9 @@ from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
-from oncelog.node.logs.log_configs import log_config, storage_config
 from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.roles import ReplicaRoles
+from oncelog.storage.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig, StorageConfig
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
@@ -36,6 +39,33 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.tasks import Task
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log_directory import LogDirectory
+
+_SAME: Final = frozenset(LogConfig._fields) & frozenset(TopicConfig._fields)
+"""Keys that both sides name and type alike."""
+
+
+@lru_cache(maxsize=1024)
+def log_config(topic: TopicConfig) -> LogConfig:
+    """The values that a log of the topic obeys; equal configurations share one instance."""
+    values = {name: getattr(topic, name) for name in _SAME}
+    policy = (DELETE,) * topic.cleanup_delete + (COMPACT,) * topic.cleanup_compact
+    return LogConfig(
+        **values,
+        cleanup_policy=policy,
+        message_timestamp_type=LOG_APPEND_TIME if topic.log_append_time else "CreateTime",
+    )
+
+
+def storage_config(config: BrokerConfig) -> StorageConfig:
+    """The settings that all logs of a broker share."""
+    return StorageConfig(
+        producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
+        cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),
+        cleaner_enable=bool(config.get("log.cleaner.enable")),
+        max_decompressed_bytes=int(config.get("oncelog.decompressed.max.bytes")),
+        validates_records=config.get("oncelog.record.validation") == "records",
+    )
+
 
 LOGS_PER_SLICE: Final = 16
 CREATE_AGAIN_MS: Final = SECOND_MS
@@ -186,7 +216,6 @@ class PartitionManager:
     def leader_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> LeaderLog | ErrorCode:
-        """See ``handlers.broker.ports.Partitions``."""
         found = self._leaders.get(partition)
         if found is None:
             if partition in self._missing:
@@ -205,7 +234,6 @@ class PartitionManager:
     def follower_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> FollowerLog | ErrorCode:
-        """See ``handlers.broker.ports.Partitions``."""
         image, log = self._metadata.image.partition(partition), self.logs.logs.get(partition)
         if image is None or log is None or image.leader == self._metadata.broker_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -220,22 +248,18 @@ class PartitionManager:
         return len(self._leaders)
 
     def has_log(self, partition: TopicPartition) -> bool:
-        """True if the partition has a log on disk already."""
         return partition in self.logs.logs
 
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
-        """See ``handlers.broker.ports.Partitions``."""
         if partition in self._missing:
             self._create_log(partition)
         log = self.logs.logs.get(partition)
         return None if log is None else log.size_bytes
 
     def creates_logs(self) -> bool:
-        """See ``handlers.broker.ports.Partitions``."""
         return bool(self._missing)
 
     def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
-        """See ``handlers.broker.ports.Partitions``."""
         self.records_in += record_count
         self.record_bytes_in += size_bytes
         self._group_commit.appended(leader_log.log)
@@ -243,32 +267,25 @@ class PartitionManager:
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        """See ``handlers.broker.ports.Partitions``."""
         self.roles.replica_fetched(leader_log, replica, broker_epoch, offset, log_start_offset)
 
     @property
     def change_position(self) -> int:
-        """See ``handlers.broker.ports.Partitions``."""
         return self._delayed_fetches.position
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
-        """See ``handlers.broker.ports.Partitions``."""
         return self._delayed_fetches.changed_since(position)
 
     def readable_changed(self, partition: TopicPartition) -> None:
-        """See ``handlers.broker.ports.Partitions``."""
         self._delayed_fetches.changed(partition)
 
     def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
-        """See ``handlers.broker.ports.Partitions``."""
         self.logs.checkpoint_log_starts(rising)
 
     def disk_bytes(self) -> tuple[int, int]:
-        """See ``handlers.broker.ports.Partitions``."""
         return self.directory.measure()
 
     def is_directory_offline(self) -> bool:
-        """See ``handlers.broker.ports.Partitions``."""
         return self.directory.is_offline
 
 

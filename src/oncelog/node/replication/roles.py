@@ -120,7 +120,6 @@ class ReplicaRoles:
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        """See ``handlers.broker.ports.Partitions``."""
         if leader_log.replicas.log_starts_at(replica, log_start_offset):
             self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)

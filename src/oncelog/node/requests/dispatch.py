@@ -28,7 +28,7 @@ from oncelog.node.requests.connections import MAX_UNANSWERED, Connection
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.loaded_apis import Handle, LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
-from oncelog.node.requests.throttling import Throttling
+from oncelog.node.requests.throttling import Mutes, Throttling
 from oncelog.node.requests.traffic import Traffic
 from oncelog.ports import Buffer
 from oncelog.wire.chunks import chunk_size
@@ -95,8 +95,8 @@ class Requests:
         self.apis = LoadedApis(ports.cluster)
         self.traffic = Traffic()
         self.closed = ClosedConnections()
+        self.mutes = Mutes(deadlines, outbox, self._unmuted)
         self._next_report_ms = 0
-        self._may_mute = True
         self._postponed: dict[Connection, None] | None = None
         """Connections with requests that arrived since :meth:`postpone`; None when they are decided at once."""
 
@@ -158,13 +158,6 @@ class Requests:
         for connection in postponed or ():
             self._decide_postponed(connection)
             connection.let_postponed_pass()
-
-    def end_mutes(self) -> None:
-        """Decide what muted clients have sent, and mute no client again: the broker stops."""
-        self._may_mute = False
-        for connection in list(self.throttling.muted):
-            connection.muted_until_ms = self._deadlines.now_ms
-            self._unmute(connection, self._deadlines.now_ms)
 
     def run_woken(self) -> None:
         """Let every task that was woken go on."""
@@ -246,7 +239,7 @@ class Requests:
 
     def _try_again_later(self, connection: Connection, frame: Buffer, error: OSError) -> None:
         """Keep a request whose handler cannot be imported now: the process has no file descriptor left."""
-        if not self._may_mute:
+        if self.mutes.have_ended:
             self._refuse(connection, None, "the broker stops before a handler could be loaded")
             return
         now_ms = self._deadlines.now_ms
@@ -254,7 +247,7 @@ class Requests:
             self._next_report_ms = now_ms + MINUTE_MS
             self._outbox.effects.append(Report("error", f"requests wait, for a handler cannot be loaded: {error}"))
         connection.postpone_first(frame)
-        self._mute(connection, LOAD_AGAIN_MS)
+        self.mutes.mute(connection, LOAD_AGAIN_MS)
 
     def _is_let_in(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
         """True if a frame of a SASL listener is decided as any other; else it is answered here. Raises PeerError."""
@@ -391,7 +384,7 @@ class Requests:
                     size_of = _range_size if api.handler == _FETCH_OF_RANGES else chunk_size
                     self.traffic.record_bytes_out += sum(map(size_of, chunks))
             if throttle_ms:
-                self._mute(connection, throttle_ms)
+                self.mutes.mute(connection, throttle_ms)
             self._flush(connection)
         except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
             self._failed(connection, task.slot, api.name, failure)
@@ -412,23 +405,7 @@ class Requests:
             connection.paused = False
             self._outbox.effects.append(Resume(connection.id))
 
-    def _mute(self, connection: Connection, throttle_ms: int) -> None:
-        """Read and decide nothing of a throttled client until its time has passed, also if it closes meanwhile. What
-        was decided before is answered."""
-        if not (self._may_mute and (connection.open or connection.backlog)):
-            return
-        self.throttling.muted[connection] = None
-        connection.mute(self._deadlines.now_ms + throttle_ms)
-        if connection.open and not connection.paused:
-            connection.paused = True
-            self._outbox.effects.append(Pause(connection.id))
-        self._deadlines.at(connection.muted_until_ms, partial(self._unmute, connection))
-
-    def _unmute(self, connection: Connection, now_ms: int) -> None:
-        if connection.muting is None or now_ms < connection.muted_until_ms:
-            return
-        del self.throttling.muted[connection]
-        connection.unmute()
+    def _unmuted(self, connection: Connection) -> None:
         self._flush(connection)
         self._decide_postponed(connection)
 

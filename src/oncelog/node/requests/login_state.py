@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.wire.header import RequestHeader
 
 
-class Phase(Enum):
+class LoginPhase(Enum):
     """How far a login has come; the table of the module has the transitions."""
 
     VERSIONS = "versions"
@@ -45,7 +45,7 @@ class LoginState:
     """One connection's."""
 
     settings: ListenerSasl
-    phase: Phase = Phase.VERSIONS
+    phase: LoginPhase = LoginPhase.VERSIONS
     exchange: Exchange | None = None
     """The mechanism's machine, in ``EXCHANGE``."""
     mechanism: str = ""

@@ -1,7 +1,8 @@
-"""Nobody is served on a SASL listener before it is known who that is (KIP-43, 152, 368).
+"""Logins: no request is served on a SASL listener before its client is known (KIP-43, 152, 368).
 
 ``Logins.judge`` sees every frame of such a connection first: it lets pass what the phase of the connection allows
-(``login_state``), answers what belongs to the login itself, and says how the rest ends. Rules:
+(``login_state``), answers what belongs to the login itself, and says how the rest ends. Credentials are those of the
+configuration, of the cluster's metadata, and signed tokens. Rules:
 
 1. Before the login nothing is decoded but ApiVersions, SaslHandshake and SaslAuthenticate, none of which has an array;
    a frame has ``sasl.server.max.receive.size`` bytes at most.
@@ -19,18 +20,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.tree import CommitOutcome, Create
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
-from oncelog.core.sasl.exchange import Check, InvalidToken, Login, LoginRefused, Step
+from oncelog.core.controller.image import layout
+from oncelog.core.controller.image.client_entities import ClientEntities, ClientEntity
+from oncelog.core.controller.image.cluster_image import configs_of
+from oncelog.core.sasl.exchange import OAUTHBEARER, PLAIN, Check, Exchange, InvalidToken, Login, LoginRefused, Step
+from oncelog.core.sasl.oauthbearer import OAuthBearer
+from oncelog.core.sasl.plain import Plain
+from oncelog.core.sasl.scram import ScramServer
+from oncelog.core.sasl.scram_credentials import ScramCredential
+from oncelog.core.sasl.scram_strangers import CredentialForms
+from oncelog.core.sasl.scram_users import credential_for, forms_of_users
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
+from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
 from oncelog.handlers import registry
 from oncelog.handlers.access.sasl import unsupported_mechanism
 from oncelog.handlers.broker.waits import Lane, Offload, Steps
 from oncelog.handlers.cluster.versions import names_its_software
+from oncelog.node.access.redaction import SECRET_BYTES
+from oncelog.node.cluster.metadata import Metadata
+from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Outbox, Report
-from oncelog.node.requests.login_credentials import LoginCredentials
-from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification, Phase
+from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginPhase, LoginState, LoginVerification
 from oncelog.ports import Buffer
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
@@ -40,6 +54,58 @@ from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 if TYPE_CHECKING:
     from oncelog.wire.chunks import Chunk
     from oncelog.wire.message import Message
+
+NONCE_BYTES: Final = 24
+
+
+class LoginCredentials:
+    """Makes the exchange of a mechanism."""
+
+    def __init__(self, cluster: Metadata, commits: MetadataLog) -> None:
+        self._cluster = cluster
+        self._commits = commits
+        self._proposed: bytes | None = None
+        """The secret that this broker has written, or tries to."""
+        self._formed_of: ClientEntities | None = None
+        """The users whose forms are known."""
+        self._forms: Mapping[str, CredentialForms] = {}
+        self.key_sets: dict[str, VerifySignature] = {}
+        """The public keys by which tokens are verified, by listener; the outside's."""
+        self.added_passwords: Mapping[str, str] = {}
+        """Passwords of PLAIN beside those of the configuration, which cannot change while the broker runs; a test's."""
+
+    def exchange(self, settings: ListenerSasl, mechanism: str) -> Exchange:
+        """A new exchange by a mechanism that the listener has."""
+        if mechanism == PLAIN:
+            return Plain({**settings.plain_passwords, **self.added_passwords})
+        if mechanism == OAUTHBEARER:
+            assert settings.token_rules is not None
+            return OAuthBearer(SignedTokens(settings.token_rules, partial(self.key_sets.get, settings.listener_name)))
+        nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
+        return ScramServer(mechanism, partial(self._credential, mechanism), nonce)
+
+    def _credential(self, mechanism: str, user: str) -> ScramCredential:
+        image = self._cluster.image
+        if image.client_entities is not self._formed_of:  # most changes of the image are of something else
+            users = (each.configs for entity, each in image.client_entities.items() if entity.user)
+            self._formed_of, self._forms = image.client_entities, forms_of_users(users)
+        configs = configs_of(image, ClientEntity(user=user))
+        return credential_for(self._secret(), mechanism, user, configs, self._forms[mechanism])
+
+    def _secret(self) -> bytes:
+        """The cluster's secret; the first broker that needs one writes it."""
+        known = self._cluster.image.login_secret
+        if known is not None:
+            return known
+        if self._proposed is None:
+            self._proposed = self._cluster.random_bytes(SECRET_BYTES)
+            self._commits.commit([Create(layout.LOGIN_SECRET, self._proposed)], self._written)
+        return self._proposed
+
+    def _written(self, outcome: CommitOutcome) -> None:
+        if outcome is not CommitOutcome.COMMITTED:
+            self._proposed = None  # another broker's is there, or it is tried again with the next login
+
 
 _Answering = Callable[[Callable[[], Step]], "LoginAnswer | LoginEnded"]
 """Answers what a call gives or raises (LoginRefused)."""
@@ -104,7 +170,7 @@ class Logins:
 
     def judge(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
         """The verdict on a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
-        if state.phase is Phase.LOGGED_IN:
+        if state.phase is LoginPhase.LOGGED_IN:
             return self._judge_logged_in(state, frame)
         if len(frame) > state.settings.max_receive_bytes:
             return self._refused(state, f"{len(frame)} bytes before authentication")
@@ -114,24 +180,24 @@ class Logins:
             return self._refused(state, str(refusal))
 
     def _judge_login(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
-        if state.phase is Phase.SWITCHED:
+        if state.phase is LoginPhase.SWITCHED:
             return self._refused(state, "another mechanism than the first time")
-        if state.phase is Phase.EXCHANGE and not state.with_headers:
+        if state.phase is LoginPhase.EXCHANGE and not state.with_headers:
             return self._step(state, None, bytes(frame), partial(self._answer_bare, state))
         header, position = decode_request_header(frame)
         body = memoryview(frame)[position:]
-        if state.phase is Phase.EXCHANGE:
+        if state.phase is LoginPhase.EXCHANGE:
             if header.api_key == _AUTHENTICATE:
                 return self._authenticate(state, header, body)
             return self._out_of_order(state, header)
         if header.api_key == _HANDSHAKE:
             return self._handshake(state, header, body)
-        if header.api_key != _API_VERSIONS or state.phase is not Phase.VERSIONS:
+        if header.api_key != _API_VERSIONS or state.phase is not LoginPhase.VERSIONS:
             return self._refused(state, f"API {header.api_key} before authentication")
         if ApiVersionsRequest.MIN_VERSION <= header.api_version <= ApiVersionsRequest.MAX_VERSION:
             request = ApiVersionsRequest.decode(body, header.api_version)
             if names_its_software(request, header.api_version):
-                state.phase = Phase.HANDSHAKE
+                state.phase = LoginPhase.HANDSHAKE
         return None
 
     def _judge_logged_in(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | None:
@@ -156,9 +222,9 @@ class Logins:
             chunks = () if state.again else _encoded(header, unsupported_mechanism(offered))
             return self._refused(state, f"SASL mechanism {request.mechanism[:40]!r} is not enabled", chunks)
         if state.again and request.mechanism != state.mechanism:
-            state.phase = Phase.SWITCHED
+            state.phase = LoginPhase.SWITCHED
         else:
-            state.phase, state.mechanism = Phase.EXCHANGE, request.mechanism
+            state.phase, state.mechanism = LoginPhase.EXCHANGE, request.mechanism
             state.with_headers = header.api_version > 0
             state.exchange = self.credentials.exchange(state.settings, request.mechanism)
         return LoginAnswer(_encoded(header, SaslHandshakeResponse(mechanisms=offered)))
@@ -221,7 +287,7 @@ class Logins:
             )
         self._count(state, REAUTHENTICATED if state.again else SUCCEEDED)
         state.principal = f"{_USER}:{login.user}"
-        state.phase, state.exchange = Phase.LOGGED_IN, None
+        state.phase, state.exchange = LoginPhase.LOGGED_IN, None
         now_ms, most_ms = self._deadlines.now_ms, state.settings.max_reauth_ms[state.mechanism]
         left = [most_ms] if most_ms else []
         if login.expires_ms is not None:

@@ -59,7 +59,6 @@ class Standstill:
         self._metadata_log.reload()
 
     def metadata_loaded(self, event: MetadataLoaded) -> None:
-        """Let the requests go on if the metadata are those of now."""
         if event.nodes is not None and self._metadata_log.is_current():
             self.end()
 

@@ -11,14 +11,18 @@ this one, for the node has no clock for it: a client waits one request later tha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.node.cluster.client_quotas import ClientQuotas, user_of
+from oncelog.node.kernel.events import Outbox, Pause
 
 if TYPE_CHECKING:
     from oncelog.core.quotas.quotas import MutationQuota, RateQuota
     from oncelog.handlers.broker.context import Context
+    from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.requests.connections import Connection
     from oncelog.wire.message import Message
 
@@ -35,8 +39,6 @@ class Throttling:
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
-        self.muted: dict[Connection, None] = {}
-        """Connections that are not read now, also those that have closed meanwhile."""
 
     def answered(self, api_key: int, context: Context, response: Message | None) -> int:
         """Count a request, and put the time to wait in its response; the time in milliseconds, 0 for none."""
@@ -64,6 +66,50 @@ class Throttling:
         else:  # what its handler says: of partitions created or deleted
             other_ms, other = int(getattr(response, "throttle_time_ms", 0)), quotas.mutations
         return (other_ms, other) if other_ms > throttle_ms else (throttle_ms, quota)
+
+
+class Mutes:
+    """Connections of which nothing is read or decided until a time, also those that have closed meanwhile. What was
+    decided before is answered. ``unmuted(connection)`` is called when the time has passed."""
+
+    def __init__(self, deadlines: Deadlines, outbox: Outbox, unmuted: Callable[[Connection], None]) -> None:
+        self._deadlines = deadlines
+        self._outbox = outbox
+        self._unmuted = unmuted
+        self._connections: dict[Connection, None] = {}
+        self.have_ended = False
+        """True once the broker stops: nobody is muted again."""
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._connections)
+
+    def mute(self, connection: Connection, time_ms: int) -> None:
+        """Mute a connection for ``time_ms``, or for longer if that was said before."""
+        if self.have_ended or not (connection.open or connection.backlog):
+            return
+        self._connections[connection] = None
+        connection.mute(self._deadlines.now_ms + time_ms)
+        if connection.open and not connection.paused:
+            connection.paused = True
+            self._outbox.effects.append(Pause(connection.id))
+        self._deadlines.at(connection.muted_until_ms, partial(self._unmute, connection))
+
+    def end(self) -> None:
+        """Unmute all connections: the broker stops."""
+        self.have_ended = True
+        for connection in list(self._connections):
+            connection.muted_until_ms = self._deadlines.now_ms
+            self._unmute(connection, self._deadlines.now_ms)
+
+    def _unmute(self, connection: Connection, now_ms: int) -> None:
+        if connection.muting is None or now_ms < connection.muted_until_ms:
+            return
+        del self._connections[connection]
+        connection.unmute()
+        self._unmuted(connection)
 
 
 def _is_denied(response: Message | None) -> bool:

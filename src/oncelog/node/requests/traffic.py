@@ -12,7 +12,6 @@ LATENCY_BOUNDS_MS: Final = (0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000,
 
 
 def api_name(api_key: int) -> str:
-    """The name of an API by its key."""
     return BY_KEY[api_key].name
 
 

@@ -161,7 +161,6 @@ def decode_any_key(data: bytes | None) -> str | Unknown:
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """Key of a transactional id."""
     encoded = transactional_id.encode()
     if len(encoded) > INT16_MAX:
         raise ValueError(f"string of {len(encoded)} bytes")

@@ -16,7 +16,7 @@ from math import inf
 from typing import Final
 
 from oncelog.listening.descriptors import limit
-from oncelog.listening.limited_lines import SeldomLogged
+from oncelog.listening.limited_lines import LimitedLines
 from oncelog.listening.waiting import Waiting, source_of
 from oncelog.runtime.connections.connection_limits import ConnectionLimits
 from oncelog.runtime.effects.peer import Peer
@@ -46,8 +46,8 @@ class ConnectionQuotas:
         """Address and listener by connection."""
         self._strangers: Waiting[Peer] = Waiting()
         """Connections that have not sent a whole request yet, or not logged in where they have to."""
-        self._refusals = SeldomLogged(_LOG, logging.WARNING)
-        self._displaced = SeldomLogged(_LOG, logging.WARNING)
+        self._refusals = LimitedLines(_LOG, logging.WARNING)
+        self._displaced = LimitedLines(_LOG, logging.WARNING)
         self._paused: dict[Peer, None] = {}
         self._favoured: Peer | None = None
         """Above the bound of held bytes, the one connection that still reads: else all might wait for each other."""
@@ -162,7 +162,6 @@ class ConnectionQuotas:
         self._timer = loop.call_later(delay_s, self._sweep, loop)
 
     def stop_sweeping(self) -> None:
-        """Stop the sweeps."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -11,8 +11,7 @@ from oncelog.coordination.zookeeper.access import Login, ZooKeeperAccess
 from oncelog.coordination.zookeeper.acls import apply_acls
 from oncelog.coordination.zookeeper.tree import ZooKeeperTree
 from oncelog.node.assembly import StartRefused
-from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError
-from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError, StoreUnusable
 from oncelog.node.listeners.zookeeper_settings import ROOTS, SENSITIVE, zookeeper_settings
 from oncelog.runtime.tls.credentials import ClientCredentials
 

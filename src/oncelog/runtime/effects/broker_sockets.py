@@ -24,7 +24,7 @@ from oncelog.node.kernel.events import (
     Event,
     SendToBroker,
 )
-from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.broker_settings import StoreUnusable
 from oncelog.wire.chunks import join_chunks
 
 _LOG: Final = logging.getLogger("oncelog.broker")

@@ -51,7 +51,7 @@ from oncelog.node.kernel.events import (
 )
 from oncelog.ports import Buffer, Clock, CommittedChange
 from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
-from oncelog.runtime.effects.pause_detection import StandstillWatch
+from oncelog.runtime.effects.pause_detection import PauseWatch
 from oncelog.runtime.effects.peer import Peer
 from oncelog.runtime.workers import Workers
 
@@ -107,7 +107,7 @@ class EffectRunner:
         self._jobs = Workers(loop, 1, "jobs")
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
-        self.standstill = StandstillWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
+        self.standstill = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._files = outside.files
         self._audit: AuditLog | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {

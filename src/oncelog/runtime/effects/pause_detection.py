@@ -20,7 +20,7 @@ def clock_ns() -> int:
     return time.clock_gettime_ns(_CLOCK)
 
 
-class StandstillWatch:
+class PauseWatch:
     """Looks at the clock again and again, and calls ``stood_still`` with the milliseconds since the last time when
     these are more than half the time-out of the session: it may have ended, for what the tree heard last was before."""
 

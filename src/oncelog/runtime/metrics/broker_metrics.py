@@ -224,7 +224,7 @@ def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
             usage.add_metric([name, *client], used.rate)
             limit.add_metric([name, *client], used.limit)
     yield from (throttles, seconds, usage, limit)
-    muted = len(node.requests.throttling.muted)
+    muted = len(node.requests.mutes)
     yield GaugeMetricFamily("oncelog_muted_connections", "Connections not read now for a quota.", value=muted)
     yield CounterMetricFamily(
         "oncelog_connections_over_rate",

@@ -4,7 +4,8 @@ Signatures are PyJWT's and cryptography's (the extra ``oncelog[security]``); no 
 
 Rules: public keys of RSA (2,048 to 8,192 bits) and of the three curves, nothing else; a key is used with the algorithms
 of its kind alone, and with the one that it names. A secret (``oct``) is never a key here, so that no HMAC can be made
-with what everybody may read.
+with what everybody may read. PyJWT reads each key; its ``PyJWKSet`` takes secrets and private keys too, and lets an RSA
+key that names no algorithm verify RS256 only.
 """
 
 from __future__ import annotations

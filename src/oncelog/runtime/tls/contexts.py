@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.node.listeners.broker_settings import StoreUnusable
 from oncelog.node.listeners.certificates import read_certificate
-from oncelog.node.listeners.errors import StoreUnusable
 from oncelog.node.listeners.tls import TlsSettings
 from oncelog.runtime.tls.stores import KeyStore, read_key_store, read_trust_store
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.units import SECOND_MS
-from oncelog.node.listeners.broker_settings import ConfigError
-from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.broker_settings import ConfigError, StoreUnusable
 from oncelog.node.listeners.principal_mapping import PrincipalMapping
 from oncelog.node.listeners.tls import TlsSettings
 from oncelog.runtime.tls.contexts import Contexts, make_client_context, make_contexts

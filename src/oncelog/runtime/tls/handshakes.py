@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from oncelog.listening.limited_lines import SeldomLogged
+from oncelog.listening.limited_lines import LimitedLines
 from oncelog.listening.waiting import Waiting, source_of
 from oncelog.runtime.workers import Work, Workers
 
@@ -54,7 +54,7 @@ class Handshakes:
         """Handshakes whose first step waits for a worker."""
         self._stepped: set[Handshaking] = set()
         """Handshakes under way whose first step was handed to a worker."""
-        self._displaced = SeldomLogged(_LOG, logging.INFO)
+        self._displaced = LimitedLines(_LOG, logging.INFO)
         self._workers: Workers | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))

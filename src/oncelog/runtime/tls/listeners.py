@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.security import Endpoint
 from oncelog.base.units import SECOND_MS
 from oncelog.node.assembly import StartRefused
-from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError, Settings
-from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError, Settings, StoreUnusable
 from oncelog.node.listeners.tls import TlsSettings, tls_settings
 from oncelog.runtime.tls.connection import BUFFER_SIZE, Above, TlsConnection
 from oncelog.runtime.tls.credentials import Credentials

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
 
-from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.broker_settings import StoreUnusable
 from oncelog.node.listeners.tls import PEM, StoreSettings
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from oncelog.core.controller.image.model import PartitionImage
 from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, span
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.world import ClientHost, World
-from oncelog.sim.workloads.kit.admin_requests import elect_preferred
+from oncelog.sim.workloads.kit.requests import elect_preferred
 
 LONGEST_WAIT_S: Final = 10
 """The longest wait for an election, or until a broker is in sync again."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import ClientError
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.cluster.observer import ClusterObserver
 from oncelog.sim.checkers.disk.administrative import ends_of
@@ -35,8 +35,8 @@ from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.sim.workloads.kit.end_state import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.workloads.kit.recorder import Recorder
+from oncelog.sim.workloads.kit.requests import create_topics
 from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
-from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 SAFETY_S: Final = 100
@@ -255,7 +255,7 @@ class Simulation:
                     feature="transaction.version", max_version_level=version, upgrade_type=_DOWNGRADE
                 )
                 await client.request(UpdateFeaturesRequest(feature_updates=[update]))
-            await _create(client, self.topics)
+            await create_topics(client, self.topics)
 
     async def _all_joined(self, host: ClientHost, client: AsyncClient) -> None:
         """Wait until all of several brokers are there for a client."""
@@ -402,20 +402,3 @@ def _replicated(topic: Topic, scenario: Scenario) -> Topic:
         return topic
     configs = {**topic.configs, "min.insync.replicas": str(drawn.min_insync_replicas)}
     return replace(topic, configs=configs, replication_factor=drawn.factor)
-
-
-async def _create(client: AsyncClient, topics: Sequence[Topic]) -> None:
-    message = CreateTopicsRequest(timeout_ms=10_000)
-    for topic in topics:
-        configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
-        message.topics.append(
-            CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=configs,
-            )
-        )
-    for created in (await client.request(message)).topics:
-        if created.error_code:
-            raise BrokerRefused(created.error_code, f"topic {created.name}")

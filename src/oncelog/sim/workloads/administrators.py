@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.admin_requests import producers_of
 from oncelog.sim.workloads.kit.end_state import groups_of, transactions_of
-from oncelog.sim.workloads.kit.routing import leader_of
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.requests import leader_of, producers_of
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
 from oncelog.wire.messages.describe_producers import ProducerState
@@ -29,14 +27,13 @@ REMEMBERED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Administrators:
+class Administrators(Workload):
     """``administrators`` programs beside transactional producers and, in Transactions V2, two-phase committers."""
 
     name: str
     administrators: int
     writers: Producers
     committers: Committers | None
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Administrators:
@@ -56,7 +53,7 @@ class Administrators:
             self.committers.start(context)
         for index in range(self.administrators):
             name = f"{self.name}-admin{index}"
-            context.supervise(name, _Administrator(context, self, name))
+            context.launch(name, self, _Administrator)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
         """Write down the committers' log."""
@@ -64,17 +61,12 @@ class Administrators:
             await self.committers.record_final_state(context, client)
 
 
-class _Administrator:
+class _Administrator(WorkloadProgram[Administrators]):
     """Looks, and aborts what is not there."""
 
     def __init__(self, context: WorkloadContext, workload: Administrators, name: str) -> None:
-        self.context = context
-        self.entropy = context.entropy(name)
-        self.partitions = [
-            TopicPartition(TopicName(topic.name), index)
-            for topic in workload.topics()
-            for index in range(topic.partitions)
-        ]
+        super().__init__(context, workload, name)
+        self.partitions = [partition for topic in workload.topics() for partition in topic.topic_partitions]
         self.two_phase = () if workload.committers is None else (workload.committers.name,)
         self.seen: list[tuple[TopicPartition, ProducerState]] = []
         self.gone: list[tuple[TopicPartition, ProducerState]] = []

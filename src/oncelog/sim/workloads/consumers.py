@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import MEMBER, Member, counting_client, note_group, note_seek
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
 WAIT_MS = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Consumers:
+class Consumers(Workload):
     """``members`` of one group and ``loners`` that assign themselves, all reading what ``writers`` produce."""
 
     name: str
@@ -32,7 +29,6 @@ class Consumers:
     """Each poll is committed; otherwise every five seconds."""
     static: bool
     """Members have instance ids: a restarted one takes its own place again."""
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
@@ -57,23 +53,20 @@ class Consumers:
         self.writers.start(context)
         context.recorder.followed_groups.add(self.name)
         for index in range(self.members):
-            context.supervise(f"{self.name}-m{index}", _Member(context, self, f"{self.name}-m{index}"))
+            context.launch(f"{self.name}-m{index}", self, _Member)
         for index in range(self.loners):
-            context.supervise(f"{self.name}-l{index}", _Loner(context, self, f"{self.name}-l{index}"))
+            context.launch(f"{self.name}-l{index}", self, _Loner)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
         """Write down the group's committed offsets."""
         await note_group(context, client, self.name)
 
 
-class _Member:
+class _Member(WorkloadProgram[Consumers]):
     """Joins for a while, reads, leaves or dies, and joins again."""
 
     def __init__(self, context: WorkloadContext, workload: Consumers, name: str) -> None:
-        self.context = context
-        self.workload = workload
-        self.name = name
-        self.entropy = context.entropy(name)
+        super().__init__(context, workload, name)
         self.settings = replace(MEMBER, instance_id=name if workload.static else None)
 
     async def __call__(self, host: ClientHost) -> None:
@@ -105,27 +98,19 @@ class _Member:
                     await host.sleep(1)
 
 
-class _Loner:
+class _Loner(WorkloadProgram[Consumers]):
     """Reads from the beginning, or from somewhere, and goes elsewhere now and then."""
-
-    def __init__(self, context: WorkloadContext, workload: Consumers, name: str) -> None:
-        self.context = context
-        self.workload = workload
-        self.name = name
-        self.entropy = context.entropy(name)
 
     async def __call__(self, host: ClientHost) -> None:
         work, entropy = self.workload, self.entropy
         read_committed = entropy.random() < 0.5
-        count = work.writers.partitions
-        partitions = [TopicPartition(TopicName(work.name), index) for index in range(count)]
+        (topic,) = work.topics()
+        partitions = topic.topic_partitions
         fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=read_committed, partition_max_bytes=2_000)
         async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
             await consumer.assign(dict.fromkeys(partitions, 0))
             while not host.stopping:
                 for fetched in await consumer.poll(WAIT_MS):
-                    if fetched.error_code:
-                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
                     self.context.recorder.polled(host.name, fetched, read_committed=read_committed)
                 if entropy.random() < 0.02:
                     partition = entropy.choice(partitions)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
-from oncelog.client.errors import ClientError, ProducerFenced
+from oncelog.client.errors import ProducerFenced
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
@@ -25,16 +24,15 @@ from oncelog.sim.checkers.history import Copied, GroupPartition, Seen, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import MEMBER, Member, counting_client, note_group, note_seek
 from oncelog.sim.workloads.kit.recorder import Writes
-from oncelog.sim.workloads.kit.sender import SETTINGS
-from oncelog.sim.workloads.kit.transaction import one_transaction
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.sender import SETTINGS, one_transaction, send_write
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
 FETCH = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Copiers:
+class Copiers(Workload):
     """``copiers`` programs that copy what ``writers`` produce; ``in_group`` as members of a group."""
 
     name: str
@@ -43,7 +41,6 @@ class Copiers:
     in_group: bool
     targets: int
     pause_ms: int
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Copiers:
@@ -80,15 +77,12 @@ class Copiers:
         await note_group(context, client, self.name)
 
 
-class _Copies:
+class _Copies(WorkloadProgram[Copiers]):
     """Base of both kinds of copiers: one transaction for the records that were fetched."""
 
     def __init__(self, context: WorkloadContext, workload: Copiers, name: str, index: int) -> None:
-        self.context = context
-        self.workload = workload
-        self.name = name
+        super().__init__(context, workload, name)
         self.index = index
-        self.entropy = context.entropy(name)
         self.count = 0
         self.settings = TransactionSettings(f"{workload.name}-copier-{index}", timeout_ms=15_000)
 
@@ -139,8 +133,7 @@ class _Copies:
             self.count += 1
             value = f"{host.name}#{self.count}|{record.value}"
             target = TopicPartition(self.workload.target, (source.partition + record.offset) % self.workload.targets)
-            writes.sending(Write(target, value))
-            await producer.send(target.topic, value.encode(), partition=target.partition)
+            await send_write(producer, writes, Write(target, value))
 
 
 class _MemberCopies(_Copies):
@@ -196,8 +189,6 @@ class _AssignedCopies(_Copies):
             while not host.stopping:
                 polled = []
                 for fetched in await consumer.poll(250):
-                    if fetched.error_code:
-                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
                     records = self.context.recorder.polled(host.name, fetched, read_committed=True, group=work.name)
                     polled.append((fetched, records))
                 if polled and not await self.copy(host, producer, GroupMetadata(work.name), polled):

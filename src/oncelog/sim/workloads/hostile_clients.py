@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
@@ -22,9 +22,8 @@ from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Transaction, Write
 from oncelog.sim.virtual.network.connection import Connection
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
-from oncelog.sim.workloads.kit.expected_errors import FENCED, WRONG_ID, expect
-from oncelog.sim.workloads.kit.routing import has_several, leader_of, transaction_coordinator_of
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.requests import has_several, leader_of, transaction_coordinator_of
+from oncelog.sim.workloads.kit.workload import FENCED, WRONG_ID, Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.repeated_batches import RepeatingProducer
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -46,14 +45,13 @@ TXN_OFFSET_COMMIT_VERSION: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class HostileClients:
+class HostileClients(Workload):
     """``attackers`` programs against the producers of ``victims``, and ``late`` ones that are late to themselves."""
 
     name: str
     victims: Producers
     attackers: int
     late: int
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> HostileClients:
@@ -69,22 +67,17 @@ class HostileClients:
         """Start the hostile clients and their victims."""
         self.victims.start(context)
         for index in range(self.attackers):
-            context.supervise(f"{self.name}-wrong{index}", _Attacker(context, self, f"{self.name}-wrong{index}"))
+            context.launch(f"{self.name}-wrong{index}", self, _Attacker)
         for index in range(self.late):
-            context.supervise(f"{self.name}-late{index}", _Late(context, self, f"{self.name}-late{index}"))
+            context.launch(f"{self.name}-late{index}", self, _Late)
         context.supervise(f"{self.name}-again", RepeatingProducer(context, self.name, f"{self.name}-again"))
 
-    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record nothing: only the records count."""
 
-
-class _Attacker:
+class _Attacker(WorkloadProgram[HostileClients]):
     """Sends what is almost right in the name of others."""
 
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
-        self.context = context
-        self.workload = workload
-        self.entropy = context.entropy(name)
+        super().__init__(context, workload, name)
         self.attacks = (
             self.end_unknown,
             self.end_by_another_id,
@@ -120,9 +113,7 @@ class _Attacker:
     async def end_unknown(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """EndTxn for an id that nobody has."""
         request = EndTxnRequest(transactional_id="nobody", producer_id=victim.producer_id, committed=True)
-        expect(
-            self.context, "EndTxn of an unknown id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID
-        )
+        self.context.expect("EndTxn of an unknown id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
 
     async def end_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """EndTxn with another producer's id."""
@@ -132,7 +123,7 @@ class _Attacker:
             producer_epoch=victim.producer_epoch,
             committed=self.entropy.random() < 0.5,
         )
-        expect(self.context, "EndTxn by another id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
+        self.context.expect("EndTxn by another id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
 
     async def end_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """EndTxn of a transaction that ended long ago, or will be."""
@@ -146,7 +137,7 @@ class _Attacker:
                 committed=self.entropy.random() < 0.5,
             )
             code = (await link.call(request, END_TXN_VERSION)).error_code
-            expect(self.context, f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
+            self.context.expect(f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
 
     async def initialise_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """InitProducerId as somebody who never had the id."""
@@ -157,7 +148,7 @@ class _Attacker:
             producer_epoch=0,
         )
         code = (await link.call(request, 5)).error_code
-        expect(self.context, "InitProducerId by another id", code, WRONG_ID, FENCED)
+        self.context.expect("InitProducerId by another id", code, WRONG_ID, FENCED)
 
     async def produce_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """A batch of a transaction that ended long ago."""
@@ -174,9 +165,7 @@ class _Attacker:
             # A leader that is cut off from the tree knows of no later epoch: it names the victim's own first batch.
             return
         code = answer.error_code
-        expect(
-            self.context, "Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE})
-        )
+        self.context.expect("Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE}))
 
     async def commit_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """TxnOffsetCommit by a member that the group does not have, of an old epoch."""
@@ -192,7 +181,7 @@ class _Attacker:
         )
         code = (await link.call(request, TXN_OFFSET_COMMIT_VERSION)).topics[0].partitions[0].error_code
         refused = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.INVALID_TXN_STATE})
-        expect(self.context, "TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
+        self.context.expect("TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
 
     async def beat_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """A heartbeat for a group that is not there; a coordinator that still reads its log lets any pass."""
@@ -201,18 +190,14 @@ class _Attacker:
             while (await link.call(ListGroupsRequest())).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 pass
             code = (await link.call(request)).error_code
-        expect(self.context, "Heartbeat of nobody", code, frozenset({ErrorCode.UNKNOWN_MEMBER_ID}))
+        self.context.expect("Heartbeat of nobody", code, frozenset({ErrorCode.UNKNOWN_MEMBER_ID}))
 
 
-class _Late:
+class _Late(WorkloadProgram[HostileClients]):
     """A client whose EndTxn and Produce stay on an old connection and come on a new one first (KAFKA-17754)."""
 
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
-        self.context = context
-        self.workload = workload
-        self.name = name
-        self.entropy = context.entropy(name)
-        self.count = 0
+        super().__init__(context, workload, name)
         self.to_leader: AsyncLink | None = None
         """The link by which it produces; in a world of one broker the one that all the rest goes over."""
 
@@ -253,8 +238,7 @@ class _Late:
         """Two transactions; the end of the first is held back on the old link until the second has begun."""
         old, link = links
         name, now = f"{host.name}@{self.context.world.kernel.now_us}", self.context.world.kernel.now_us
-        self.count += 1
-        value = f"{self.name}/{self.count}"
+        value = self.next_value()
         commit = self.entropy.random() < 0.6
         outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
         try:
@@ -295,8 +279,7 @@ class _Late:
     ) -> int:
         """The next transaction; the late end of the one before comes in its middle and must not touch it."""
         now = self.context.world.kernel.now_us
-        self.count += 1
-        write, outcome, ending_at = Write(partition, f"{self.name}/{self.count}", sent_at=now), Outcome.ABORTED, None
+        write, outcome, ending_at = Write(partition, self.next_value(), sent_at=now), Outcome.ABORTED, None
         try:
             to_leader = self.to_leader or link
             code = (
@@ -308,7 +291,7 @@ class _Late:
             held.up.heal(LATE)
             answer = await late
             if was_held:
-                expect(self.context, "EndTxn of the transaction before", answer.error_code, FENCED)
+                self.context.expect("EndTxn of the transaction before", answer.error_code, FENCED)
             request = EndTxnRequest(
                 transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=True
             )

@@ -5,23 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.sim.checkers.history import StartSeen, Trim, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.admin_requests import delete_records
 from oncelog.sim.workloads.kit.group_members import note_seek
 from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
-from oncelog.sim.workloads.kit.recorder import TOMBSTONE_HEADER, Writes
+from oncelog.sim.workloads.kit.requests import delete_records
 from oncelog.sim.workloads.kit.sender import SendingProgram
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 
 COMPACTED: Final = {
     "cleanup.policy": "compact",
@@ -35,7 +33,7 @@ POLICIES: Final[Mapping[str, Mapping[str, str]]] = {"compact": COMPACTED, "expir
 
 
 @dataclass(frozen=True, slots=True)
-class LogCleanup:
+class LogCleanup(Workload):
     """One topic whose log loses records by ``policy``, with producers and readers."""
 
     name: str
@@ -45,7 +43,6 @@ class LogCleanup:
     transactional: bool
     keys: int
     pause_ms: int
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> LogCleanup:
@@ -73,22 +70,14 @@ class LogCleanup:
             recorder.expiring.add(self.name)
             recorder.retained_for[self.name] = int(EXPIRING["retention.ms"]) * 1_000
         else:
-            context.supervise(f"{self.name}-trim", _Trimming(context, self))
-        context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
+            context.launch(f"{self.name}-trim", self, _Trimming)
+        context.launch(f"{self.name}-read", self, _Reading)
         for index in range(self.producers):
-            context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
-
-    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record nothing: only the records count."""
+            context.launch(f"{self.name}-{index}", self, _Sending)
 
 
-class _Trimming:
+class _Trimming(WorkloadProgram[LogCleanup]):
     """DeleteRecords up to somewhere, now and then."""
-
-    def __init__(self, context: WorkloadContext, workload: LogCleanup) -> None:
-        self.context = context
-        self.workload = workload
-        self.entropy = context.entropy(f"{workload.name}-trim")
 
     async def __call__(self, host: ClientHost) -> None:
         entropy, work, trims = self.entropy, self.workload, self.context.recorder.trims
@@ -108,7 +97,7 @@ class _Trimming:
                     trims[index] = Trim(partition, before, True)
 
 
-class _Reading(ReadingProgram):
+class _Reading(ReadingProgram[LogCleanup]):
     """Reads on, and starts over where its offset is gone, and now and then just so."""
 
     async def __call__(self, host: ClientHost) -> None:
@@ -136,28 +125,15 @@ class _Reading(ReadingProgram):
         return refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or super().is_over(refused)
 
 
-class _Sending(SendingProgram):
+class _Sending(SendingProgram[LogCleanup]):
     """Keyed records; on compacted topics some are tombstones, whose value is in a header."""
 
     aborts = 0.25
+    most_records = 6
 
-    def __init__(self, context: WorkloadContext, workload: LogCleanup, name: str) -> None:
-        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
-        self.workload = workload
-
-    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """A handful; a key stays in its partition."""
-        work = self.workload
-        for _ in range(self.entropy.randint(1, 6)):
-            number = self.entropy.randrange(work.keys)
-            key, value = f"k{number}", self.next_value()
-            tombstone = work.policy == "compact" and self.entropy.random() < 0.1
-            partition = TopicPartition(TopicName(work.name), number % work.partitions)
-            writes.sending(Write(partition, value, key=key, tombstone=tombstone))
-            await producer.send(
-                partition.topic,
-                None if tombstone else value.encode(),
-                key=key.encode(),
-                partition=partition.partition,
-                headers=((TOMBSTONE_HEADER, value.encode()),) if tombstone else (),
-            )
+    async def draw_write(self, client: AsyncClient) -> Write:
+        """A record of some key; a key stays in its partition."""
+        number, value = self.entropy.randrange(self.workload.keys), self.next_value()
+        tombstone = self.workload.policy == "compact" and self.entropy.random() < 0.1
+        partition = self.partition(number % self.workload.partitions)
+        return Write(partition, value, key=f"k{number}", tombstone=tombstone)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.machine.positions import FetchSettings
@@ -21,13 +19,13 @@ from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
 from oncelog.sim.workloads.kit.recorder import Writes
 from oncelog.sim.workloads.kit.sender import SendingProgram
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 
 BATCH_BYTES = 900_000
 
 
 @dataclass(frozen=True, slots=True)
-class PlainProducers:
+class PlainProducers(Workload):
     """``producers`` programs with one kind of acknowledgement, and a reader."""
 
     name: str
@@ -41,7 +39,6 @@ class PlainProducers:
     append_time: bool
     recompressed: str
     """compression.type of the topic."""
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> PlainProducers:
@@ -58,6 +55,11 @@ class PlainProducers:
             entropy.choice(("producer", "producer", "producer", "uncompressed", "gzip", "lz4")),
         )
 
+    @property
+    def transactional(self) -> bool:
+        """False."""
+        return False
+
     def topics(self) -> list[Topic]:
         """One."""
         configs = {"compression.type": self.recompressed, "segment.bytes": "1048576"}
@@ -70,11 +72,8 @@ class PlainProducers:
         if self.append_time or self.recompressed != "producer":
             context.recorder.rewritten.add(self.name)
         for index in range(self.producers):
-            context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
-        context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
-
-    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record nothing: only the records count."""
+            context.launch(f"{self.name}-{index}", self, _Sending)
+        context.launch(f"{self.name}-read", self, _Reading)
 
 
 class _PlainProducer(AsyncProducer):
@@ -85,15 +84,15 @@ class _PlainProducer(AsyncProducer):
         self._idempotent = False
 
 
-class _Sending(SendingProgram):
+class _Sending(SendingProgram[PlainProducers]):
     """One batch a partition at a time: nothing else would keep the order of the answers."""
 
     def __init__(self, context: WorkloadContext, workload: PlainProducers, name: str) -> None:
-        super().__init__(context, name, pause_ms=workload.pause_ms)
-        self.workload = workload
+        super().__init__(context, workload, name)
         self.settings = ProducerSettings(
             batch_bytes=BATCH_BYTES, codec=workload.codec, acks=workload.acks, delivery_timeout_ms=20_000
         )
+        self.most_records = 3 if workload.most_bytes > 1_000 else 8
 
     def open(self, client: AsyncClient) -> AsyncProducer:
         """Make a producer without idempotence."""
@@ -103,16 +102,13 @@ class _Sending(SendingProgram):
         """Less than acks=all is nothing to rely on."""
         return Stream(host.name, [self.as_known(write) for write in writes.all()], idempotent=False)
 
-    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """A batch or two."""
+    async def draw_write(self, client: AsyncClient) -> Write:
+        """A value of any size, which compresses well or not at all."""
         work, entropy = self.workload, self.entropy
-        for _ in range(entropy.randint(1, 3 if work.most_bytes > 1_000 else 8)):
-            size = entropy.randint(0, work.most_bytes)
-            filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))
-            value = f"{self.next_value()}/{filling}"
-            partition = TopicPartition(TopicName(work.name), entropy.randrange(work.partitions))
-            writes.sending(Write(partition, value))
-            await producer.send(partition.topic, value.encode(), partition=partition.partition)
+        size = entropy.randint(0, work.most_bytes)
+        filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))
+        value = f"{self.next_value()}/{filling}"
+        return Write(self.partition(entropy.randrange(work.partitions)), value)
 
     def as_known(self, write: Write) -> Write:
         """The write as far as its acknowledgement says something."""
@@ -121,7 +117,7 @@ class _Sending(SendingProgram):
         return write._replace(outcome=Outcome.UNKNOWN, offset=None)
 
 
-class _Reading(ReadingProgram):
+class _Reading(ReadingProgram[PlainProducers]):
     """Reads all of it, a batch or everything at once."""
 
     def fetch(self) -> FetchSettings:

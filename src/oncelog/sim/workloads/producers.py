@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.sim.checkers.history import Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.recorder import Writes
 from oncelog.sim.workloads.kit.sender import SendingProgram
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 
 LONGEST_PAUSE_MS: Final = 30_000
 """The longest pause within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
-class Producers:
+class Producers(Workload):
     """``producers`` programs that write to one topic; with ``transactional`` in transactions."""
 
     name: str
@@ -29,7 +27,6 @@ class Producers:
     partitions: int
     pause_ms: int
     transactional: bool
-    leaves_open: ClassVar[bool] = False
     timeout_ms: int = 10_000
     """The transactions' time-out, short enough to pass now and then."""
 
@@ -49,27 +46,20 @@ class Producers:
         """One program for each producer."""
         for index in range(self.producers):
             name = f"{self.name}-{index}"
-            context.supervise(name, _Sending(context, self, name))
-
-    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record nothing: only the records count."""
+            context.launch(name, self, _Sending)
 
 
-class _Sending(SendingProgram):
+class _Sending(SendingProgram[Producers]):
     """Records to partitions by chance; some transactions take longer than their time-out."""
 
     def __init__(self, context: WorkloadContext, workload: Producers, name: str) -> None:
-        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
-        self.workload = workload
+        super().__init__(context, workload, name)
         self.timeout_ms = workload.timeout_ms
 
-    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """A handful."""
-        for _ in range(self.entropy.randint(1, 4)):
-            value = self.next_value()
-            partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
-            writes.sending(Write(partition, value))
-            await producer.send(partition.topic, value.encode(), partition=partition.partition)
+    async def draw_write(self, client: AsyncClient) -> Write:
+        """A record to any partition."""
+        value = self.next_value()
+        return Write(self.partition(self.entropy.randrange(self.workload.partitions)), value)
 
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import UnknownTopic
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.admin_requests import elect_preferred, move_replicas
-from oncelog.sim.workloads.kit.expected_errors import expect
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.requests import elect_preferred, move_replicas
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
 NOTHING_TO_DO: Final = frozenset(
@@ -35,13 +34,12 @@ NOTHING_TO_DO: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Reassignments:
+class Reassignments(Workload):
     """Producers, and a program that moves the replicas of their topic and of the internal ones."""
 
     name: str
     writers: Producers
     pause_ms: int
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Reassignments:
@@ -56,19 +54,11 @@ class Reassignments:
     def start(self, context: WorkloadContext) -> None:
         """The writers and the administrator."""
         self.writers.start(context)
-        context.supervise(f"{self.name}-move", _Moving(context, self))
-
-    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record nothing: rule R10 sees where replicas are."""
+        context.launch(f"{self.name}-move", self, _Moving)
 
 
-class _Moving:
+class _Moving(WorkloadProgram[Reassignments]):
     """One step after another, each for a partition by chance."""
-
-    def __init__(self, context: WorkloadContext, workload: Reassignments) -> None:
-        self.context = context
-        self.workload = workload
-        self.entropy = context.entropy(f"{workload.name}-move")
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
@@ -101,4 +91,4 @@ class _Moving:
             code = await move_replicas(client, partition, None)
         else:
             code = await elect_preferred(client, partition)
-        expect(self.context, f"a step with {partition}", code, NOTHING_TO_DO)
+        self.context.expect(f"a step with {partition}", code, NOTHING_TO_DO)

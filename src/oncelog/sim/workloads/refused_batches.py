@@ -11,10 +11,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
@@ -24,12 +23,11 @@ from oncelog.client.machine.producer import Failed, ProducerSettings
 from oncelog.client.machine.producer import Outcome as BatchOutcome
 from oncelog.sim.checkers.history import Outcome, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.admin_requests import alter_topic
-from oncelog.sim.workloads.kit.expected_errors import FENCED, expect
 from oncelog.sim.workloads.kit.reader import ReadingProgram
 from oncelog.sim.workloads.kit.recorder import Writes
-from oncelog.sim.workloads.kit.sender import SendingProgram
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.requests import alter_topic
+from oncelog.sim.workloads.kit.sender import SendingProgram, send_write
+from oncelog.sim.workloads.kit.workload import FENCED, Topic, Workload, WorkloadContext, WorkloadProgram
 
 HOUR_MS: Final = 3_600_000
 LEAST_MESSAGE_BYTES: Final = 1_000
@@ -57,7 +55,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedBatches:
+class RefusedBatches(Workload):
     """``producers`` programs that now and then send what their topic does not take, and a reader."""
 
     name: str
@@ -68,7 +66,6 @@ class RefusedBatches:
     transactional: bool
     batch_bytes: int
     """Small: what is refused has others of its partition in flight behind it."""
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> RefusedBatches:
@@ -97,45 +94,40 @@ class RefusedBatches:
         if self.kind == "keyless":
             context.recorder.compacted.add(self.name)
         for index in range(self.producers):
-            context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
+            context.launch(f"{self.name}-{index}", self, _Sending)
         if self.limit.comes_late:
-            context.supervise(f"{self.name}-lower", _Lowering(context, self))
-        context.supervise(f"{self.name}-read", _Reading(context, self.name, self.partitions))
-
-    async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record nothing: only the records count."""
+            context.launch(f"{self.name}-lower", self, _Lowering)
+        context.launch(f"{self.name}-read", self, _Reading)
 
 
-class _Lowering:
+class _Lowering(WorkloadProgram[RefusedBatches]):
     """Lowers the largest message once, whatever is open then. Never raises it again: what was refused stays so, also
     when the network brings it a second time."""
 
-    def __init__(self, context: WorkloadContext, workload: RefusedBatches) -> None:
-        self.workload = workload
-        self.kernel = context.world.kernel
-        self.at_us = context.entropy(f"{workload.name}-lower").randint(1, 50_000_000)
+    def __init__(self, context: WorkloadContext, workload: RefusedBatches, name: str) -> None:
+        super().__init__(context, workload, name)
+        self.at_us = self.entropy.randint(1, 50_000_000)
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
-            while not host.stopping and self.kernel.now_us < self.at_us:
+            while not host.stopping and host.world.kernel.now_us < self.at_us:
                 await host.sleep(250)
             await alter_topic(client, self.workload.name, {"max.message.bytes": str(LEAST_MESSAGE_BYTES)})
 
 
-class _Reading(ReadingProgram):
+class _Reading(ReadingProgram[RefusedBatches]):
     """A reader at leisure: once is enough to see what nobody may."""
 
     pause_ms = 1_500
 
 
-class _Sending(SendingProgram):
+class _Sending(SendingProgram[RefusedBatches]):
     """Good records, and in some rounds one among them that is to be refused."""
 
     aborts = 0.1
 
     def __init__(self, context: WorkloadContext, workload: RefusedBatches, name: str) -> None:
-        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
-        self.workload = workload
+        super().__init__(context, workload, name)
         self.settings = ProducerSettings(batch_bytes=workload.batch_bytes, delivery_timeout_ms=20_000)
         self.refused = False
         """Something of this round was."""
@@ -171,15 +163,8 @@ class _Sending(SendingProgram):
             elif work.limit.error == ErrorCode.INVALID_TIMESTAMP:
                 timestamp_ms += 2 * HOUR_MS if work.kind == "early" else -2 * HOUR_MS
             self.bad = value
-        partition = TopicPartition(TopicName(work.name), self.entropy.randrange(work.partitions))
-        writes.sending(Write(partition, value, key=key))
-        await producer.send(
-            partition.topic,
-            value.encode(),
-            key=None if key is None else key.encode(),
-            partition=partition.partition,
-            timestamp_ms=timestamp_ms,
-        )
+        partition = self.partition(self.entropy.randrange(work.partitions))
+        await send_write(producer, writes, Write(partition, value, key=key), timestamp_ms)
 
     def heard(self, writes: Writes, outcome: BatchOutcome) -> None:
         """Check a batch's outcome: the one with the bad record is refused for it, or for the end of its transaction."""
@@ -188,8 +173,7 @@ class _Sending(SendingProgram):
             error = self.workload.limit.error
             self.refused |= outcome.error_code == error
             if any((record.value or b"").decode() == self.bad for record in outcome.records):
-                expect(
-                    self.context,
+                self.context.expect(
                     f"Produce to {outcome.partition}",
                     outcome.error_code,
                     frozenset({error}),

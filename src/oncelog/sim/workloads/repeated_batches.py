@@ -17,7 +17,6 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.sim.checkers.history import Outcome, Stream, Write
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
-from oncelog.sim.workloads.kit.expected_errors import expect
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -69,13 +68,13 @@ class RepeatingProducer:
             sent.append((batch, offset))
         batch, offset = sent[0]
         code, again = await _send(client, link, self.partition, batch)
-        expect(self.context, "Produce of the fifth batch back", code, frozenset({ErrorCode.NONE}))
+        self.context.expect("Produce of the fifth batch back", code, frozenset({ErrorCode.NONE}))
         if not code and again != offset:
             self.context.object(f"a repeated batch is at {again}, it was at {offset}")
         batch = self.batch(client, producer_id, following + BATCHES_KNOWN + GAP, writes)
         writes[-1] = writes[-1]._replace(outcome=Outcome.ABORTED)
         code, _ = await _send(client, link, self.partition, batch)
-        expect(self.context, "Produce after a gap", code, frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}))
+        self.context.expect("Produce after a gap", code, frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}))
 
     def batch(self, client: AsyncClient, producer_id: int, sequence: int, writes: list[Write]) -> bytearray:
         """A record, written down."""

@@ -9,25 +9,23 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.sim.checkers.history import Deletion, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.admin_requests import add_partitions, alter_topic, create_topic, delete_topic
 from oncelog.sim.workloads.kit.group_members import note_seek
 from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
-from oncelog.sim.workloads.kit.recorder import Writes
+from oncelog.sim.workloads.kit.requests import add_partitions, alter_topic, create_topics, delete_topic
 from oncelog.sim.workloads.kit.sender import SendingProgram
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 
 MOST_PARTITIONS: Final = 6
 ALTERATIONS: Final = (
@@ -40,7 +38,7 @@ ALTERATIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class TopicChurn:
+class TopicChurn(Workload):
     """One topic that is deleted and created again; one that grows; ``producers`` for both."""
 
     name: str
@@ -49,7 +47,6 @@ class TopicChurn:
     pause_ms: int
     life_ms: int
     """Mean life of the topic."""
-    leaves_open: ClassVar[bool] = False
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> TopicChurn:
@@ -73,11 +70,11 @@ class TopicChurn:
 
     def start(self, context: WorkloadContext) -> None:
         """The administrators, the producers, and a reader."""
-        context.supervise(f"{self.name}-delete", _Deleting(context, self))
-        context.supervise(f"{self.name}-alter", _Altering(context, self))
-        context.supervise(f"{self.name}-read", _Reading(context, self.name))
+        context.launch(f"{self.name}-delete", self, _Deleting)
+        context.launch(f"{self.name}-alter", self, _Altering)
+        context.launch(f"{self.name}-read", self, _Reading)
         for index in range(self.producers):
-            context.supervise(f"{self.name}-{index}", _Sending(context, self, f"{self.name}-{index}"))
+            context.launch(f"{self.name}-{index}", self, _Sending)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
         """Record which incarnation is there."""
@@ -85,14 +82,11 @@ class TopicChurn:
             context.recorder.topic_ids[self.name] = (await client.topic(self.name)).topic_id
 
 
-class _Deleting:
+class _Deleting(WorkloadProgram[TopicChurn]):
     """Deletes the topic and creates it again; at the end it is there."""
 
-    def __init__(self, context: WorkloadContext, workload: TopicChurn) -> None:
-        self.context = context
-        self.workload = workload
-        self.entropy = context.entropy(f"{workload.name}-delete")
-        self.there = True
+    there = True
+    """The topic exists."""
 
     async def __call__(self, host: ClientHost) -> None:
         work, entropy = self.workload, self.entropy
@@ -111,7 +105,7 @@ class _Deleting:
         """Create the topic, and wait until it is there."""
         try:
             partitions, factor = self.entropy.randint(1, 3), self.context.replication_factor
-            await create_topic(client, Topic(self.workload.name, partitions, replication_factor=factor))
+            await create_topics(client, [Topic(self.workload.name, partitions, replication_factor=factor)])
         except BrokerRefused as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -131,13 +125,11 @@ class _Deleting:
         deletions[index] = Deletion(self.workload.name, asked_at, kernel.now_us)
 
 
-class _Altering:
+class _Altering(WorkloadProgram[TopicChurn]):
     """Adds partitions, and changes settings of both topics."""
 
-    def __init__(self, context: WorkloadContext, workload: TopicChurn) -> None:
-        self.workload = workload
-        self.entropy = context.entropy(f"{workload.name}-alter")
-        self.count = 1
+    count = 1
+    """Partitions of the topic that grows."""
 
     async def __call__(self, host: ClientHost) -> None:
         entropy, work = self.entropy, self.workload
@@ -155,10 +147,14 @@ class _Altering:
                     continue  # the topic is gone, or has these partitions from an attempt that was not answered
 
 
-class _Reading(ReadingProgram):
+class _Reading(ReadingProgram[TopicChurn]):
     """Reads the topic that comes and goes, from wherever it can."""
 
     pause_ms = 300
+
+    def __init__(self, context: WorkloadContext, workload: TopicChurn, name: str) -> None:
+        super().__init__(context, workload, name)
+        del self.partitions[1:]  # created again, it may have no other
 
     async def __call__(self, host: ClientHost) -> None:
         isolated = self.entropy.random() < 0.5
@@ -179,24 +175,18 @@ class _Reading(ReadingProgram):
         return False
 
 
-class _Sending(SendingProgram):
+class _Sending(SendingProgram[TopicChurn]):
     """Sends to both topics; what fails because one is gone ends a round, not the program."""
 
     settings = ProducerSettings(delivery_timeout_ms=5_000)
+    most_records = 3
 
-    def __init__(self, context: WorkloadContext, workload: TopicChurn, name: str) -> None:
-        super().__init__(context, name, pause_ms=workload.pause_ms, transactional=workload.transactional)
-        self.workload = workload
-
-    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """A few records to partitions as the client knows them."""
-        for _ in range(self.entropy.randint(1, 3)):
-            topic = TopicName(self.entropy.choice((self.workload.name, self.workload.growing)))
-            partitions = sorted((await client.topic(topic)).partitions)
-            value = self.next_value()
-            partition = TopicPartition(topic, self.entropy.choice(partitions))
-            writes.sending(Write(partition, value))
-            await producer.send(topic, value.encode(), partition=partition.partition)
+    async def draw_write(self, client: AsyncClient) -> Write:
+        """A record to a partition that the client knows."""
+        topic = TopicName(self.entropy.choice((self.workload.name, self.workload.growing)))
+        partitions = sorted((await client.topic(topic)).partitions)
+        value = self.next_value()
+        return Write(TopicPartition(topic, self.entropy.choice(partitions)), value)
 
     async def one_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer

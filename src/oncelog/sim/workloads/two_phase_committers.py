@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
@@ -21,8 +20,8 @@ from oncelog.sim.checkers.history import Completion, Transaction, Write, outcome
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import CountingClient, counting_client
 from oncelog.sim.workloads.kit.recorder import Writes
-from oncelog.sim.workloads.kit.sender import SETTINGS
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.sender import SETTINGS, send_write
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -57,7 +56,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Committers:
+class Committers(Workload):
     """``committers`` programs, each with a transactional id of its own."""
 
     name: str
@@ -68,7 +67,6 @@ class Committers:
     """Probability that a life ends between two steps."""
     outsiders: bool
     """Others end prepared transactions, too."""
-    leaves_open: ClassVar[bool] = False
     log: list[Decided] = field(default_factory=list, repr=False)
 
     @classmethod
@@ -90,9 +88,9 @@ class Committers:
     def start(self, context: WorkloadContext) -> None:
         """A program for each committer, and one for who interferes."""
         for index in range(self.committers):
-            context.supervise(f"{self.name}-{index}", Committer(context, self, f"{self.name}-{index}"))
+            context.launch(f"{self.name}-{index}", self, Committer)
         if self.outsiders:
-            context.supervise(f"{self.name}-outside", _Outsider(context, self, f"{self.name}-outside"))
+            context.launch(f"{self.name}-outside", self, _Outsider)
 
     def open_of(self, transactional_id: str) -> Decided | None:
         """The transaction of an id that is not over by the log, None if there is none."""
@@ -104,15 +102,8 @@ class Committers:
         context.recorder.transactions.extend(one.as_transaction() for one in self.log)
 
 
-class Committer:
+class Committer(WorkloadProgram[Committers]):
     """Recovers what an earlier life has left, then goes on, and dies."""
-
-    def __init__(self, context: WorkloadContext, workload: Committers, name: str) -> None:
-        self.context = context
-        self.workload = workload
-        self.name = name
-        self.entropy = context.entropy(name)
-        self.count = 0
 
     async def __call__(self, host: ClientHost) -> None:
         settings = TransactionSettings(self.name, two_phase=True)
@@ -177,11 +168,9 @@ class Committer:
     async def send_some(self, producer: AsyncTransactionalProducer, writes: Writes) -> None:
         """A few records."""
         for _ in range(self.entropy.randint(1, 3)):
-            self.count += 1
-            value = f"{self.name}/{self.count}"
+            value = self.next_value()
             partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
-            writes.sending(Write(partition, value))
-            await producer.send(partition.topic, value.encode(), partition=partition.partition)
+            await send_write(producer, writes, Write(partition, value))
 
     async def complete(
         self,
@@ -213,14 +202,8 @@ class Committer:
             await host.sleep(1)
 
 
-class _Outsider:
+class _Outsider(WorkloadProgram[Committers]):
     """Ends prepared transactions of others: as the outside coordinator that knows the decision, or by termination."""
-
-    def __init__(self, context: WorkloadContext, workload: Committers, name: str) -> None:
-        self.context = context
-        self.workload = workload
-        self.name = name
-        self.entropy = context.entropy(name)
 
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping:

@@ -94,7 +94,7 @@ class OncelogSource(DataSource):
         try:
             options = self._checked(self._parsed().check_stream(), schema)
         except OptionError as error:
-            from oncelog.spark.source.refused_reader import RefusedReader
+            from oncelog.spark.source.readers import RefusedReader
 
             return RefusedReader(error)
         return stream_reader(options)

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import ClientError
 from oncelog.spark.format.data_source import register
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.session.sessions import is_connect, known_error, query_of
 from oncelog.spark.sink import epoch_commit, modes
-from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.sink_client import open_client
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations

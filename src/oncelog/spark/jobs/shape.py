@@ -25,6 +25,7 @@ from oncelog.spark.source.value_formats import FORMATS, decode_values
 from oncelog.spark.table.directory import TableError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
@@ -169,6 +170,15 @@ def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
         raise OptionError(f"the schema {(shape.schema or '')[:80]!r} cannot be used: {reason}") from None
+
+
+def arrow_columns(frame: DataFrame, left_out: Sequence[str] = ()) -> pa.Schema:
+    """The columns of rows that ``good_rows`` or ``bad_rows`` gives, in Arrow's types."""
+    from pyspark.sql.types import StructType
+
+    from oncelog.spark.session.versions import arrow_schema
+
+    return arrow_schema(StructType([one for one in frame.schema if one.name not in (*left_out, BAD)]))
 
 
 def merged_columns(known: StructType | None, asked: StructType | None) -> StructType | None:

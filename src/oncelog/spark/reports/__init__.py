@@ -7,12 +7,8 @@ take the same calls: a streaming frame needs ``late`` (its watermark), and a sin
 The rule: columns in, columns out; nothing is collected, cached or written here, and no UDF is used.
 """
 
-from oncelog.spark.reports.abuse import impossible, too_often
-from oncelog.spark.reports.feed import feed
-from oncelog.spark.reports.monitor import alerts, monitor
-from oncelog.spark.reports.periodic import periodic
+from oncelog.spark.reports.frames import alerts, feed, impossible, monitor, periodic, relevance, too_often
 from oncelog.spark.reports.plots import Plot, bars, heat, line, page
-from oncelog.spark.reports.relevance import relevance
 
 __all__ = [
     "Plot",

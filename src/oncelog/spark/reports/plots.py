@@ -12,7 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from oncelog.spark.reports.svg import BLUE, GRID, INK, MUTED, PALE_BLUE, Drawing, heat_color, nice_ticks, short
+from oncelog.plotting.axes import value_label, value_ticks
+from oncelog.plotting.svg import BLUE, GRID, INK, MUTED, PALE_BLUE, Drawing, heat_color
 from oncelog.spark.session.errors import OptionError
 
 MOST_POINTS: Final = 10_000
@@ -106,7 +107,7 @@ def _line(plot: Plot) -> Drawing:
     drawing = Drawing(_WIDTH, 240)
     left, right, top, bottom = 58.0, _WIDTH - 16, 14.0, 204.0
     numbers = [number for _, number in plot.points]
-    ticks = nice_ticks(max(numbers, default=0))
+    ticks = value_ticks(max(numbers, default=0))
     lowest = min(0.0, *numbers) if numbers else 0.0
 
     def at(index: int, number: float) -> tuple[float, float]:
@@ -115,7 +116,7 @@ def _line(plot: Plot) -> Drawing:
 
     for tick in ticks:
         drawing.line(left, at(0, tick)[1], right, at(0, tick)[1], color=GRID)
-        drawing.text(left - 8, at(0, tick)[1] + 4, short(tick), size=11, color=MUTED, anchor="end")
+        drawing.text(left - 8, at(0, tick)[1] + 4, value_label(tick), size=11, color=MUTED, anchor="end")
     points = [at(index, number) for index, number in enumerate(numbers)]
     if points:
         drawing.path([(points[0][0], at(0, 0)[1]), *points, (points[-1][0], at(0, 0)[1])], color="none", fill=PALE_BLUE)

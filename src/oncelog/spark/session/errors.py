@@ -1,6 +1,8 @@
-"""Errors of reading and loading topics: one line each, for the person who runs the query."""
+"""Errors of reading, loading and writing topics: one line each, for the person who runs the query."""
 
 from __future__ import annotations
+
+import pickle
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, ConfigError
@@ -98,3 +100,12 @@ class DataLoss(SparkSourceError):
     def __reduce__(self) -> tuple[type[DataLoss], tuple[TopicPartition, int, int, str]]:
         """Executors send their errors pickled."""
         return type(self), (self.partition, self.wanted, self.available, self.reason)
+
+
+class SinkError(SparkSourceError):
+    """Anything the sink refuses to do."""
+
+
+class WriteRefused(SinkError, pickle.PickleError):
+    """The refusal of a write whose writer is being pickled to the tasks. It is an error of pickle, too: PySpark passes
+    those on, and reports every other as an object that could not be serialized."""

@@ -21,12 +21,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.client.errors import ClientError
-from oncelog.spark.session.errors import OptionError
+from oncelog.spark.session.errors import OptionError, SinkError, WriteRefused
 from oncelog.spark.session.shipped import Shipped
 from oncelog.spark.session.versions import StreamArrowWriter
-from oncelog.spark.sink.errors import SinkError, WriteRefused
-from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
-from oncelog.spark.sink.schema import check_schema
+from oncelog.spark.sink.options import Mode, SinkOptions, check_schema, parse_sink_options
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
 from oncelog.spark.sink.two_phase.register_records import encode
 

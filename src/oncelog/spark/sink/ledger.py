@@ -23,9 +23,9 @@ from oncelog.base.units import MINUTE_MS
 from oncelog.client.blocking import Client
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink import modes
 from oncelog.spark.sink.body_producer import TransactionalBodyProducer
-from oncelog.spark.sink.errors import SinkError
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare

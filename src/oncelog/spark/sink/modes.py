@@ -9,7 +9,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.options import Mode
 from oncelog.spark.sink.two_phase.protocol import driver_id
 

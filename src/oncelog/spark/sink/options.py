@@ -1,11 +1,11 @@
-"""The sink's options, by the names of Spark's Kafka connector, checked once, before a broker is asked."""
+"""The sink's options and columns, by the names of Spark's Kafka connector, checked once, before a broker is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.units import INT32_MAX, KIB, MINUTE_MS
 from oncelog.client.config import ClientConfig
@@ -13,6 +13,10 @@ from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.session.option_values import client_config, given_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 
 _REFUSED_CLIENT_KEYS: Final = {
     "key.serializer": "keys are string or binary columns",
@@ -116,3 +120,32 @@ def _number(options: Mapping[str, str], name: str, default: int | None, lowest: 
     if not text.strip().isdigit() or not lowest <= int(text) <= INT32_MAX:
         raise OptionError(f"{name} must be a whole number from {lowest} on, got {text!r}")
     return int(text)
+
+
+_BYTES: Final = ("string", "binary")
+_HEADER_TYPES: Final = ("array<struct<key:string,value:binary>>",)
+_TYPES: Final = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": _HEADER_TYPES,
+    "timestamp": ("timestamp",),
+}
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """Refuse a schema as Spark's Kafka sink does, which passes over other columns. Raises OptionError."""
+    types = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
+    if "value" not in types:
+        raise OptionError("Required attribute 'value' not found")
+    if topic is None and "topic" not in types:
+        raise OptionError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+        )
+    for name, allowed in _TYPES.items():
+        found = types.get(name)
+        if found is None or (name == "topic" and topic is not None):
+            continue
+        if found.split(" collate ")[0] not in allowed:
+            raise OptionError(f"{name} attribute unsupported type {found}. {name} must be a(n) {' or '.join(allowed)}")

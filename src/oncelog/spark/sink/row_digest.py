@@ -10,7 +10,7 @@ import pyarrow as pa
 from oncelog.client.machine.offsets import Committed
 from oncelog.records.checksum import crc32c
 from oncelog.records.columns.binary_views import field_of
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.register import Attempt

@@ -21,7 +21,7 @@ from oncelog.base.units import MIB
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.columns.encode import Body, Rows, encode
 from oncelog.records.columns.murmur2_columns import murmur2_of
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 
 Array: TypeAlias = "pa.Array[Any]"
 Longs: TypeAlias = npt.NDArray[np.int64]

@@ -1,11 +1,11 @@
-"""Offset ranges, and their division among tasks. Pure arithmetic.
+"""Offset ranges, their division among tasks, and bounds on those of a batch query. Pure arithmetic.
 
 The rule: dividing never loses or repeats an offset; the parts of a range follow each other and add up to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -81,3 +81,31 @@ def divide(
         total = sum(one.size for one in pieces)
         pieces = [piece for one in pieces for piece in one.split(round(min_partitions * one.size / total))]
     return pieces
+
+
+Test = Callable[[int], bool]
+
+
+@dataclass(slots=True)
+class RangeBounds:
+    """``first`` inclusive, ``end`` exclusive, ``from_ms`` since 1970. Without any nothing is left out."""
+
+    first: int | None = None
+    end: int | None = None
+    from_ms: int | None = None
+    partition_tests: tuple[Test, ...] = ()
+
+    def narrowed(self, one: OffsetRange) -> OffsetRange | None:
+        """The part of a range that is within the bounds; None if that is nothing."""
+        if not all(test(one.partition) for test in self.partition_tests):
+            return None
+        start = one.start if self.first is None else max(one.start, self.first)
+        end = one.end if self.end is None else min(one.end, self.end)
+        return replace(one, start=start, end=end) if start < end else None
+
+    def between(self, first: int | None, end: int | None) -> None:
+        """Narrow the offsets further."""
+        if first is not None:
+            self.first = first if self.first is None else max(self.first, first)
+        if end is not None:
+            self.end = end if self.end is None else min(self.end, end)

@@ -1,4 +1,4 @@
-"""The readers of a query, chosen for the Spark that this is.
+"""The readers of a query, chosen for the Spark that this is; one for refused options.
 
 Each is imported when it is asked for: Spark makes a process for each step of planning.
 """
@@ -6,14 +6,18 @@ Each is imported when it is asked for: Spark makes a process for each step of pl
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from oncelog.spark.session import versions
+from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
     from oncelog.spark.source.batch_reader import OncelogReader
     from oncelog.spark.source.stream_reader import OncelogStreamReader
+
 
 _LOG: Final = logging.getLogger("oncelog.spark")
 
@@ -42,3 +46,30 @@ def stream_reader(options: SourceOptions) -> OncelogStreamReader:
     from oncelog.spark.source.self_limited_reader import SelfLimitedReader
 
     return SelfLimitedReader(options)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """The reader of a streaming query whose options are refused: every call raises their error.
+
+    Spark's runner of streaming sources stops its reader in any case: when ``streamReader`` raises there is none, and
+    the query ends in an UnboundLocalError of Spark's (4.0 to 4.3).
+    """
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - PySpark's name
+        """A new query has no beginning."""
+        raise self._error
+
+    def latestOffset(self, *_: Any) -> NoReturn:  # noqa: N802 - PySpark's name, with a start and a limit from 4.2 on
+        """A micro-batch has no end."""
+        raise self._error
+
+    def partitions(self, start: Any, end: Any) -> NoReturn:
+        """A query that goes on has no ranges."""
+        raise self._error
+
+    def read(self, partition: Any) -> NoReturn:
+        """A range has no rows."""
+        raise self._error

@@ -37,7 +37,6 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import option
 from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
-from oncelog.spark.table.formats import other_format
 from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out
 
 _LONGEST_LABEL: Final = 150
@@ -308,17 +307,44 @@ class Table:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """An flock: the kernel lets go of it when the process dies, however it dies."""
         name = "lock" if self._role == "append" else f"lock-{self._role}"
-        descriptor = os.open(self.hidden / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-                raise TableBusy(f"another load is writing to {self.path} ({owner or 'process unknown'})") from None
+        busy = f"another load is writing to {self.path}"
+        with file_lock(self.hidden / name, lambda owner: f"{busy} ({owner or 'process unknown'})") as descriptor:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
             yield
-        finally:
-            os.close(descriptor)
+
+
+@contextmanager
+def file_lock(path: Path, busy: Callable[[str], str]) -> Iterator[int]:
+    """Hold an flock, which the kernel lets go of when the process dies; the file's descriptor.
+
+    Raises TableBusy with the text that ``busy`` makes of the file's content.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TableBusy(busy(os.pread(descriptor, 100, 0).decode(errors="replace").strip())) from None
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+TableFormat = Literal["parquet", "delta", "iceberg"]
+_MARKS: Final[dict[TableFormat, str]] = {
+    "parquet": "_oncelog/table.json",
+    "delta": "_delta_log",
+    "iceberg": "catalog.db",
+}
+_ADDRESSES: Final[dict[TableFormat, str]] = {"parquet": "{}", "delta": "delta:{}", "iceberg": "iceberg:{}"}
+
+
+def other_format(directory: Path, wanted: TableFormat) -> str | None:
+    """The reason, in one line, why a directory is not for a table of that format; None if it has none of another."""
+    for found, mark in _MARKS.items():
+        if found != wanted and (directory / mark).exists():
+            named = _ADDRESSES[found].format(directory)
+            return f"{directory} holds a table in {found.capitalize()}: write {named} for it, or name another directory"
+    return None

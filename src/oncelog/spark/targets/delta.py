@@ -54,7 +54,6 @@ class DeltaTarget:
 
     @property
     def name(self) -> str:
-        """See ``Target``."""
         return str(self._address)
 
     def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
@@ -63,7 +62,6 @@ class DeltaTarget:
         return {} if table is None else _spans_of(table, partitions)
 
     def columns(self) -> pa.Schema | None:
-        """See ``Target``."""
         table = self._table()
         if table is None:
             return None
@@ -71,7 +69,6 @@ class DeltaTarget:
         return pa.schema([one for one in _columns(table) if one.name not in outside])
 
     def prepare(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> None:
-        """See ``Target``."""
         outside = levels(partition_by) if partition_by else ()
         fields: list[pa.Field[Any]] = [one.with_nullable(True) for one in schema]
         wanted = pa.schema([*fields, *(_LEVELS[name] for name in outside)])
@@ -97,12 +94,10 @@ class DeltaTarget:
                 self._pause(attempt, error)
 
     def describe(self) -> dict[str, Any]:
-        """See ``Target``."""
         table = self._table()
         return {} if table is None else _described(table)
 
     def describe_as(self, description: Mapping[str, Any]) -> None:
-        """See ``Target``."""
         said = _text(description)
         for attempt in range(_ATTEMPTS):
             table = self._need()
@@ -114,7 +109,6 @@ class DeltaTarget:
                 self._pause(attempt, error)
 
     def store(self) -> FileStore:
-        """See ``Target``."""
         if self._address.is_directory:
             return DirectoryStore(self._root, relative=True)
         return DeltaStore(self._root, self._options)

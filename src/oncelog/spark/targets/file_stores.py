@@ -16,6 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow.fs import PyFileSystem
 
+from oncelog.spark.table.atomic_swap import fsync
+
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
@@ -42,11 +44,7 @@ class _SyncedFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        fsync(self._path.parent)
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,16 @@ class DirectoryStore:
     folder: str = "data"
 
     def create(self, name: str, levels: str) -> tuple[str, Any]:
-        """See ``FileStore``."""
         path = Path(self.root, self.folder, levels, name)
         return self._said(path), _SyncedFile(path)
 
     def open(self, path: str) -> IO[bytes]:
-        """See ``FileStore``."""
         return Path(self.root, path).open("rb")
 
     def size(self, path: str) -> int:
-        """See ``FileStore``."""
         return Path(self.root, path).stat().st_size
 
     def delete(self, path: str) -> None:
-        """See ``FileStore``."""
         Path(self.root, path).unlink(missing_ok=True)
 
     def _said(self, path: Path) -> str:
@@ -96,20 +90,16 @@ class DeltaStore:
         return {"root": self.root, "options": self.options}
 
     def create(self, name: str, levels: str) -> tuple[str, pa.NativeFile]:
-        """See ``FileStore``."""
         path = "/".join(one for one in ("data", levels, name) if one)
         return path, self._files.open_output_stream(path, buffer_size=_BUFFER_BYTES)
 
     def open(self, path: str) -> pa.NativeFile:
-        """See ``FileStore``."""
         return self._files.open_input_file(path)
 
     def size(self, path: str) -> int:
-        """See ``FileStore``."""
         return int(self._files.get_file_info(path).size)
 
     def delete(self, path: str) -> None:
-        """See ``FileStore``."""
         self._files.delete_file(path)
 
 
@@ -133,7 +123,6 @@ class IcebergStore:
         return {name: getattr(self, name) for name in names}
 
     def create(self, name: str, levels: str) -> tuple[str, Any]:
-        """See ``FileStore``."""
         from pyiceberg.table.locations import load_location_provider
 
         places = load_location_provider(self.location, dict(self.table_properties))
@@ -141,13 +130,10 @@ class IcebergStore:
         return path, self._io.new_output(path).create()
 
     def open(self, path: str) -> Any:
-        """See ``FileStore``."""
         return self._io.new_input(path).open()
 
     def size(self, path: str) -> int:
-        """See ``FileStore``."""
         return len(self._io.new_input(path))
 
     def delete(self, path: str) -> None:
-        """See ``FileStore``."""
         self._io.delete(path)

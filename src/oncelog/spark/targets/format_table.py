@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -23,8 +22,7 @@ from oncelog.spark.jobs.load_plan import Piece, StepKind
 from oncelog.spark.jobs.load_report import LoadRequest, Progress
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.table.directory import Role, RowsFile, TableBusy, TableError
-from oncelog.spark.table.formats import other_format
+from oncelog.spark.table.directory import Role, RowsFile, TableError, file_lock, other_format
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.quarantine import Quarantine, QuarantineTable, QuarantineTopic
 from oncelog.spark.targets.step_writer import Places, StepWriter, check_files
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class FormatTable:
-    """See ``LoadTable``. A description waits until the table is there."""
+    """Implements ``LoadTable``. A description waits until the table is there."""
 
     whole_files = False
 
@@ -56,25 +54,20 @@ class FormatTable:
 
     @property
     def name(self) -> str:
-        """See ``LoadTable``."""
         return str(self._address)
 
     @property
     def spark_log(self) -> Path:
-        """See ``LoadTable``."""
         return Path(self._address.place) / ".oncelog-spark.log" if self._address.is_directory else Path(os.devnull)
 
     @property
     def quarantine(self) -> str:
-        """See ``LoadTable``."""
         return self._quarantine.name
 
     def held(self, role: Role = "append") -> AbstractContextManager[None]:
-        """See ``LoadTable``."""
         return held(self._address, role)
 
     def describe(self) -> dict[str, Any]:
-        """See ``LoadTable``."""
         if self._description is None:
             self._description = self._target.describe()
         return self._description
@@ -87,7 +80,6 @@ class FormatTable:
         """See ``LoadTable``: no description is recorded before a writer's columns are there."""
 
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
-        """See ``LoadTable``."""
         if self._spans is None:
             self._spans = self._target.spans(partitions)
         files = [RowsFile.of(one, *span) for one, span in self._spans.items()]
@@ -99,11 +91,9 @@ class FormatTable:
         return self._target.columns()
 
     def lacks_columns(self) -> bool:
-        """See ``LoadTable``."""
         return self._columns is None
 
     def writer(self, reader: SparkReader) -> StepWriter:
-        """See ``LoadTable``."""
         from oncelog.spark.session.sessions import check_shared
         from oncelog.spark.targets.step_writer import SparkStepWriter
 
@@ -113,7 +103,6 @@ class FormatTable:
         return SparkStepWriter(reader, self._request.shape, self._columns, include_headers=include_headers)
 
     def new_columns(self, writer: StepWriter) -> list[str]:
-        """See ``LoadTable``."""
         has = self._columns
         return [] if has is None else [name for name in writer.schema.names if name not in has.names]
 
@@ -131,7 +120,6 @@ class FormatTable:
         self._is_described = True
 
     def begin(self, progress: Progress) -> None:
-        """See ``LoadTable``."""
         self._progress = progress
         topic = self._request.quarantine_topic
         if topic is None:
@@ -173,7 +161,6 @@ class FormatTable:
         """See ``LoadTable``: ``prepare`` has made a table that can be read."""
 
     def compact(self, target_bytes: int) -> int:
-        """See ``LoadTable``."""
         before, after = self._target.compact(target_bytes)
         return before if after < before else 0
 
@@ -261,12 +248,5 @@ def held(address: TableAddress, role: Role = "append") -> Iterator[None]:
     except OSError as error:
         raise TableError(f"{root} cannot be used as a table's directory: {error.strerror}") from None
     name = ".oncelog-lock" if role == "append" else f".oncelog-lock-{role}"
-    descriptor = os.open(root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TableBusy(f"another load is writing to {address}") from None
+    with file_lock(root / name, lambda owner: f"another load is writing to {address}"):
         yield
-    finally:
-        os.close(descriptor)

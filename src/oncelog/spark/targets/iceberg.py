@@ -51,7 +51,6 @@ class IcebergTarget:
 
     @property
     def name(self) -> str:
-        """See ``Target``."""
         return str(self._address)
 
     def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
@@ -61,12 +60,10 @@ class IcebergTarget:
         return {one: known[one] for one in partitions if one in known}
 
     def columns(self) -> pa.Schema | None:
-        """See ``Target``."""
         table = self._table()
         return None if table is None else schema_to_pyarrow(table.schema(), include_field_ids=False)
 
     def prepare(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> None:
-        """See ``Target``."""
         table = self._table()
         if table is None:
             table = self._create(schema, partition_by, description)
@@ -81,13 +78,11 @@ class IcebergTarget:
                 raise TableError(f"another writer changed the columns of {self.name}: run it again") from error
 
     def describe(self) -> dict[str, Any]:
-        """See ``Target``."""
         table = self._table()
         said = None if table is None else table.properties.get(SETTINGS)
         return {} if said is None else dict(json.loads(said))
 
     def describe_as(self, description: Mapping[str, Any]) -> None:
-        """See ``Target``."""
         said = json.dumps(description, sort_keys=True)
         table = self._need()
         if table.properties.get(SETTINGS) != said:
@@ -95,7 +90,6 @@ class IcebergTarget:
                 change.set_properties({SETTINGS: said})
 
     def store(self) -> FileStore:
-        """See ``Target``."""
         if self._address.is_directory:
             return DirectoryStore(str(self._root), relative=False)
         table = self._need()
@@ -121,7 +115,6 @@ class IcebergTarget:
         ConditionalCommit(self._catalog(), self._identifier, self.name).run(change, fill)
 
     def compact(self, target_bytes: int) -> tuple[int, int]:
-        """See ``iceberg_compact``."""
         from oncelog.spark.targets.iceberg_compact import compact_iceberg
 
         return compact_iceberg(self._need(), target_bytes, self.name)

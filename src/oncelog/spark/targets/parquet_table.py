@@ -64,7 +64,7 @@ class ShapedWriter(FileWriter, Protocol):
 
 
 class ParquetTable:
-    """See ``LoadTable``. A quarantine topic gets its bad rows by ``send_quarantined``."""
+    """Implements ``LoadTable``. A quarantine topic gets its bad rows by ``send_quarantined``."""
 
     whole_files = True
 
@@ -79,35 +79,28 @@ class ParquetTable:
 
     @property
     def name(self) -> str:
-        """See ``LoadTable``."""
         return str(self._table.path)
 
     @property
     def spark_log(self) -> Path:
-        """See ``LoadTable``."""
         return self._table.hidden / "spark.log"
 
     @property
     def quarantine(self) -> str:
-        """See ``LoadTable``."""
         return self._topic or str(self._table.quarantine)
 
     @contextmanager
     def held(self, role: Role = "append") -> Iterator[None]:
-        """See ``LoadTable``."""
         with Table.open(self._table.path, self._send_quarantined, role) as self._table:
             yield
 
     def describe(self) -> dict[str, Any]:
-        """See ``LoadTable``."""
         return self._table.describe()
 
     def describe_as(self, description: Mapping[str, Any]) -> None:
-        """See ``LoadTable``."""
         self._table.describe_as(description)
 
     def forget_unused_description(self) -> None:
-        """See ``LoadTable``."""
         self._table.forget_unused_description()
 
     def files(self, partitions: Sequence[TopicPartition] = ()) -> dict[tuple[str, int], list[RowsFile]]:
@@ -119,7 +112,6 @@ class ParquetTable:
         return not self._request.shape.is_plain and not self.files()
 
     def writer(self, reader: SparkReader) -> FileWriter:
-        """See ``LoadTable``."""
         from oncelog.spark.session.sessions import check_shared
         from oncelog.spark.targets.parquet_writer import ShapedFileWriter, SparkFileWriter, known_columns
 
@@ -130,16 +122,13 @@ class ParquetTable:
         return ShapedFileWriter(reader, shape, known_columns(self.describe()))
 
     def new_columns(self, writer: FileWriter) -> list[str]:
-        """See ``LoadTable``."""
         return writer.new_columns if isinstance(writer, ShapedWriter) else []
 
     def prepare(self, writer: FileWriter) -> None:
-        """See ``LoadTable``."""
         if isinstance(writer, ShapedWriter):
             writer.record_columns(self._table)
 
     def begin(self, progress: Progress) -> None:
-        """See ``LoadTable``."""
         self._progress = progress
         self._table.partitioned = self._request.shape.partition_by is not None
 
@@ -174,12 +163,10 @@ class ParquetTable:
             self._progress.report.steps += 1
 
     def publish_nothing(self, partition: TopicPartition, offset: int, writer: FileWriter | None) -> None:
-        """See ``LoadTable``."""
         if not self.files():
             self._publish_empty(RowsFile.of(partition, offset, offset), writer)
 
     def compact(self, target_bytes: int) -> int:
-        """See ``LoadTable``."""
         from oncelog.spark.table.compact import compact_open
 
         return compact_open(self._table, target_bytes).files_before

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.spark.jobs.load_plan import Piece
-from oncelog.spark.jobs.shape import Shape, bad_rows, good_rows, merged_columns, schema_columns, shaped
+from oncelog.spark.jobs.shape import Shape, arrow_columns, bad_rows, good_rows, merged_columns, schema_columns, shaped
 from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
 from oncelog.spark.json_values.decoding import BAD
-from oncelog.spark.session import versions
 from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.parquet_files import (
     Kept,
@@ -29,7 +28,6 @@ from oncelog.spark.table.parquet_files import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -88,7 +86,8 @@ class ShapedFileWriter(SparkFileWriter):
         with reader.job_session.settings():
             self._columns = merged_columns(known, schema_columns(reader.read([]), shape))
             reader.decoding = shape.decoding(self._columns)
-            self.schema = self._arrow_schema(good_rows(self._shaped(reader.read([])), shape))
+            outside = levels(shape.partition_by) if shape.partition_by else ()
+            self.schema = arrow_columns(good_rows(self._shaped(reader.read([])), shape), outside)
         self.new_columns = (
             [] if known is None else [one for one in (self._columns or known).names if one not in known.names]
         )
@@ -134,13 +133,6 @@ class ShapedFileWriter(SparkFileWriter):
     def _shaped(self, frame: DataFrame) -> DataFrame:
         """The source's rows as the table's, with the reason beside each bad one."""
         return shaped(frame, self._shape, self._columns)
-
-    def _arrow_schema(self, frame: DataFrame) -> pa.Schema:
-        from pyspark.sql.types import StructType
-
-        outside = levels(self.partition_by) if self.partition_by else ()
-        inside = StructType([one for one in frame.schema if one.name not in outside])
-        return versions.arrow_schema(inside)
 
 
 def known_columns(description: Mapping[str, Any]) -> StructType | None:

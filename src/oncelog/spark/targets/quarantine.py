@@ -51,7 +51,6 @@ class QuarantineTable:
         self._schema: pa.Schema | None = None
 
     def store(self, schema: pa.Schema | None) -> FileStore | None:
-        """See ``Quarantine``."""
         if schema is None:
             return None
         if self._schema is None:
@@ -60,11 +59,9 @@ class QuarantineTable:
         return self._target.store()
 
     def has(self, partitions: Sequence[TopicPartition]) -> Spans:
-        """See ``Quarantine``."""
         return self._target.spans(partitions)
 
     def commit(self, files: Sequence[NewFile], spans: Spans, had: Spans, replaced: Sequence[OffsetRange]) -> None:
-        """See ``Quarantine``."""
         if files or (replaced and had):
             moves = {one: Move(had.get(one), span) for one, span in _joined(spans, had).items()}
             self._target.commit(Change(files, moves, replaced))
@@ -82,7 +79,6 @@ class QuarantineTopic:
         return None if schema is None else self._table.store()
 
     def has(self, partitions: Sequence[TopicPartition]) -> Spans:
-        """See ``Quarantine``."""
         with open_client(self._options) as client:
             found = committed_offsets(client, self._identity, partitions, require_stable=True)
         return {one: Span(json.loads(at.metadata)["begin"], at.offset) for one, at in found.items() if at.metadata}

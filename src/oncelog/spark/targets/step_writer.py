@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.shape import (
+    RESERVED,
     Shape,
+    arrow_columns,
     bad_rows,
     good_rows,
     in_readable_years,
@@ -25,7 +27,6 @@ from oncelog.spark.jobs.shape import (
     shaped,
 )
 from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
-from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.table.parquet_files import column_statistics, levels, table_schema
 from oncelog.spark.targets.table_target import FileStore, NewFile, Spans
@@ -78,8 +79,8 @@ class SparkStepWriter:
             self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(reader.read([]), shape))
             reader.decoding = shape.decoding(self._columns)
             frame = shaped(reader.read([]), shape, self._columns)
-            self.schema = _arrow_schema(good_rows(frame, shape), outside)
-            self.bad_schema = _arrow_schema(bad_rows(frame), ())
+            self.schema = arrow_columns(good_rows(frame, shape), outside)
+            self.bad_schema = arrow_columns(bad_rows(frame))
 
     def write(self, pieces: Sequence[Piece], places: Places, frame: DataFrame | None = None) -> list[Written]:
         """See ``StepWriter``. Raises LoadFailed."""
@@ -114,18 +115,8 @@ def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> StructType | No
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
-    from oncelog.spark.jobs.shape import RESERVED
-
     fields = from_arrow_schema(columns, prefer_timestamp_ntz=True)
     return StructType([one for one in fields if one.name.lower() not in RESERVED])
-
-
-def _arrow_schema(frame: DataFrame, outside: Sequence[str]) -> pa.Schema:
-    from pyspark.sql.types import StructType
-
-    from oncelog.spark.session import versions
-
-    return versions.arrow_schema(StructType([one for one in frame.schema if one.name not in (*outside, BAD)]))
 
 
 def check_files(

@@ -22,7 +22,6 @@ from oncelog.base.invariant import invariant
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Files, OpenFile
 from oncelog.storage.checkpoints import Sync, write_leader_epochs, write_topic_id
-from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_names import DELETED, PARTITION_METADATA
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.log import record_validation
@@ -211,18 +210,6 @@ class PartitionLog:
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote ``offset``, −1 when unknown."""
         return self.leader_epochs.epoch_of(offset)
-
-    def delete_records_before(self, offset: int) -> Offset:
-        """Raise the log start offset to ``offset`` (−1: the high watermark) and return it.
-
-        Raises OffsetOutOfRange beyond the high watermark or below 0. The files go with the next retention.
-        """
-        if offset == -1:
-            offset = self.high_watermark
-        if offset > self.high_watermark or offset < 0:
-            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
-        self.raise_log_start(offset)
-        return self.log_start_offset
 
     # Group commit
 

@@ -152,18 +152,6 @@ AT_ONCE_BYTES: Final = 64 * KIB
 """Decompressed size up to which a batch is scanned within the search."""
 
 
-def found_by(search: Search) -> TimestampOffset | None:
-    """The record that a search finds, without a pause."""
-    found: TimestampOffset | None = None
-    try:
-        scan = next(search)
-        while True:
-            scan = search.send(_found_in(scan))
-    except StopIteration as end:
-        found = end.value
-    return found
-
-
 def _found_in(scan: Scan) -> TimestampOffset | None:
     while True:
         try:

@@ -37,10 +37,3 @@ class JobOwner(Protocol):
 
     def finished(self, job: Job, *, failed: bool = False) -> None:
         """``job`` came to its end."""
-
-
-def run_now(job: Job) -> None:
-    """Drive a job to its end at once: for tests and tools."""
-    for _ in job.run():
-        pass
-    job.apply()

@@ -15,7 +15,7 @@ from oncelog.client.blocking import Client, GroupConsumer, GroupSettings, Transa
 from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.node.coordinators import loading
+from oncelog.node.coordinators import log_batches as loading
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing import Broker, Cluster

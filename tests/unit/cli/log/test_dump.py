@@ -187,7 +187,7 @@ def test_no_file_breaks_the_dump(kind: str, data: bytes) -> None:
     import tempfile
 
     from oncelog.cli.log.commands import _rows
-    from oncelog.cli.log.dump.wanted import Wanted
+    from oncelog.cli.log.dump.files import Wanted
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / f"{BASE}.{kind}"

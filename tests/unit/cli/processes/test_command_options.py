@@ -15,6 +15,7 @@ from oncelog.cli.processes.command_options import read_plainly
 from oncelog.cli.processes.console import console
 from oncelog.cli.processes.console_process import read_console, run_console
 from oncelog.cli.processes.serve import serve
+from oncelog.cli.support.option_groups import CommandGroup, grouped
 
 ENVIRONMENT: Final = ("ONCELOG_BOOTSTRAP_SERVERS", "ONCELOG_COMMAND_CONFIG", "ONCELOG_AUDIT_LOG")
 PLAIN = [
@@ -63,7 +64,7 @@ def test_what_is_not_plain_is_left_alone(arguments: list[str]) -> None:
 
 
 def test_the_console_declares_its_table_and_takes_all_of_it() -> None:
-    app = typer.Typer(add_completion=False)
+    app = CommandGroup()
     app.command()(console)
     command: Any = typer.main.get_command(app)
     declared = {name: one for one in command.params for name in one.opts}
@@ -75,7 +76,7 @@ def test_the_console_declares_its_table_and_takes_all_of_it() -> None:
         assert option.parameter in ours
     assert {one.envvar for one in command.params if one.envvar} == set(ENVIRONMENT)
     for name in ("listen", "sample_every", "bootstrap", "allow_changes"):
-        assert ours[name].default == inspect.signature(console).parameters[name].default
+        assert ours[name].default == inspect.signature(grouped(console)).parameters[name].default
 
 
 def test_a_plain_console_is_read_without_typer_and_any_other_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.base.units import INT64_MAX, KIB
-from oncelog.cli.records import delimited_input
-from oncelog.cli.records.delimited_input import split_stream
+from oncelog.cli.records import input_records
 from oncelog.cli.records.format import FormatError, compile_format, json_envelope, unescape
-from oncelog.cli.records.input_records import InputError, Parsing, parse
+from oncelog.cli.records.input_records import InputError, Parsing, parse, split_stream
 from oncelog.cli.support.moments import MomentError, Start, parse_start, parse_time_ms
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
@@ -179,7 +178,7 @@ def test_a_stream_is_cut_at_the_delimiter_however_it_arrives(pieces: list[bytes]
 
 
 def test_a_long_record_takes_time_by_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited_input, "_CHUNK_BYTES", KIB)
+    monkeypatch.setattr(input_records, "_CHUNK_BYTES", KIB)
     path = tmp_path / "long"
     path.write_bytes(b"x" * (2_000 * KIB) + b"\ny")
     with path.open("rb", buffering=0) as file:

@@ -13,7 +13,7 @@ import pytest
 from oncelog.console.admission.gate import Sender
 from oncelog.console.audits import report_store
 from oncelog.console.audits.report import BadReport
-from oncelog.console.audits.report_store import AuditShelf, NoSuchAudit
+from oncelog.console.audits.report_store import AuditReports, NoSuchAudit
 from oncelog.console.audits.runs import AuditRun, Ended, command_of, process_of, typed
 from oncelog.console.query import BadQuery
 from tests.unit.console.audits.test_report import document
@@ -83,7 +83,7 @@ def test_one_audit_at_a_time_over_directories_that_were_allowed(
         return made[-1]
 
     lines: list[Mapping[str, Any]] = []
-    kept = AuditShelf([], [Path("/data")], start, lines.append)
+    kept = AuditReports([], [Path("/data")], start, lines.append)
     try:
         for wrong in (["/"], ["/data", "/data/.."], []):
             with pytest.raises(BadQuery):
@@ -109,7 +109,7 @@ def test_what_it_said_last_is_in_the_audit_of_one_that_failed(tmp_path: Path, mo
         report_store, "process_of", lambda command: [sys.executable, "-c", "raise SystemExit('no disk')"]
     )
     lines: list[Mapping[str, Any]] = []
-    kept = AuditShelf([], [tmp_path], audit=lines.append)
+    kept = AuditReports([], [tmp_path], audit=lines.append)
     assert kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True).wait(60)
     assert [(one["outcome"], one.get("error")) for one in lines] == [("starting", None), ("failed", "no disk")]
     monkeypatch.setattr(report_store, "process_of", lambda command: [str(tmp_path / "nothing")])
@@ -124,14 +124,14 @@ def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(BadQuery, match=r"oncelog\[spark\].*Java"):
-        AuditShelf([], [Path("/data")]).run(["/data"], ME, copied_within_s=None, check_crc=True)
+        AuditReports([], [Path("/data")]).run(["/data"], ME, copied_within_s=None, check_crc=True)
 
 
 def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "a.json").write_bytes(document())
     (tmp_path / "secret.json").write_bytes(document())
-    kept = AuditShelf([tmp_path / "reports"], [])
+    kept = AuditReports([tmp_path / "reports"], [])
     (one,) = kept.reports()
     assert (one.source, kept.open(one.key).found) == ("file", 1)
     assert kept.open(one.key) is kept.open(one.key)

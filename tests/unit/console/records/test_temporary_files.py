@@ -1,19 +1,19 @@
-"""A spool: what was written comes once, in order, and what is large lies in a file meanwhile."""
+"""Temporary bytes: what was written comes once, in order, and what is large lies in a file meanwhile."""
 
 from __future__ import annotations
 
 import pytest
 
-from oncelog.console.records import temporary_files as spool
+from oncelog.console.records import temporary_files
 from oncelog.console.records.large_json import LargeBytes, Spooled
-from oncelog.console.records.temporary_files import Spool
+from oncelog.console.records.temporary_files import TemporaryBytes
 
 
 @pytest.mark.parametrize("in_memory", [1 << 20, 3])
 def test_bytes_come_once_and_in_order(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
-    monkeypatch.setattr(spool, "_IN_MEMORY", in_memory)
-    monkeypatch.setattr(spool, "_PIECE", 4)
-    made = Spool()
+    monkeypatch.setattr(temporary_files, "_IN_MEMORY", in_memory)
+    monkeypatch.setattr(temporary_files, "_PIECE", 4)
+    made = TemporaryBytes()
     assert list(made.taken()) == []
     made.write(iter((b"abc", b"defgh")))
     made.write((b"i",))

@@ -7,13 +7,12 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
 from oncelog.core.transactions.model import NO_IDENTITY, EndReply, EndRequest
-from oncelog.core.transactions.parking import Parking, Waiting
-from oncelog.core.transactions.timers import Timers
+from oncelog.core.transactions.soft_state import ParkedRequest, Parking, Timers
 
 A, B = TransactionalId("a"), TransactionalId("b")
 
 
-class Counted(Waiting):
+class Counted(ParkedRequest):
     """Counts how often anything of it is looked at."""
 
     __slots__ = ()
@@ -30,7 +29,7 @@ class Counted(Waiting):
     __hash__ = None
 
 
-def waiting(token: int, transactional_id: TransactionalId = A) -> Waiting:
+def waiting(token: int, transactional_id: TransactionalId = A) -> ParkedRequest:
     return Counted(token, EndRequest(transactional_id, NO_IDENTITY, committed=True))
 
 

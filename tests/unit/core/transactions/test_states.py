@@ -14,8 +14,8 @@ from oncelog.core.transactions.states import (
     may_follow,
     state_named,
 )
-from oncelog.core.transactions.transaction import Transaction
 from oncelog.core.transactions.transitions import (
+    Transaction,
     add_partitions,
     complete,
     fence_and_prepare_abort,

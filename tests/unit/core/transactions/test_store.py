@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from oncelog.base.ids import CoordinatorEpoch, ProducerId, TransactionalId
-from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
-from oncelog.core.transactions.store import Transactions
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.store import TransactionStore, record_of
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.records.internal.transaction_records import encode_key
 from tests.scenario.transactions.driver import identity, partitions
 
@@ -27,9 +26,9 @@ def transaction(name: str, state: TransactionState, now_ms: int = 100) -> Transa
 STORED = [transaction(state.name, state) for state in S if state not in (S.DEAD, S.PREPARE_EPOCH_FENCE)]
 
 
-def loaded(*held: Transaction) -> Transactions:
+def loaded(*held: Transaction) -> TransactionStore:
     """From their records."""
-    found = Transactions()
+    found = TransactionStore()
     for each in held:
         found.load(*record_of(each, SETTINGS))
     return found

@@ -12,8 +12,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
-from oncelog.core.groups.model import CommitReply
-from oncelog.core.groups.model import Decision as GroupDecision
+from oncelog.core.groups.model import CommitReply, GroupDecision
 from oncelog.core.producers.state import ProducerState
 from oncelog.core.transactions.model import AddReply, VerifyReply
 from oncelog.handlers.api import Operation

@@ -10,7 +10,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TransactionalId
 from oncelog.core.transactions.model import Identity
 from oncelog.core.transactions.states import TransactionState
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.api import CLUSTER_NAME, Operation
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog.wire.messages.add_partitions_to_txn import (

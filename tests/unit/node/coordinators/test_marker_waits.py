@@ -22,11 +22,11 @@ from oncelog.base.ids import (
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.core.transactions.model import Identity
-from oncelog.core.transactions.persistence import record_of
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState
-from oncelog.core.transactions.transaction import Transaction
+from oncelog.core.transactions.store import record_of
+from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.broker.waits import UntilMarked
 from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget
 from oncelog.node.coordinators.marker_waits import MarkerWaits

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from oncelog.runtime.effects.pause_detection import StandstillWatch, clock_ns
+from oncelog.runtime.effects.pause_detection import PauseWatch, clock_ns
 
 SESSION_MS = 6_000
 HALF_NS = SESSION_MS * 1_000_000 // 2
@@ -33,7 +33,7 @@ def noticed():
 @pytest.fixture
 def watch(clock, noticed):
     loop = asyncio.new_event_loop()
-    watch = StandstillWatch(loop, SESSION_MS, noticed.append, lambda: clock.time_ns)
+    watch = PauseWatch(loop, SESSION_MS, noticed.append, lambda: clock.time_ns)
     watch.start()
     yield watch
     watch.stop()
@@ -52,7 +52,7 @@ def test_half_the_time_out_of_the_session_is_noticed_once(watch, clock, noticed)
 
 def test_a_session_is_not_taken_for_longer_than_a_server_grants(clock, noticed):
     loop = asyncio.new_event_loop()
-    watch = StandstillWatch(loop, 600_000, noticed.append, lambda: clock.time_ns)
+    watch = PauseWatch(loop, 600_000, noticed.append, lambda: clock.time_ns)
     clock.time_ns += 21_000_000_000
     watch.look()
     assert noticed == [21_000]

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate, load_pem_x509_certificates
 
-from oncelog.node.listeners.errors import StoreUnusable
+from oncelog.node.listeners.broker_settings import StoreUnusable
 from oncelog.node.listeners.tls import StoreSettings, TlsSettings
 from oncelog.runtime.tls.contexts import make_contexts
 from oncelog.runtime.tls.stores import read_key_store, read_trust_store

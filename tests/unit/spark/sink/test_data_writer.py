@@ -8,9 +8,9 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StringType, StructField, StructType
 
+from oncelog.spark.session.errors import WriteRefused
 from oncelog.spark.sink import epoch_commit
 from oncelog.spark.sink.data_writer import SinkMessage, stream_writer
-from oncelog.spark.sink.errors import WriteRefused
 from oncelog.spark.sink.two_phase.register import Attempt
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}

@@ -20,7 +20,7 @@ def loaded(*modules: str) -> set[str]:
 
 
 def test_planning_and_committing_load_nothing_that_encodes_rows() -> None:
-    found = loaded("oncelog.spark.sink.schema", "oncelog.spark.sink.modes", "oncelog.spark.sink.epoch_commit")
+    found = loaded("oncelog.spark.sink.options", "oncelog.spark.sink.modes", "oncelog.spark.sink.epoch_commit")
     assert found.isdisjoint({*HEAVY, *FOR_TASKS})
 
 

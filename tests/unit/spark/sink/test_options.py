@@ -8,8 +8,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from oncelog.records.compression import Codec
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.sink.data_writer import batch_writer, stream_writer
-from oncelog.spark.sink.options import Mode, parse_sink_options
-from oncelog.spark.sink.schema import check_schema
+from oncelog.spark.sink.options import Mode, check_schema, parse_sink_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 VALUE = StructType([StructField("value", StringType())])

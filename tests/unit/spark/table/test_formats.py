@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.spark.export import export
-from oncelog.spark.table.directory import Table, TableError
-from oncelog.spark.table.formats import other_format
+from oncelog.spark.table.directory import Table, TableError, other_format
 from oncelog.spark.targets.address import parse_address
 from oncelog.spark.targets.entry import compact
 from oncelog.spark.targets.format_table import held

@@ -17,7 +17,7 @@ from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.virtual.file_node import MemoryFile
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
 from oncelog.storage.log.append_replicated import append_replicated
-from oncelog.storage.log.read import found_by, read_batches, search_timestamp
+from oncelog.storage.log.read import read_batches, search_timestamp
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from tests.unit.storage.replication import (
@@ -30,7 +30,7 @@ from tests.unit.storage.replication import (
     kept,
     log_bytes,
 )
-from tests.unit.storage.support import NOW, SMALL, World, batch, content, records
+from tests.unit.storage.support import NOW, SMALL, World, batch, content, found_by, records
 
 
 def led(count: int = 12) -> World:
@@ -253,7 +253,7 @@ def test_an_empty_log_whose_start_lies_inside_a_batch_begins_with_that_batch() -
     leader.append(batch([b"a", b"b", b"c", b"d"]))
     leader.append(batch([b"e"]))
     leader.sync()
-    leader.log.delete_records_before(2)
+    leader.log.raise_log_start(2)
     follower = World()
     catch_up(leader.log, follower.log)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 5)

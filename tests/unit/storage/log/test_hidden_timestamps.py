@@ -9,9 +9,9 @@ from oncelog.records.batch import MAX_TIMESTAMP_POSITION
 from oncelog.records.builder import build_batch, seal
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.storage.log.read import TimestampOffset, found_by, search_max_timestamp, search_timestamp
+from oncelog.storage.log.read import TimestampOffset, search_max_timestamp, search_timestamp
 from oncelog.storage.log.rolling import roll
-from tests.unit.storage.support import NOW, SMALL, World, batch, records
+from tests.unit.storage.support import NOW, SMALL, World, batch, found_by, records
 
 KEEPS_A_DAY = SMALL._replace(retention_ms=DAY_MS)
 

@@ -8,8 +8,8 @@ from oncelog.records.batch import iter_headers, read_header
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.append import append_batch
-from oncelog.storage.log.read import found_by, read_batches, search_max_timestamp, search_timestamp
-from tests.unit.storage.support import NOW, World, batch, content, records
+from oncelog.storage.log.read import read_batches, search_max_timestamp, search_timestamp
+from tests.unit.storage.support import NOW, World, batch, content, found_by, records
 
 
 def filled(count: int = 30) -> World:
@@ -57,24 +57,21 @@ def test_nothing_is_read_beyond_the_high_watermark() -> None:
 
 def test_offsets_outside_the_log_are_refused() -> None:
     log = filled().log
-    log.delete_records_before(50)
+    log.raise_log_start(50)
     assert read_batches(log, 90, max_bytes=10).size_bytes == 0
     for offset in (-1, 0, 49, 91):
         with pytest.raises(OffsetOutOfRange) as raised:
             read_batches(log, offset, max_bytes=10)
         assert (raised.value.log_start_offset, raised.value.log_end_offset) == (50, 90)
-    for offset in (91, -2):
-        with pytest.raises(OffsetOutOfRange):
-            log.delete_records_before(offset)
-    assert log.delete_records_before(-1) == 90
-    assert log.delete_records_before(10) == 90
+    log.raise_log_start(10)
+    assert log.log_start_offset == 50
 
 
 def test_a_range_stays_readable_while_its_segment_goes() -> None:
     world = filled()
     read = read_batches(world.log, 0, max_bytes=500)
     before = content(read)
-    world.log.delete_records_before(90)
+    world.log.raise_log_start(90)
     world.run_jobs()
     world.now_ms += world.config.file_delete_delay_ms
     assert world.run_jobs() == ["delete"]
@@ -142,7 +139,7 @@ def test_times_before_the_log_start_do_not_count() -> None:
     for timestamp in (NOW + 500, NOW, NOW + 400):
         world.append(batch([b"x"], timestamp=timestamp))
     world.sync()
-    world.log.delete_records_before(1)
+    world.log.raise_log_start(1)
     found = found_by(search_timestamp(world.log, NOW + 300))
     assert found is not None
     assert found.offset == 2
@@ -159,7 +156,7 @@ def test_leader_epochs_say_where_each_ended() -> None:
         assert answers == {0: (0, 4), 1: (0, 4), 3: (3, 6), 4: (3, 6), 5: (5, 10), 6: (-1, -1), -1: (-1, -1)}
         assert [log.epoch_of(offset) for offset in (0, 3, 4, 6, 9)] == [0, 0, 3, 5, 5]
     world.log.set_high_watermark(10)
-    world.log.delete_records_before(5)
+    world.log.raise_log_start(5)
     assert world.log.epoch_end_offset(0, 5) == (0, 5)
     assert world.log.epoch_end_offset(3, 5) == (3, 6)
 

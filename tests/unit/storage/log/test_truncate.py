@@ -16,10 +16,9 @@ from oncelog.sim.virtual.files import PowerLost
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.rolling import roll
 from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to
-from oncelog.storage.maintenance.jobs import run_now
 from tests.unit.storage.log.test_append_replicated import led, same
 from tests.unit.storage.replication import aborted, catch_up, check_derived, fed, fetch_once, kept, log_bytes
-from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch
+from tests.unit.storage.support import NOW, PARTITION, SMALL, TOPIC_ID, World, batch, run_now
 
 LEADER = led()
 DATA = log_bytes(LEADER.log)
@@ -130,7 +129,7 @@ def test_an_epoch_without_records_is_forgotten_in_a_crash_and_parts_no_logs() ->
 def test_before_the_log_start_offset() -> None:
     world = follower()
     world.sync()
-    world.log.delete_records_before(20)
+    world.log.raise_log_start(20)
     world.directory.checkpoints()
     truncate_to(world.log, PART, NOW)
     log = world.log
@@ -145,7 +144,7 @@ def test_before_the_log_start_offset() -> None:
 def test_before_the_first_segment() -> None:
     world = follower()
     world.sync()
-    world.log.delete_records_before(20)
+    world.log.raise_log_start(20)
     world.run_jobs()
     assert world.log.segments[0].base_offset > 3
     assert truncate_to(world.log, 3, NOW)

@@ -69,7 +69,7 @@ def test_a_change_of_configuration_takes_effect_at_once() -> None:
 
 def test_delete_records_frees_whole_segments_even_of_a_compacted_log() -> None:
     world = filled(World(SMALL._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=1.0)))
-    world.log.delete_records_before(20)
+    world.log.raise_log_start(20)
     world.run_jobs()
     assert world.log.log_start_offset == 20
     assert world.log.segments[0].base_offset <= 20

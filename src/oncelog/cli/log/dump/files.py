@@ -181,3 +181,14 @@ def _checkpoint(path: Path, width: int) -> Iterator[list[str]]:
         if len(row) != width:
             raise ValueError(f"a row of {len(row)} columns")
         yield row
+
+
+class Wanted(NamedTuple):
+    """The part of a segment to show; offsets are of whole batches."""
+
+    records: bool = False
+    values: bool = True
+    decode_internal: bool = True
+    from_offset: int = 0
+    to_offset: int | None = None
+    check: bool = True

@@ -10,8 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from oncelog.cli.log.dump.files import Row
-from oncelog.cli.log.dump.wanted import Wanted
+from oncelog.cli.log.dump.files import Row, Wanted
 from oncelog.legacy.directories import file_start
 from oncelog.legacy.entries import (
     DEFAULT_LIMITS,

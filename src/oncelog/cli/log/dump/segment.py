@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from oncelog.base.ids import partition_of_directory
 from oncelog.base.units import MIB
-from oncelog.cli.log.dump.files import Header, Row, error
+from oncelog.cli.log.dump.files import Header, Row, Wanted, error
 from oncelog.cli.log.dump.internal import decode_internal
-from oncelog.cli.log.dump.message_sets import message_rows
-from oncelog.cli.log.dump.wanted import Wanted
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers, magic_at
 from oncelog.records.control import ControlType, control_type, end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.message_set.entry import read_entry
-from oncelog.records.message_set.message import MAGIC_V0, MAGIC_V1
+from oncelog.records.message_set.deep import messages_of
+from oncelog.records.message_set.entry import Entry, read_entry
+from oncelog.records.message_set.entry import crc_matches as message_crc_matches
+from oncelog.records.message_set.message import MAGIC_V0, MAGIC_V1, TimestampType
 from oncelog.records.record import Record, read_records
 
 MAX_BATCH_BYTES: Final = 512 * MIB
@@ -132,3 +132,37 @@ def _content(record: Record, header: BatchHeader, topic: str, wanted: Wanted) ->
         return sizes
     headers = [Header(name, value) for name, value in record.headers]
     return {**sizes, "headers": headers or None, "key": record.key, "value": record.value}
+
+
+def message_rows(view: memoryview, entry: Entry, wanted: Wanted) -> Iterator[Row]:
+    """A row of type ``message``; a compressed one has the offset of the last message in it."""
+    sound = not wanted.check or message_crc_matches(view, entry)
+    row: Row = {
+        "type": "message",
+        "offset": entry.offset,
+        "position": entry.position,
+        "size_bytes": entry.end - entry.position,
+        "magic": entry.magic,
+        "codec": entry.codec.name.lower(),
+        "timestamp_type": _type(entry.timestamp_type),
+        "timestamp": entry.timestamp,
+        "crc": entry.crc,
+    }
+    yield {**row, "valid": sound} if wanted.check else row
+    if not wanted.records or not sound:
+        return
+    try:
+        for one in messages_of(view, entry):
+            sizes = {"key_bytes": _size(one.key), "value_bytes": _size(one.value)}
+            content = {"key": one.key, "value": one.value} if wanted.values else {}
+            yield {"type": "record", "offset": one.offset, "timestamp": one.timestamp, **sizes, **content}
+    except CorruptBatch as problem:
+        yield error(f"message at offset {entry.offset}: {problem}")
+
+
+def _size(field: bytes | None) -> int:
+    return -1 if field is None else len(field)
+
+
+def _type(kind: TimestampType) -> str:
+    return {TimestampType.CREATE_TIME: "create", TimestampType.LOG_APPEND_TIME: "logappend"}.get(kind, "none")

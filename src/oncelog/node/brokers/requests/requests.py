@@ -1,52 +1,87 @@
 """Messages of this broker to others, as requests.
 
-What sends them (``senders``), and the classes of their requests, are imported for the first message: a broker alone has
-nobody to send one to.
+The senders, and the classes of their requests, are imported for the first message: a broker alone has none to send.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from oncelog.node.brokers.messages import Answered, BrokerMessages, Forget, Message
+from oncelog.node.brokers.broker_links import LinkPurpose
+from oncelog.node.brokers.messages import (
+    AddPartitions,
+    Answered,
+    AwaitMarkers,
+    BrokerMessages,
+    DescribeTransaction,
+    FindTransactionalIds,
+    Forget,
+    Message,
+    Sender,
+    WriteMarker,
+)
 
 if TYPE_CHECKING:
     from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
     from oncelog.node.brokers.broker_links import BrokerLinks
-    from oncelog.node.brokers.requests.senders import Senders
+    from oncelog.node.brokers.requests.listings import AwaitedMarkers
+    from oncelog.node.brokers.requests.queued import QueuedRequests
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
 
 
 class BrokerRequests:
-    """Carries messages to other brokers; see the module."""
+    """One sender for each type of message. Those of them that queue send the messages of one event together."""
 
     def __init__(self, messages: BrokerMessages, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
         self._links = links
         self._metadata = metadata
         self._deadlines = deadlines
-        self._senders: Senders | None = None
+        self._senders: dict[type, Sender] = {}
+        self._queues: tuple[QueuedRequests[Any], ...] = ()
         self._has_queued = False
+        self._awaited_markers: AwaitedMarkers | None = None
         messages.send_with(self._send)
 
     def _send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
-        if self._senders is None:
-            from oncelog.node.brokers.requests.senders import Senders
-
-            self._senders = Senders(self._links, self._metadata, self._deadlines)
+        if not self._senders:
+            self._make_senders()
         self._has_queued = True
-        return self._senders.send(broker_id, message, answered)
+        return self._senders[type(message)](broker_id, message, answered)
+
+    def _make_senders(self) -> None:
+        from oncelog.node.brokers.requests.listings import AwaitedMarkers, TransactionalIds
+        from oncelog.node.brokers.requests.queued import MarkerRequests, PartitionRequests, TransactionDescriptions
+
+        links, timeout_ms = self._links, int(self._metadata.config.get("request.timeout.ms"))
+        markers = MarkerRequests(links, timeout_ms)
+        adding = PartitionRequests(links, LinkPurpose.TRANSACTIONS, timeout_ms)
+        verifying = PartitionRequests(links, LinkPurpose.VERIFICATION, timeout_ms)
+        descriptions = TransactionDescriptions(links)
+        self._awaited_markers = AwaitedMarkers(links, self._metadata, self._deadlines)
+        self._queues = (markers, adding, verifying, descriptions)
+
+        def send_partitions(broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
+            return (verifying if message.request.verify_only else adding).send(broker_id, message, answered)
+
+        self._senders = {
+            WriteMarker: markers.send,
+            AddPartitions: send_partitions,
+            AwaitMarkers: self._awaited_markers.send,
+            DescribeTransaction: descriptions.send,
+            FindTransactionalIds: TransactionalIds(links, self._metadata).send,
+        }
 
     def send_queued(self) -> None:
-        """Send what the event has queued."""
-        if self._has_queued and self._senders is not None:  # asked after every event
-            self._has_queued = self._senders.send_queued()
+        if self._has_queued:  # asked after every event
+            waiting = [queue.send_queued() for queue in self._queues]
+            self._has_queued = any(waiting)
 
     def is_marker_awaited(self, partition: TopicPartition, producer_id: ProducerId) -> bool:
         """True if a question to another broker waits for a marker of the producer on the partition."""
-        return self._senders is not None and self._senders.awaited_markers.is_awaited(partition, producer_id)
+        return self._awaited_markers is not None and self._awaited_markers.is_awaited(partition, producer_id)
 
     def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:
         """A marker is durable on a partition that this broker leads."""
-        if self._senders is not None:
-            self._senders.awaited_markers.marked(partition, producer_id)
+        if self._awaited_markers is not None:
+            self._awaited_markers.marked(partition, producer_id)

@@ -12,7 +12,6 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
-from oncelog.client.errors import ClientError
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
@@ -22,8 +21,7 @@ from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
 from oncelog.sim.workloads.kit.group_members import note_seek
 from oncelog.sim.workloads.kit.recorder import Writes
 from oncelog.sim.workloads.kit.scripted_producer import DAY_MS
-from oncelog.sim.workloads.kit.sender import SETTINGS
-from oncelog.sim.workloads.kit.transaction import one_transaction
+from oncelog.sim.workloads.kit.sender import SETTINGS, one_transaction, send_write
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.sim.workloads.two_phase_committers import Committer, Committers
 
@@ -70,13 +68,8 @@ class SlowTransactions:
         for _ in range(self.entropy.randint(2, 12)):
             self.count += 1
             value, place = f"{self.name}/{self.count}", self.entropy.choice(self.places)
-            writes.sending(Write(place, value))
-            await producer.send(
-                place.topic,
-                value.encode(),
-                partition=place.partition,
-                timestamp_ms=host.now_ms - self.entropy.choice((0, DAY_MS)),
-            )
+            timestamp_ms = host.now_ms - self.entropy.choice((0, DAY_MS))
+            await send_write(producer, writes, Write(place, value), timestamp_ms)
             await producer.flush()
             if host.stopping:
                 return
@@ -129,7 +122,5 @@ class Reader:
             await consumer.assign(positions)
             while not host.stopping:
                 for fetched in await consumer.poll(250):
-                    if fetched.error_code:
-                        raise ClientError(f"{fetched.partition}: {fetched.error_code}")
                     self.context.recorder.polled(host.name, fetched, read_committed=True)
                 await host.sleep(100)

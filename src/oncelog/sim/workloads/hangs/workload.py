@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.workloads.hangs.administrator import Administrator
 from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
@@ -22,7 +21,7 @@ from oncelog.sim.workloads.hangs.log_damage import LogDamager
 from oncelog.sim.workloads.hangs.offset_committer import OffsetCommitter
 from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
 from oncelog.sim.workloads.kit.group_members import note_group
-from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
 
@@ -33,7 +32,7 @@ TRANSACTION_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class HangingTransactions:
+class HangingTransactions(Workload):
     """Producers and committers, injectors of hangs among them, and administrators that have to tell them apart."""
 
     name: str
@@ -60,7 +59,7 @@ class HangingTransactions:
     def start(self, context: WorkloadContext) -> None:
         """All programs."""
         counted = CountedContext(context.world, context.recorder, context.transaction_version)
-        places = [TopicPartition(TopicName(self.name), index) for index in range(self.partitions)]
+        places = Topic(self.name, self.partitions).topic_partitions
         topics = tuple(topic.name for topic in self.topics())
         self.writers.start(counted)
         self.committers.start(counted)

@@ -15,7 +15,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.checkers.history import Seen
 from oncelog.sim.checkers.liveness import Offsets, TransactionSeen
 from oncelog.sim.workloads.kit.recorder import Recorder, seen
-from oncelog.sim.workloads.kit.routing import ask_all, has_several, transaction_coordinator_of
+from oncelog.sim.workloads.kit.requests import ask_all, has_several, transaction_coordinator_of
 from oncelog.sim.workloads.kit.workload import Topic
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from oncelog.wire.messages.list_groups import ListGroupsRequest

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol, TypeVar
 
-from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.workload import WorkloadContext
+from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext, WorkloadProgram
 
 POLL_MS: Final = 250
 _FOREVER_MS: Final = 1 << 62
 
 
-class ReadingProgram:
-    """Reads ``partitions`` of a topic from the beginning, at read_uncommitted; again after each death."""
+class ReadWorkload(Protocol):
+    """A workload with a topic to read."""
+
+    def topics(self) -> list[Topic]:
+        """The first is the one."""
+
+
+R = TypeVar("R", bound=ReadWorkload)
+
+
+class ReadingProgram(WorkloadProgram[R]):
+    """Reads the partitions of a topic from the beginning, at read_uncommitted; again after each death."""
 
     pause_ms: ClassVar[int] = 200
     """The longest, between polls."""
 
-    def __init__(self, context: WorkloadContext, name: str, partitions: int = 1) -> None:
-        self.context = context
-        self.entropy = context.entropy(f"{name}-read")
-        self.partitions: Sequence[TopicPartition] = [
-            TopicPartition(TopicName(name), index) for index in range(partitions)
-        ]
+    def __init__(self, context: WorkloadContext, workload: R, name: str) -> None:
+        super().__init__(context, workload, name)
+        self.partitions = workload.topics()[0].topic_partitions
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client, AsyncConsumer(client, self.fetch()) as consumer:
@@ -46,7 +51,7 @@ class ReadingProgram:
                     return
             await host.pause(self.entropy, self.pause_ms)
 
-    # What a workload may say otherwise.
+    # A workload may override these.
 
     def fetch(self) -> FetchSettings:
         """The limits of a fetch."""

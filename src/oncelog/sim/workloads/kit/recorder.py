@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from oncelog.client.errors import ClientError
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.producer import Failed
@@ -128,7 +129,10 @@ class Recorder:
         group: str | None = None,
         topic_id: TopicId = NO_TOPIC_ID,
     ) -> list[Seen]:
-        """Write down records that a consumer got, and return them. Raises UnreadableRecords for what is damaged."""
+        """Write down records that a consumer got, and return them. Raises ClientError for an answer with an error, and
+        UnreadableRecords for damaged records."""
+        if fetched.error_code:
+            raise ClientError(f"{fetched.partition}: {fetched.error_code}")
         records = seen(fetched, read_committed=read_committed)
         if records or sought:
             poll = Poll(consumer, fetched.partition, self.kernel.now_us, records, sought, read_committed)

@@ -1,57 +1,128 @@
-"""Programs that send, outside of transactions or in them: what producing workloads share.
+"""Programs that send, outside of transactions or in them, and one transaction from begin to end.
 
-A program is opened again after each death, and its values never repeat over all its lives. What it sends is up to the
-workload, see :meth:`Sending.send_some`; that all of it gets into the history is seen to here.
+A program is opened again after each death, and its values never repeat over all its lives. A workload says which
+records it sends (:meth:`SendingProgram.draw_write`); everything that is known of them gets into the history here.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import ClassVar, Final, Protocol, TypeVar
 
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Stream
+from oncelog.sim.checkers.history import GroupPartition, Outcome, Stream, Transaction, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.recorder import Writes
-from oncelog.sim.workloads.kit.transaction import one_transaction
-from oncelog.sim.workloads.kit.workload import WorkloadContext
+from oncelog.sim.workloads.kit.recorder import TOMBSTONE_HEADER, Writes
+from oncelog.sim.workloads.kit.workload import WorkloadContext, WorkloadProgram
 
 SETTINGS: Final = ProducerSettings(delivery_timeout_ms=20_000)
+Fill = Callable[[Writes], Awaitable[None]]
 
 
-class SendingProgram:
-    """Rounds of records with pauses between them; with ``transactional`` each is a transaction."""
+class SendingWorkload(Protocol):
+    """A workload whose programs send records."""
+
+    @property
+    def name(self) -> str:
+        """Also the name of its topic."""
+
+    @property
+    def pause_ms(self) -> int:
+        """The mean pause between two rounds."""
+
+    @property
+    def transactional(self) -> bool:
+        """True when each round is a transaction."""
+
+
+S = TypeVar("S", bound=SendingWorkload)
+
+
+async def send_write(producer: AsyncProducer, writes: Writes, write: Write, timestamp_ms: int | None = None) -> None:
+    """Send a record, which is in the history before. A tombstone has its value in a header."""
+    writes.sending(write)
+    value = write.value.encode()
+    await producer.send(
+        write.partition.topic,
+        None if write.tombstone else value,
+        key=None if write.key is None else write.key.encode(),
+        partition=write.partition.partition,
+        timestamp_ms=timestamp_ms,
+        headers=((TOMBSTONE_HEADER, value),) if write.tombstone else (),
+    )
+
+
+async def one_transaction(
+    context: WorkloadContext,
+    host: ClientHost,
+    producer: AsyncTransactionalProducer,
+    fill: Fill,
+    *,
+    entropy: random.Random,
+    aborts: float,
+    offsets: Mapping[GroupPartition, int] | None = None,
+) -> bool:
+    """Begin, let ``fill`` send, flush, and commit, or abort by chance. Whether it was committed.
+
+    ``offsets``: what ``fill`` commits of groups. What can be aborted is; anything else is raised.
+    """
+    kernel = context.world.kernel
+    writes, outcome, ending_at = Writes(kernel), Outcome.ABORTED, None
+    producer.on_outcome = writes.take
+    name = f"{host.name}@{kernel.now_us}"
+    try:
+        producer.begin()
+        await fill(writes)
+        await producer.flush()
+        if entropy.random() < aborts:
+            await producer.abort()
+        else:
+            ending_at, outcome = kernel.now_us, Outcome.UNKNOWN
+            await producer.commit()
+            outcome = Outcome.COMMITTED
+    except TransactionFailed:
+        await producer.abort()
+    finally:
+        ended = Transaction(name, host.name, writes.all(), outcome, ending_at, offsets or {})
+        context.recorder.transactions.append(ended)
+    return outcome is Outcome.COMMITTED
+
+
+class SendingProgram(WorkloadProgram[S]):
+    """Rounds of records with pauses between them; in a transactional workload each is a transaction."""
 
     settings: ProducerSettings = SETTINGS
     aborts: ClassVar[float] = 0.2
     """Probability that a transaction is aborted."""
     timeout_ms: int = 10_000
     """The time-out of a transaction."""
-
-    def __init__(self, context: WorkloadContext, name: str, *, pause_ms: int, transactional: bool = False) -> None:
-        self.context = context
-        self.name = name
-        self.entropy = context.entropy(name)
-        self._pause_ms = pause_ms
-        self._transactional = transactional
-        self._count = 0
+    most_records: int = 4
+    """The most records of a round."""
 
     async def __call__(self, host: ClientHost) -> None:
-        await (self._in_transactions(host) if self._transactional else self._one_by_one(host))
+        await (self._in_transactions(host) if self.workload.transactional else self._one_by_one(host))
 
-    def next_value(self) -> str:
-        """One that no record has had."""
-        self._count += 1
-        return f"{self.name}/{self._count}"
+    def partition(self, index: int) -> TopicPartition:
+        """A partition of the workload's topic."""
+        return TopicPartition(TopicName(self.workload.name), index)
 
-    # What a workload may say otherwise.
+    # A workload may override these.
+
+    async def draw_write(self, client: AsyncClient) -> Write:
+        """The next record, by chance."""
+        raise NotImplementedError
 
     async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """A handful of records, each noted in ``writes`` before it is sent."""
-        raise NotImplementedError
+        """Send the records of a round."""
+        for _ in range(self.entropy.randint(1, self.most_records)):
+            await send_write(producer, writes, await self.draw_write(client))
 
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
@@ -91,7 +162,7 @@ class SendingProgram:
                 while not host.stopping:
                     await self.send_some(client, producer, writes)
                     await producer.flush()
-                    await self._pause(host)
+                    await host.pause(self.entropy, 2 * self.workload.pause_ms)
         finally:
             self.context.recorder.streams.append(self.stream(host, writes))
 
@@ -102,7 +173,4 @@ class SendingProgram:
             await producer.initialize()
             while not host.stopping:
                 await self.one_transaction(host, client, producer)
-                await self._pause(host)
-
-    async def _pause(self, host: ClientHost) -> None:
-        await host.pause(self.entropy, 2 * self._pause_ms)
+                await host.pause(self.entropy, 2 * self.workload.pause_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
+from oncelog.plotting.columns import column_plot
 from oncelog.spark.audit.model import Part
 from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
 from oncelog.spark.audit.report import time_text
@@ -15,7 +16,6 @@ MAX_BARS: Final = 400
 _LEFT: Final = 210
 _RIGHT: Final = 12
 _ROW: Final = 24
-_HEIGHT: Final = 150
 _TICKS: Final = 5
 _FATES: Final = ("committed", "aborted", "open", "ending", "unknown", "torn", "hanging")
 _GRAVE: Final = ("torn", "hanging")
@@ -24,14 +24,13 @@ _GRAVE: Final = ("torn", "hanging")
 class _Scale:
     """Times → x."""
 
-    def __init__(self, result: AuditResult, left: int) -> None:
+    def __init__(self, result: AuditResult) -> None:
         start, width = result.buckets
         self.start, self.span = start, max(1, width * BUCKETS)
-        self.left, self.pixels = left, WIDTH - left - _RIGHT
 
     def x(self, time_ms: int) -> float:
         """Clamped to the drawing."""
-        return self.left + self.pixels * min(1.0, max(0.0, (time_ms - self.start) / self.span))
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, (time_ms - self.start) / self.span))
 
     def ticks(self, top: int, bottom: int) -> str:
         """Lines with their times below."""
@@ -52,35 +51,30 @@ class _Scale:
 
 
 def density(result: AuditResult) -> str:
-    """A stacked column for each stretch of time; grave fates are always at least a hair high."""
-    scale = _Scale(result, 46)
+    """A stacked column for each stretch of time; grave fates are always high enough to be seen."""
     columns: dict[int, dict[str, int]] = {}
     for tally in result.tallies:
         bucket = min(BUCKETS - 1, max(0, tally.bucket))
         column = columns.setdefault(bucket, {})
         column[tally.fate] = column.get(tally.fate, 0) + tally.parts
-    highest = max(sum(column.values()) for column in columns.values())
-    wide = scale.pixels / BUCKETS
-    drawn = []
-    for bucket, column in sorted(columns.items()):
-        y = float(_HEIGHT)
-        for fate in _FATES:
-            number = column.get(fate, 0)
-            if number:
-                high = max(_HEIGHT * 0.94 * number / highest, 3.0 if fate in _GRAVE else 0.6)
-                y -= high
-                x = scale.left + bucket * wide
-                place = f'x="{x:.1f}" y="{y:.1f}" width="{max(1.0, wide - 1):.1f}" height="{high:.1f}"'
-                when = time_text(scale.start + bucket * scale.span // BUCKETS)
-                drawn.append(f'<rect class="{fate}" {place}><title>{number:,} {fate}, {when}</title></rect>')
-    top = (
-        f'<text x="40" y="16" text-anchor="end">{highest:,}</text><text x="40" y="{_HEIGHT}" text-anchor="end">0</text>'
-    )
-    axis = scale.ticks(0, _HEIGHT)
-    label = "Transactions over time by fate"
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {_HEIGHT + 24}" role="img" aria-label="{label}">{axis}{top}{"".join(drawn)}</svg>'
-    )
+    start, width = result.buckets
+    title = "Transactions over time by fate"
+    plot = column_plot(title, start, width, BUCKETS, sorted(columns.items()), _FATES, _GRAVE)
+    drawn = [
+        f'<line class="grid" x1="{plot.left}" x2="{plot.right}" y1="{tick.at}" y2="{tick.at}"/>'
+        f'<text x="{plot.left - 6}" y="{tick.at + 4}" text-anchor="end">{tick.label}</text>'
+        for tick in plot.y_ticks
+    ]
+    drawn += [
+        f'<text x="{tick.at}" y="{plot.height - 6}" text-anchor="middle">{tick.label}</text>' for tick in plot.x_ticks
+    ]
+    drawn += [
+        f'<rect class="{box.kind}" x="{box.x}" y="{box.y}" width="{box.wide}" height="{box.high}">'
+        f"<title>{escape(box.title)}</title></rect>"
+        for box in plot.boxes
+    ]
+    view = f"0 0 {plot.width} {plot.height}"
+    return f'<svg viewBox="{view}" role="img" aria-label="{title}">{"".join(drawn)}</svg>'
 
 
 def lanes(result: AuditResult) -> str:
@@ -92,7 +86,7 @@ def lanes(result: AuditResult) -> str:
     shown = sorted(names[:MAX_LANES])
     if not shown:
         return ""
-    scale = _Scale(result, _LEFT)
+    scale = _Scale(result)
     bottom = _ROW * len(shown) + 6
     rows = {place: number * _ROW + 6 for number, place in enumerate(shown)}
     drawn = [scale.ticks(0, bottom)]

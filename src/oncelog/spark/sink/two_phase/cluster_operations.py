@@ -19,7 +19,7 @@ from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.operations import (
     CheckAborted,
     Claim,

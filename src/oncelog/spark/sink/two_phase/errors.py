@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.register import Listed
 
 

@@ -37,7 +37,7 @@ from enum import Enum
 from typing import Any, Final
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, Superseded
 from oncelog.spark.sink.two_phase.operations import (
     CheckAborted,

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 
 UNKNOWN: Final = -1
 ONE_WRITE: Final = "run:"

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.base.units import KIB
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.register import UNKNOWN, Listed, Register, State, Written
 
 VERSION: Final = 2

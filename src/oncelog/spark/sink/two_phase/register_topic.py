@@ -25,7 +25,7 @@ from oncelog.client.blocking.transaction_admin import ensure_topic
 from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.partitioner import partition_of_key
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.register import Register
 from oncelog.spark.sink.two_phase.register_records import PART_BYTES, RegisterReader, RegisterRecord, to_records
 

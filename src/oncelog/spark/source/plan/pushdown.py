@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from oncelog.spark.source.plan.range_bounds import RangeBounds, Test
+from oncelog.spark.source.offset_ranges import RangeBounds, Test
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})

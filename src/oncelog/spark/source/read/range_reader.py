@@ -11,12 +11,13 @@ is decompressed of it at once (5 MB, or one batch), and four batches: what was h
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections.abc import Generator, Iterator
-from contextlib import closing
-from functools import partial
+from contextlib import closing, contextmanager
+from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,11 +36,11 @@ from oncelog.spark.session.errors import DataLoss, SparkSourceError
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
-from oncelog.spark.source.read.frugal_memory import frugal_memory
 from oncelog.spark.source.read.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from oncelog.client.blocking import Client, Fetched
+
 
 Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
@@ -200,3 +201,36 @@ def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
     value = rows.column(_VALUE)
     text = pa.Array.from_buffers(pa.string(), len(value), value.buffers(), value.null_count, value.offset)
     return rows.set_column(_VALUE, pa.field("value", pa.string()), text)
+
+
+@contextmanager
+def frugal_memory() -> Iterator[None]:
+    """Let Arrow allocate with malloc, and return free memory of either at the end.
+
+    Spark keeps the Python workers of ended tasks for the next ones, and their free memory counts for the executor. A
+    reader's columns are made by one thread and freed by another: mimalloc, Arrow's usual allocator, keeps such memory
+    for the first thread, malloc gives it to any. Only free memory is given back, which takes a millisecond or two, so
+    not while rows are read.
+    """
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(usual)
+        usual.release_unused()
+        trim = _malloc_trim()
+        if trim is not None:
+            trim(0)
+
+
+@cache
+def _malloc_trim() -> Any:
+    """glibc's ``malloc_trim``; None elsewhere."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    trim.argtypes = [ctypes.c_size_t]
+    trim.restype = ctypes.c_int
+    return trim

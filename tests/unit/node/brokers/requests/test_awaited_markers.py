@@ -12,7 +12,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, Lead
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.node.brokers.messages import UNREACHABLE, AwaitMarkers
-from oncelog.node.brokers.requests.awaited_markers import LONGEST_RETRY_MS, MOST_FILTERED, AwaitedMarkers
+from oncelog.node.brokers.requests.listings import LONGEST_RETRY_MS, MOST_FILTERED, AwaitedMarkers
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.wire.messages.list_transactions import ListTransactionsResponse, TransactionState
 from tests.unit.node.brokers.requests.links import FakeLinks

@@ -11,7 +11,7 @@ from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, Top
 from oncelog.handlers.broker.ports import Marker
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, WriteMarker
-from oncelog.node.brokers.requests.marker_requests import MOST_IN_REQUEST, MarkerRequests
+from oncelog.node.brokers.requests.queued import MOST_MARKERS, MarkerRequests
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -100,9 +100,9 @@ def test_two_transactions_of_one_producer_do_not_share_a_request() -> None:
 
 def test_a_request_is_bounded() -> None:
     bench = Bench()
-    bench.send(*(marker(1, number) for number in range(MOST_IN_REQUEST + 1)))
+    bench.send(*(marker(1, number) for number in range(MOST_MARKERS + 1)))
     ((_, _, topics),) = bench.markers()
-    assert len(topics["t"]) == MOST_IN_REQUEST
+    assert len(topics["t"]) == MOST_MARKERS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from oncelog.base.ids import TRANSACTION_STATE, BrokerId, LeaderEpoch, ProducerI
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.node.brokers.messages import UNREACHABLE, FindTransactionalIds
-from oncelog.node.brokers.requests.transactional_ids import TransactionalIds
+from oncelog.node.brokers.requests.listings import TransactionalIds
 from oncelog.wire.messages.list_transactions import ListTransactionsResponse, TransactionState
 from tests.unit.node.brokers.requests.links import FakeLinks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase import operations, protocol
 from oncelog.spark.sink.two_phase.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, Superseded
 from oncelog.spark.sink.two_phase.operations import End, ListOpen, Stage, Write

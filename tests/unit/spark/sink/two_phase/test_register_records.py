@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client.machine.transaction_values import StoredTransaction
-from oncelog.spark.sink.errors import SinkError
+from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase import register_records
 from oncelog.spark.sink.two_phase.register import Listed, Register, State, Written, done
 from oncelog.spark.sink.two_phase.register_records import (

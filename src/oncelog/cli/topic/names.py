@@ -1,0 +1,79 @@
+"""Names that users write: partitions as ``topic`` or ``topic:0,2-4``, and settings of topics, with hints for mistyped
+ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.suggestions import did_you_mean
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
+
+if TYPE_CHECKING:
+    from oncelog.client.blocking.client import Client
+
+
+def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
+    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter, and with
+    ``led`` BrokerRefused for one without a leader."""
+    if not topics:
+        return None
+    found = []
+    for text in topics:
+        name, _, indexes = text.partition(":")
+        there = client.topic(name).partitions
+        for index in _indexes(indexes, text) if indexes else there:
+            one = TopicPartition(TopicName(name), index)
+            if index not in there:
+                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(there)} partitions)")
+            if led:
+                client.leader(one)
+            found.append(one)
+    return found
+
+
+def _indexes(text: str, whole: str) -> list[int]:
+    indexes: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part.strip())
+        if match is None:
+            raise typer.BadParameter(f"{whole!r} is not like topic:0,2-4")
+        indexes += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return indexes
+
+
+_ALIKE: Final = 0.8
+
+
+def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
+    """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
+    from oncelog.admin.configs import ResourceType, describe_configs
+
+    known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
+    for name in names:
+        if name not in known:
+            raise ClientError(f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, known, _ALIKE)}")
+
+
+@contextlib.contextmanager
+def names_suggested(names: Iterable[str]) -> Iterator[None]:
+    """Context in which BrokerRefused, if it refuses one of these settings by name, adds the name that was meant."""
+    try:
+        yield
+    except BrokerRefused as refused:
+        if refused.code != ErrorCode.INVALID_CONFIG or refused.detail is None:
+            raise
+        from oncelog.core.configs.keys import TOPIC_KEYS as KNOWN
+
+        mistyped = (name for name in names if name not in KNOWN and refused.detail.endswith(name))
+        hint = next((did_you_mean(name, KNOWN, _ALIKE) for name in mistyped), "")
+        if not hint:
+            raise
+        raise BrokerRefused(refused.code, refused.what, refused.detail + hint) from None

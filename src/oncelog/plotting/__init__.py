@@ -1,0 +1,1 @@
+"""Plots as values and as SVG by hand: axes, lines, columns, drawings. No library, no script, nothing fetched."""

@@ -1,0 +1,83 @@
+"""A plot of stacked columns over time, for numbers by kind; grave kinds are always high enough to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from oncelog.plotting.axes import time_label, time_ticks, value_label, value_ticks
+from oncelog.plotting.lines import Tick
+
+WIDTH: Final = 1120
+HEIGHT: Final = 190
+LEFT: Final = 56
+RIGHT: Final = 14
+TOP: Final = 10
+BOTTOM: Final = 24
+_LEAST_HIGH: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A part of a column: its kind, its place, and what it says."""
+
+    kind: str
+    x: float
+    y: float
+    wide: float
+    high: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlot:
+    """A plot as a template draws it."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    kinds: tuple[str, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def column_plot(
+    title: str,
+    begin_ms: int,
+    stretch_ms: int,
+    stretches: int,
+    columns: Sequence[tuple[int, Mapping[str, int]]],
+    kinds: Sequence[str],
+    grave: Collection[str],
+) -> ColumnPlot:
+    """A plot of (number of the stretch, kind → number); ``kinds`` says what lies below what."""
+    ticks = value_ticks(max((sum(one.values()) for _, one in columns), default=0), whole=True)
+    wide, high = (WIDTH - LEFT - RIGHT) / max(1, stretches), HEIGHT - TOP - BOTTOM
+    span_ms = stretch_ms * max(1, stretches)
+    boxes = []
+    for number, column in columns:
+        y = float(HEIGHT - BOTTOM)
+        for kind in kinds:
+            count = column.get(kind, 0)
+            if count > 0 and 0 <= number < stretches:
+                tall = max(high * count / ticks[-1], _LEAST_HIGH if kind in grave else 0.6)
+                y = max(TOP, y - tall)
+                when = time_label(begin_ms + number * stretch_ms, 1)
+                place = round(LEFT + number * wide, 1), round(y, 1), round(max(1.5, wide - 1), 1), round(tall, 1)
+                boxes.append(Box(kind, *place, f"{count:,} {kind} from {when}"))
+    return ColumnPlot(
+        title,
+        tuple(boxes),
+        tuple(kind for kind in kinds if any(column.get(kind) for _, column in columns)),
+        tuple(
+            Tick(round(LEFT + (WIDTH - LEFT - RIGHT) * (at - begin_ms) / span_ms, 1), time_label(at, span_ms))
+            for at in time_ticks(begin_ms, begin_ms + span_ms)
+        ),
+        tuple(Tick(round(TOP + high * (1 - value / ticks[-1]), 1), value_label(value)) for value in ticks),
+    )
