@@ -188,7 +188,7 @@ class PartitionLog:
     def validate_records(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, ValidatedRecords]:
         """Validate the records of a batch in steps, which touch no log: a worker may take them.
 
-        :meth:`append` does the same at once unless it is given the outcome.
+        ``append_batch`` does the same at once unless it is given the outcome.
         """
         limit = self.storage.max_decompressed_bytes
         return record_validation.validate_records(data, self.config, now_ms, limit, self.partition)
