@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.groups import administration as list_groups
+from oncelog.handlers.groups import administration
 from oncelog.handlers.topics import create_topics
-from oncelog.handlers.transactions import questions as list_transactions
+from oncelog.handlers.transactions import questions
 from oncelog.node.requests import large_responses
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -226,7 +226,7 @@ def test_the_answer_to_all_topics_is_encoded_in_turns_once_and_shared(driver, mo
 
 
 def test_many_groups_are_listed_in_turns(driver, monkeypatch):
-    monkeypatch.setattr(list_groups, "_GROUPS_A_TURN", 2)
+    monkeypatch.setattr(administration, "_GROUPS_A_TURN", 2)
     peer = driver.connect()
     create_topic(peer, "t")
     peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
@@ -323,7 +323,7 @@ def test_a_shutdown_lets_a_large_request_be_decided(driver):
 
 
 def test_many_transactions_are_listed_in_turns(driver, monkeypatch):
-    monkeypatch.setattr(list_transactions, "_MANY", 2)
+    monkeypatch.setattr(questions, "_MANY", 2)
     peer = driver.connect()
     for number in range(4):
         peer.ask(InitProducerIdRequest(transactional_id=f"id{number}", transaction_timeout_ms=1000), 4)

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.broker import slices as yielding
+from oncelog.handlers.broker import slices
 from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.groups import offset_commit
 from oncelog.handlers.produce import handler as produce_handler
@@ -60,8 +60,8 @@ def driver() -> Turns:
 def three_a_turn(monkeypatch) -> None:
     """Treat three items as a request of thousands is treated."""
     monkeypatch.setattr(dispatch, "LARGE_BYTES", 0)
-    monkeypatch.setattr(yielding, "ITEMS", 3)
-    monkeypatch.setattr(yielding, "ITEMS_WHILE_CREATING", 3)
+    monkeypatch.setattr(slices, "ITEMS", 3)
+    monkeypatch.setattr(slices, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(produce_handler, "ITEMS_WHILE_CREATING", 3)
     monkeypatch.setattr(offset_commit, "ITEMS", 3)
     monkeypatch.setattr(large_responses, "FEW", 2)
@@ -316,10 +316,13 @@ def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, reco
     driver.turns = 0
     (aside,) = peer.ask(request, 9).responses[0].partition_responses
     assert driver.turns == -(-count // record_validation.RECORDS_A_STEP)
-    monkeypatch.setattr(produce_handler, "may_take_long", lambda *_: False)
-    (at_once,) = peer.ask(request, 9).responses[0].partition_responses
-    assert (aside.error_code, at_once.error_code, at_once.base_offset) == (0, 0, count)
     log = driver.node.logs.logs[TopicPartition(TopicName("c"), 0)]
+    monkeypatch.setattr(record_validation, "RECORDS_A_STEP", 1 << 31)
+    monkeypatch.setattr(log, "room", memoryview(bytearray(1 << 20)))
+    driver.turns = 0
+    (at_once,) = peer.ask(request, 9).responses[0].partition_responses
+    assert driver.turns == 0
+    assert (aside.error_code, at_once.error_code, at_once.base_offset) == (0, 0, count)
     written = log.segments[0].file.read(0, log.segments[0].file.size())
     first, second = written[: len(written) // 2], written[len(written) // 2 :]
     assert first[8:] == second[8:], "but for the base offset"
@@ -420,7 +423,7 @@ def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_i
     assert len(peer.responses) == 3
     assert {each.error_code for each in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}
     assert sum(created) == many
-    assert max(created) <= yielding.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
+    assert max(created) <= slices.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
 
 
 def test_a_scrape_creates_no_logs(driver):

@@ -22,7 +22,7 @@ from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.sim.faults.fault import Fault
-    from oncelog.sim.seeds.simulation import Outcome
+    from oncelog.sim.seeds.simulation import SeedResult
 
 EPILOG: Final = """\b
 Examples:
@@ -55,7 +55,7 @@ class _Worlds:
 
     def simulate(
         self, seed: int, faults: Sequence[Fault] | None = None, log: Callable[[str], None] | None = None
-    ) -> Outcome:
+    ) -> SeedResult:
         """Run one of them, with these faults instead of its own if they are given."""
         from oncelog.sim.seeds.simulation import simulate
 
@@ -118,7 +118,7 @@ def sim(
         raise typer.Exit(1)
 
 
-def _keep(worlds: _Worlds, failed: Outcome, *, minimised: bool, dump: Path | None) -> None:
+def _keep(worlds: _Worlds, failed: SeedResult, *, minimised: bool, dump: Path | None) -> None:
     """Shorten the plan of a failure and write it down, as far as that was asked for."""
     if minimised:
         worlds = replace(worlds, faults=_minimise(worlds, failed))
@@ -151,7 +151,7 @@ def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tup
     return tuple(fault)
 
 
-def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, command: str) -> Outcome | None:
+def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, command: str) -> SeedResult | None:
     """Run seeds until one fails, and return that one. ``command`` runs it again."""
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
     log = partial(print_line, err=as_json) if trace else None
@@ -175,7 +175,7 @@ def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, comman
     return None
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: SeedResult) -> dict[str, Any]:
     return {
         "seed": outcome.seed,
         "violations": outcome.violations,
@@ -188,7 +188,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _report_failure(outcome: Outcome, command: str) -> None:
+def _report_failure(outcome: SeedResult, command: str) -> None:
     """Print what was violated, the end of the trace, and the command that shows it again."""
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         print_line(f"  {line[:200]}", err=True)
@@ -209,7 +209,7 @@ def _quiet_end() -> Iterator[None]:
         raise
 
 
-def _minimise(worlds: _Worlds, failed: Outcome) -> list[Fault]:
+def _minimise(worlds: _Worlds, failed: SeedResult) -> list[Fault]:
     from oncelog.sim.seeds.delta_debugging import minimise
 
     def fails(plan: Sequence[Fault]) -> bool:
@@ -242,7 +242,7 @@ def _read_plan(path: Path) -> list[Fault]:
         raise typer.BadParameter(f"{path} is not a plan of faults ({shown})") from None
 
 
-def _write_dump(path: Path, worlds: _Worlds, failed: Outcome) -> None:
+def _write_dump(path: Path, worlds: _Worlds, failed: SeedResult) -> None:
     from oncelog.sim.faults.plan import format_plan
 
     content = {

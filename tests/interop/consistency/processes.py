@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.sim.checkers.history import GroupPartition, Outcome, Transaction, Write
+from oncelog.sim.checkers.history import GroupPartition, RecordedOutcome, Transaction, Write
 from tests.interop.consistency.copier import START_AGAIN, Order
 from tests.interop.consistency.copying_client import COPY, GROUP, SOURCE
 from tests.peers.forked import ForkedProcess
@@ -149,11 +149,13 @@ def read_journal(path: Path) -> Sequence[Transaction]:
             name = entry["begin"]
             writes = [Write(of_copy(index), value) for index, value in entry["writes"]]
             following = {of_group(index): offset for index, offset in entry["following"]}
-            found[name] = Transaction(name, path.stem, writes, Outcome.ABORTED, None, following)
+            found[name] = Transaction(name, path.stem, writes, RecordedOutcome.ABORTED, None, following)
         elif "ending" in entry and entry["commit"]:
-            found[entry["ending"]] = replace(found[entry["ending"]], outcome=Outcome.UNKNOWN, ending_at=entry["at"])
+            found[entry["ending"]] = replace(
+                found[entry["ending"]], outcome=RecordedOutcome.UNKNOWN, ending_at=entry["at"]
+            )
         elif "ended" in entry:
-            outcome = Outcome.COMMITTED if entry["commit"] else Outcome.ABORTED
+            outcome = RecordedOutcome.COMMITTED if entry["commit"] else RecordedOutcome.ABORTED
             found[entry["ended"]] = replace(found[entry["ended"]], outcome=outcome)
         elif "wrote" in entry:
             offsets[entry["wrote"]] = entry["offset"]

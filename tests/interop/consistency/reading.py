@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from oncelog.sim.checkers.history import GroupPartition, Poll, Seen
+from oncelog.sim.checkers.history import GroupPartition, Poll, SeenRecord
 from tests.interop.consistency.copying_client import COPY, COPY_PARTITIONS, GROUP, SOURCE
 from tests.interop.consistency.processes import of_copy, of_group
 from tests.interop.consistency.with_confluent import QUICK
@@ -43,10 +43,10 @@ class Reader:
         consumer = _consumer(self._bootstrap, "reader")
         consumer.assign([TopicPartition(COPY, index, OFFSET_BEGINNING) for index in range(COPY_PARTITIONS)])
         while not self._stopping.is_set():
-            found: dict[int, list[Seen]] = {}
+            found: dict[int, list[SeenRecord]] = {}
             for message in consumer.consume(1000, 0.1):
                 if message.error() is None:
-                    seen = Seen(message.offset() or 0, (message.value() or b"").decode())
+                    seen = SeenRecord(message.offset() or 0, (message.value() or b"").decode())
                     found.setdefault(message.partition() or 0, []).append(seen)
                     original = seen.value.partition("/")[0]
                     self.saw_twice |= original in self._seen
@@ -72,10 +72,10 @@ def fill(bootstrap: str, sources: int, each: int) -> None:
         raise RuntimeError("the source was not filled")
 
 
-def drain(bootstrap: str, partition: int) -> Iterator[Seen]:
+def drain(bootstrap: str, partition: int) -> Iterator[SeenRecord]:
     """Everything committed in a partition of the copy."""
     for message in read_to_end(bootstrap, COPY, [partition], {"isolation.level": "read_committed", **QUICK}):
-        yield Seen(message.offset() or 0, (message.value() or b"").decode())
+        yield SeenRecord(message.offset() or 0, (message.value() or b"").decode())
 
 
 def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[GroupPartition, int] | None:

@@ -24,7 +24,7 @@ from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.errors import ClientError, OutOfTurn, ProducerUnusable, TransactionFailed
-from oncelog.sim.checkers.history import Outcome, Poll, Seen, Stream, Transaction, Write
+from oncelog.sim.checkers.history import Poll, RecordedOutcome, SeenRecord, Stream, Transaction, Write
 from tests.load import read_to_end
 
 TRANSACTIONAL: Final = TopicName("transactional")
@@ -127,21 +127,21 @@ class TransactionalWriter(Worker):
             Write(TopicPartition(TRANSACTIONAL, self.chance.randrange(PARTITIONS)), f"{name}.{number}")
             for number in range(self.chance.randint(1, _MOST))
         ]
-        self.transactions.append(Transaction(name, self.name, writes, Outcome.ABORTED))
+        self.transactions.append(Transaction(name, self.name, writes, RecordedOutcome.ABORTED))
         commit = self.chance.random() >= _ABORT_SHARE
         try:
             self.write(writes)
             if commit:
-                self._note(outcome=Outcome.UNKNOWN, ending_at=time.monotonic_ns())
+                self._note(outcome=RecordedOutcome.UNKNOWN, ending_at=time.monotonic_ns())
                 self.commit()
-                self._note(outcome=Outcome.COMMITTED)
+                self._note(outcome=RecordedOutcome.COMMITTED)
                 self.steps += 1
                 return
         except Abortable:
             pass
         self.abort()
-        if not commit or self.transactions[-1].outcome is Outcome.UNKNOWN:
-            self._note(outcome=Outcome.ABORTED)
+        if not commit or self.transactions[-1].outcome is RecordedOutcome.UNKNOWN:
+            self._note(outcome=RecordedOutcome.ABORTED)
 
     def _note(self, **changes: Any) -> None:
         self.transactions[-1] = replace(self.transactions[-1], **changes)
@@ -292,7 +292,7 @@ class OncelogWriter(TransactionalWriter):
 @dataclass
 class _Sent:
     write: Write
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: RecordedOutcome = RecordedOutcome.UNKNOWN
     offset: int | None = None
     answered_at: int | None = None
 
@@ -340,7 +340,7 @@ class IdempotentWriter(Worker):
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                sent.outcome, sent.offset = Outcome.COMMITTED, message.offset()
+                sent.outcome, sent.offset = RecordedOutcome.COMMITTED, message.offset()
                 sent.answered_at = time.monotonic_ns()
                 self.steps += 1
 
@@ -363,11 +363,11 @@ class Follower(Worker):
         consumer = open_consumer(self.bootstrap, self.name)
         consumer.assign([ClientPartition(each.topic, each.partition, OFFSET_BEGINNING) for each in all_partitions()])
         while not self.stopping:
-            found: dict[TopicPartition, list[Seen]] = {}
+            found: dict[TopicPartition, list[SeenRecord]] = {}
             for message in consumer.consume(500, 0.1):
                 if message.error() is None:
                     partition = TopicPartition(TopicName(message.topic() or ""), message.partition() or 0)
-                    seen = Seen(message.offset() or 0, (message.value() or b"").decode())
+                    seen = SeenRecord(message.offset() or 0, (message.value() or b"").decode())
                     found.setdefault(partition, []).append(seen)
             now = time.monotonic_ns()
             self.polls += [Poll(self.name, partition, now, records) for partition, records in found.items()]
@@ -396,11 +396,11 @@ def open_consumer(bootstrap: str, name: str) -> Consumer:
     )
 
 
-def drain(bootstrap: str, partition: TopicPartition, timeout_s: float) -> list[Seen]:
+def drain(bootstrap: str, partition: TopicPartition, timeout_s: float) -> list[SeenRecord]:
     """Everything committed in a partition. Raises TimeoutError when its end is not reached."""
     settings = {"isolation.level": "read_committed", **QUICK}
     return [
-        Seen(message.offset() or 0, (message.value() or b"").decode())
+        SeenRecord(message.offset() or 0, (message.value() or b"").decode())
         for message in read_to_end(bootstrap, partition.topic, [partition.partition], settings, timeout_s)
     ]
 

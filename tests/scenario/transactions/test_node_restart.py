@@ -12,7 +12,7 @@ from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.handlers.produce import append as produce_append
+from oncelog.handlers.produce import partition_append
 from oncelog.node.coordinators.log_batches import ApplyBatch, apply_slice, group_replayer, transaction_replayer
 from oncelog.records.batch import iter_headers
 from oncelog.storage.log import append as log_append
@@ -124,7 +124,7 @@ def test_producers_are_rebuilt_as_they_were_at_every_append(script, monkeypatch)
             compare(driver, log)
         return appended
 
-    for module in (log_append, produce_append):
+    for module in (log_append, partition_append):
         monkeypatch.setattr(module, "append_batch", append_and_compare)
     script(driver)
     assert compared > 25

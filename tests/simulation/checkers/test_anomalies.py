@@ -18,9 +18,9 @@ from oncelog.sim.checkers.history import (
     History,
     OffsetCommitted,
     OffsetRead,
-    Outcome,
     Poll,
-    Seen,
+    RecordedOutcome,
+    SeenRecord,
     StartSeen,
     Stream,
     Transaction,
@@ -37,7 +37,7 @@ def of(topic: str, partition: int = 0) -> TopicPartition:
 ZERO, ONE, PLAIN, TABLE, GONE = of("copy"), of("copy", 1), of("plain"), of("table"), of("gone")
 SOURCE, TAIL = GroupPartition("copiers", of("source")), GroupPartition("readers", PLAIN)
 OLD, NEW = TopicId(b"o" * 16), TopicId(b"n" * 16)
-COMMITTED, ABORTED, UNKNOWN = Outcome
+COMMITTED, ABORTED, UNKNOWN = RecordedOutcome
 
 FIRST = Transaction("first", "p", [Write(ZERO, "a", 0), Write(ONE, "b", 0)], COMMITTED, 10, {SOURCE: 2})
 ANSWERED = [OffsetCommitted(SOURCE, 2, 15)]
@@ -70,21 +70,21 @@ GOOD = History(
     transactions=[FIRST, SECOND, THIRD, HELD],
     streams=[IDEMPOTENT, REPEATING, UPSERTS, BEFORE, AFTER],
     polls=[
-        Poll("r", ZERO, 20, [Seen(0, "a")]),
-        Poll("r", ONE, 21, [Seen(0, "b")]),
-        Poll("r", ZERO, 40, [Seen(5, "e")]),
-        Poll("r", ZERO, 50, [Seen(0, "a")], sought=True),
-        Poll("dirty", ZERO, 12, [Seen(2, "c")], read_committed=False),
-        Poll("t", PLAIN, 60, [Seen(0, "h"), Seen(1, "i"), Seen(3, "k")], group="readers"),
-        Poll("v", GONE, 9, [Seen(0, "m")], topic_id=OLD),
-        Poll("v", GONE, 95, [Seen(0, "o")], topic_id=NEW),
+        Poll("r", ZERO, 20, [SeenRecord(0, "a")]),
+        Poll("r", ONE, 21, [SeenRecord(0, "b")]),
+        Poll("r", ZERO, 40, [SeenRecord(5, "e")]),
+        Poll("r", ZERO, 50, [SeenRecord(0, "a")], sought=True),
+        Poll("dirty", ZERO, 12, [SeenRecord(2, "c")], read_committed=False),
+        Poll("t", PLAIN, 60, [SeenRecord(0, "h"), SeenRecord(1, "i"), SeenRecord(3, "k")], group="readers"),
+        Poll("v", GONE, 9, [SeenRecord(0, "m")], topic_id=OLD),
+        Poll("v", GONE, 95, [SeenRecord(0, "o")], topic_id=NEW),
     ],
     drained={
-        ZERO: [Seen(0, "a"), Seen(5, "e")],
-        ONE: [Seen(0, "b"), Seen(2, "f"), Seen(4, "g")],
-        PLAIN: [Seen(0, "h"), Seen(1, "i"), Seen(3, "k"), Seen(4, "r"), Seen(5, "r")],
-        TABLE: [Seen(3, "x2", "x")],
-        GONE: [Seen(0, "o")],
+        ZERO: [SeenRecord(0, "a"), SeenRecord(5, "e")],
+        ONE: [SeenRecord(0, "b"), SeenRecord(2, "f"), SeenRecord(4, "g")],
+        PLAIN: [SeenRecord(0, "h"), SeenRecord(1, "i"), SeenRecord(3, "k"), SeenRecord(4, "r"), SeenRecord(5, "r")],
+        TABLE: [SeenRecord(3, "x2", "x")],
+        GONE: [SeenRecord(0, "o")],
     },
     commits=[Commit(TAIL, 2, 61, 62), Commit(TAIL, 3, 63, None), Commit(TAIL, 4, 64, 65)],
     committed_offsets={SOURCE: 4, TAIL: 4},
@@ -104,7 +104,7 @@ def without(history: History, *values: str) -> History:
     return replace(history, drained=kept)
 
 
-def drained(partition: TopicPartition, *records: Seen) -> History:
+def drained(partition: TopicPartition, *records: SeenRecord) -> History:
     return replace(GOOD, drained={**GOOD.drained, partition: list(records)})
 
 
@@ -127,7 +127,9 @@ CLOSE = {
         without(GOOD, "e", "f"), polls=GOOD.polls[:2], commits=[], committed_offsets={SOURCE: 2}
     ),
     "an unacknowledged write may be there": replace(
-        drained(PLAIN, Seen(0, "h"), Seen(1, "i"), Seen(2, "j"), Seen(3, "k"), Seen(4, "r")),
+        drained(
+            PLAIN, SeenRecord(0, "h"), SeenRecord(1, "i"), SeenRecord(2, "j"), SeenRecord(3, "k"), SeenRecord(4, "r")
+        ),
         polls=UNREAD,
         followed_groups=frozenset(),
     ),
@@ -147,7 +149,7 @@ CLOSE = {
     "the record written again after the deletion": replace(
         GOOD,
         streams=[*GOOD.streams[:3], replace(BEFORE, writes=[BEFORE.writes[0]._replace(answered_at=85)])],
-        drained={**GOOD.drained, GONE: [Seen(0, "m")]},
+        drained={**GOOD.drained, GONE: [SeenRecord(0, "m")]},
         polls=GOOD.polls[:6],
     ),
     "a record was refused, and its transaction not committed": replace(
@@ -170,18 +172,20 @@ def test_what_is_close_to_an_anomaly_is_none(name: str) -> None:
 PLANTED = {
     "H1": without(replace(GOOD, polls=UNREAD, followed_groups=frozenset()), "b"),
     "H2": without(GOOD, "o"),
-    "H3": drained(ONE, *GOOD.drained[ONE], Seen(6, "f")),
-    "H4": polled(Poll("s", ZERO, 60, [Seen(5, "d")], read_committed=False)),
-    "H5": polled(Poll("s", ZERO, 60, [Seen(2, "c")])),
+    "H3": drained(ONE, *GOOD.drained[ONE], SeenRecord(6, "f")),
+    "H4": polled(Poll("s", ZERO, 60, [SeenRecord(5, "d")], read_committed=False)),
+    "H5": polled(Poll("s", ZERO, 60, [SeenRecord(2, "c")])),
     "H6": without(GOOD, "f"),
-    "H7": polled(Poll("q", ONE, 29, [Seen(2, "f")])),
-    "H8": polled(Poll("s", ONE, 60, [Seen(0, "b"), Seen(4, "g")])),
-    "H9": polled(Poll("r", ONE, 60, [Seen(0, "b")])),
+    "H7": polled(Poll("q", ONE, 29, [SeenRecord(2, "f")])),
+    "H8": polled(Poll("s", ONE, 60, [SeenRecord(0, "b"), SeenRecord(4, "g")])),
+    "H9": polled(Poll("r", ONE, 60, [SeenRecord(0, "b")])),
     "H10": replace(GOOD, committed_offsets={SOURCE: 2, TAIL: 4}),
-    "H11": polled(Poll("s", ZERO, 60, [Seen(7, "w")])),
+    "H11": polled(Poll("s", ZERO, 60, [SeenRecord(7, "w")])),
     "H12": replace(GOOD, streams=[replace(IDEMPOTENT, writes=IDEMPOTENT.writes[::-1]), *GOOD.streams[1:]]),
     "H13": replace(
-        GOOD, streams=[*GOOD.streams[:3], AGAIN, AFTER], drained={**GOOD.drained, GONE: [Seen(0, "o"), Seen(1, "m")]}
+        GOOD,
+        streams=[*GOOD.streams[:3], AGAIN, AFTER],
+        drained={**GOOD.drained, GONE: [SeenRecord(0, "o"), SeenRecord(1, "m")]},
     ),
     "H14": with_held(Completion(True, 40, True), Completion(False, 41, True)),
     "H15": with_held(Completion(True, 40, False)),
@@ -202,22 +206,29 @@ def test_a_planted_anomaly_is_found_and_nothing_else(name: str) -> None:
 MORE = {
     "H1": [
         without(GOOD, "i"),
-        without(drained(TABLE, Seen(0, "x1", "x"), Seen(4, "z", "z")), "x2"),
+        without(drained(TABLE, SeenRecord(0, "x1", "x"), SeenRecord(4, "z", "z")), "x2"),
         replace(without(GOOD, "h", "i", "k"), log_starts={PLAIN: 2}, expiring=frozenset({"plain"}), polls=[]),
     ],
     "H2": [without(GOOD, "r"), without(GOOD, "b", "f", "g")],
-    "H3": [drained(ZERO, Seen(0, "a"), Seen(5, "e"), Seen(5, "e")), drained(ZERO, *ON_ZERO, Seen(6, "e"))],
-    "H4": [polled(Poll("s", ZERO, 60, [Seen(0, "e")])), polled(Poll("s", ONE, 60, [Seen(9, "h")]))],
+    "H3": [
+        drained(ZERO, SeenRecord(0, "a"), SeenRecord(5, "e"), SeenRecord(5, "e")),
+        drained(ZERO, *ON_ZERO, SeenRecord(6, "e")),
+    ],
+    "H4": [polled(Poll("s", ZERO, 60, [SeenRecord(0, "e")])), polled(Poll("s", ONE, 60, [SeenRecord(9, "h")]))],
     "H5": [
-        drained(ZERO, *ON_ZERO, Seen(6, "d")),
-        polled(Poll("s", PLAIN, 60, [Seen(9, "l")], read_committed=False)),
+        drained(ZERO, *ON_ZERO, SeenRecord(6, "d")),
+        polled(Poll("s", PLAIN, 60, [SeenRecord(9, "l")], read_committed=False)),
         replace(
-            polled(Poll("s", ONE, 60, [Seen(9, "z")], read_committed=False)),
+            polled(Poll("s", ONE, 60, [SeenRecord(9, "z")], read_committed=False)),
             transactions=[FIRST, replace(SECOND, writes=[*SECOND.writes, REFUSED]), THIRD, HELD],
         ),
     ],
     "H9": [drained(ZERO, *reversed(ON_ZERO))],
-    "H12": [drained(PLAIN, Seen(0, "h"), Seen(1, "i"), Seen(3, "k"), Seen(4, "r"), Seen(6, "j"))],
+    "H12": [
+        drained(
+            PLAIN, SeenRecord(0, "h"), SeenRecord(1, "i"), SeenRecord(3, "k"), SeenRecord(4, "r"), SeenRecord(6, "j")
+        )
+    ],
     "H16": [
         replace(GOOD, trims=[Trim(PLAIN, 1, True)]),
         replace(GOOD, log_starts={ZERO: 2}, trims=[Trim(ZERO, 2, True)]),
@@ -240,9 +251,9 @@ def test_other_forms_of_it_are_found(name: str, history: History) -> None:
 
 def test_a_check_of_five_thousand_records_takes_milliseconds() -> None:
     writes = [Write(of("copy", index % 4), str(index), index // 4, outcome=COMMITTED) for index in range(5000)]
-    records: dict[TopicPartition, list[Seen]] = {}
+    records: dict[TopicPartition, list[SeenRecord]] = {}
     for write in writes:
-        records.setdefault(write.partition, []).append(Seen(write.offset or 0, write.value))
+        records.setdefault(write.partition, []).append(SeenRecord(write.offset or 0, write.value))
     transactions = [Transaction(str(at), "p", writes[at : at + 10], COMMITTED, 1) for at in range(0, 4000, 10)]
     polls = [Poll("r", p, 2 + at, seen[at : at + 20]) for p, seen in records.items() for at in range(0, 1250, 20)]
     history = History(transactions, [Stream("s", writes[4000:])], polls, records)

@@ -12,10 +12,18 @@ from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import Assignment, BrokerImage, BrokerRecord, PartitionImage
 from oncelog.ports import Create, Delete, Operation, Set
 from oncelog.sim.checkers.cluster.in_sync import MISSING, InSyncReplicas
-from oncelog.sim.checkers.cluster.log_starts import STILL_THERE, LogStarts
-from oncelog.sim.checkers.cluster.producers import producers_agree
-from oncelog.sim.checkers.cluster.replicas import members_agree, replicas_agree
-from oncelog.sim.checkers.cluster.rest import MOVING, NOT_FULL, STRAY, UNEQUAL, unlike
+from oncelog.sim.checkers.cluster.replicas import (
+    MOVING,
+    NOT_FULL,
+    STILL_THERE,
+    STRAY,
+    UNEQUAL,
+    LogStarts,
+    members_agree,
+    producers_agree,
+    replicas_agree,
+    unlike,
+)
 from oncelog.sim.checkers.cluster.tree_journal import EPOCH_FELL, TWO_LEADERS, UNCLEAN, WRONG_STATE, TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.exchange import Exchange, Topics

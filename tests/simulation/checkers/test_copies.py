@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.sim.checkers.anomalies import check
-from oncelog.sim.checkers.history import Copied, GroupPartition, History, Outcome, Seen, Stream, Write
+from oncelog.sim.checkers.history import Copied, GroupPartition, History, RecordedOutcome, SeenRecord, Stream, Write
 
 IN, OUT = TopicPartition(TopicName("in"), 0), TopicPartition(TopicName("out"), 0)
 RULE = "H19 not copied exactly once"
@@ -12,11 +12,11 @@ RULE = "H19 not copied exactly once"
 
 def copied(*values: str, reads_next: int) -> list[str]:
     """The findings where ``a`` and ``b`` are the input, and these the output."""
-    written = [Write(IN, "a", outcome=Outcome.COMMITTED), Write(IN, "b", outcome=Outcome.COMMITTED)]
-    written += [Write(OUT, value, outcome=Outcome.COMMITTED) for value in values]
+    written = [Write(IN, "a", outcome=RecordedOutcome.COMMITTED), Write(IN, "b", outcome=RecordedOutcome.COMMITTED)]
+    written += [Write(OUT, value, outcome=RecordedOutcome.COMMITTED) for value in values]
     drained = {
-        IN: [Seen(0, "a"), Seen(1, "b")],
-        OUT: [Seen(offset, value) for offset, value in enumerate(values)],
+        IN: [SeenRecord(0, "a"), SeenRecord(1, "b")],
+        OUT: [SeenRecord(offset, value) for offset, value in enumerate(values)],
     }
     history = History(
         streams=[Stream("p", written, idempotent=False)],

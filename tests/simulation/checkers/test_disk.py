@@ -14,7 +14,7 @@ from oncelog.records.internal.transaction_records import TransactionValue, encod
 from oncelog.records.record import Record
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.sim.checkers.disk import recovery
-from oncelog.sim.checkers.disk.logs import Kept
+from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch
 from oncelog.sim.virtual.files import MemoryFiles
@@ -129,13 +129,13 @@ CLOSE: dict[str, Callable[[], Found]] = {
     "a gap in an internal topic": lambda: check_disk(directory(data(0), coordinator=[decided(0), decided(2)])),
     "a gap that compaction left": lambda: check_disk(
         directory(batch("a"), batch("b", at=2)),
-        kept=Kept(compacted=frozenset({"t"})),
+        kept=ChangingTopics(compacted=frozenset({"t"})),
         acknowledged=[sent(batch("c"), 1)],
         config_of=compacted,
     ),
     "another incarnation": lambda: check_disk(
         directory(batch("b"), topic_id=NEW),
-        kept=Kept(recreated=frozenset({"t"})),
+        kept=ChangingTopics(recreated=frozenset({"t"})),
         acknowledged=[sent(batch("a"), 0)],
     ),
     "acknowledged and there": lambda: check_disk(
@@ -207,4 +207,4 @@ def test_reading_changes_nothing() -> None:
 
 
 def test_apache_kafkas_own_directory_breaks_no_rule() -> None:
-    assert check_disk(DiskFiles(KAFKA), kept=Kept(compacted=frozenset({"compacted"}))) == {}
+    assert check_disk(DiskFiles(KAFKA), kept=ChangingTopics(compacted=frozenset({"compacted"}))) == {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.sim.checkers.liveness import LIVENESS, EndState, Offsets, TransactionSeen, Waiting, check_liveness
+from oncelog.sim.checkers.liveness import LIVENESS, EndState, Offsets, TransactionSeen, WaitingRequest, check_liveness
 
 PARTITION, HELD = TopicPartition(TopicName("t"), 0), TopicPartition(TopicName("t"), 1)
 GOOD = EndState(
@@ -26,7 +26,7 @@ PLANTED = {
     "L2": replace(GOOD, transactions=[*GOOD.transactions, TransactionSeen("open", "Ongoing")]),
     "L3": replace(GOOD, partitions={PARTITION: Offsets(5, 4)}),
     "L4": replace(GOOD, groups={"g": "PreparingRebalance"}),
-    "L5": replace(GOOD, waiting=[Waiting("7", "FetchRequest", 900)]),
+    "L5": replace(GOOD, waiting=[WaitingRequest("7", "FetchRequest", 900)]),
 }
 
 

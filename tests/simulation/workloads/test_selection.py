@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.sim.checkers.history import Outcome
+from oncelog.sim.checkers.history import RecordedOutcome
 from oncelog.sim.seeds.scenario import draw_scenario
 from oncelog.sim.seeds.simulation import Simulation
 from oncelog.sim.workloads.refused_batches import LIMITS, RefusedBatches
@@ -45,12 +45,12 @@ def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: in
     simulation = Simulation(1, scenario, LONG_SECONDS, None)
     assert simulation.run().violations == []
     ended = simulation.recorder.transactions
-    refused = [one for one in ended if any(write.outcome is Outcome.ABORTED for write in one.writes)]
+    refused = [one for one in ended if any(write.outcome is RecordedOutcome.ABORTED for write in one.writes)]
     assert refused
-    assert all(one.outcome is Outcome.ABORTED for one in refused)
+    assert all(one.outcome is RecordedOutcome.ABORTED for one in refused)
     assert {one.process for one in ended} == {"refuse0-0.1"}, "it has lived once"
     later = ended[ended.index(refused[0]) + 1 :]
-    assert Outcome.COMMITTED in {one.outcome for one in later}
+    assert RecordedOutcome.COMMITTED in {one.outcome for one in later}
 
 
 def test_what_needs_transactions_v2_is_not_drawn_without() -> None:

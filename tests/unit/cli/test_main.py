@@ -33,6 +33,7 @@ def test_help_imports_no_sub_command(arguments: list[str]) -> None:
     loaded = modules_after(*arguments)
     assert {name for name in loaded if name.startswith("oncelog.")} == {
         "oncelog.base",
+        "oncelog.base.lazy_names",
         "oncelog.base.notation",
         "oncelog.base.notation.visible_text",
         "oncelog.cli",

@@ -15,10 +15,11 @@ from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, c
 from oncelog.core.controller.producer_ids import ProducerIds, next_block
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ClientLimits, ReplicationLimit
+from oncelog.handlers.broker.limits import ClientLimits, ReplicationLimit
 from oncelog.handlers.broker.waits import CommitMetadata, NextSlice, UntilElected, UntilProducerId
 from oncelog.handlers.registry import BY_KEY
 from oncelog.ports import Conflict, Coordination
+from tests.unit.handlers.no_limits import NO_LIMIT, UNLIMITED
 
 HOST, PORT = "broker.test", 9092
 

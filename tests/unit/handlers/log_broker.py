@@ -19,7 +19,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
-from oncelog.handlers.broker.limits import NO_LIMIT, UNLIMITED, ReplicationLimit
+from oncelog.handlers.broker.limits import ReplicationLimit
 from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.node.replication.partitions import log_config
 from oncelog.records.builder import build_batch
@@ -30,6 +30,7 @@ from oncelog.storage.log.append import Appended, append_batch
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
+from tests.unit.handlers.no_limits import NO_LIMIT, UNLIMITED
 
 NOW_MS = 1_700_000_000_000
 ME = BrokerId(1)

@@ -6,7 +6,7 @@ All other quotas are the dispatcher's: it knows what a request and its answer to
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -52,27 +52,6 @@ class ClientLimits(Protocol):
         """Count partitions that are to be created or deleted (KIP-599)."""
 
 
-class Unlimited:
-    """No quotas."""
-
-    enabled: Final = False
-
-    def most_fetched(self, _requester: Requester) -> int | None:
-        """No bound."""
-        return None
-
-    def fetched(self, _requester: Requester, _size_bytes: int) -> int:
-        """Nobody waits."""
-        return 0
-
-    def charge(self, _requester: Requester, _partitions: int, *, strict: bool) -> Charge:
-        """Nobody waits."""
-        return Charge(True, 0)
-
-
-UNLIMITED: Final = Unlimited()
-
-
 class PartitionCharges:
     """The partitions that one request creates or deletes, each topic charged once however often it is decided on.
 
@@ -114,17 +93,3 @@ class ReplicationLimit(Protocol):
 
     def record(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
         """Count bytes, if they are of a throttled replica."""
-
-
-class NoLimit:
-    """No throttle."""
-
-    def holds_back(self, _partition: TopicPartition, _now_ms: int) -> bool:
-        """Nobody waits."""
-        return False
-
-    def record(self, _partition: TopicPartition, _size_bytes: int, _now_ms: int) -> None:
-        """Count nothing."""
-
-
-NO_LIMIT: Final = NoLimit()

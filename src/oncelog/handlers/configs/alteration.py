@@ -23,11 +23,7 @@ from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.core.controller.topics.parts import batches
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import (
-    CLUSTER_DENIED,
-    committed_in_batches,
-    outcome_error,
-)
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, outcome_error
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages import incremental_alter_configs as incremental
 from oncelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
@@ -35,6 +31,8 @@ from oncelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfig
 _T = TypeVar("_T")
 _JAAS: Final = "sasl.jaas.config"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
+_TOPIC_DENIED: Final = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+_GROUP_DENIED: Final = Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
 _RESOURCES_A_COMMIT: Final = 1000
 """The most resources in one commit; of large ones there are fewer."""
 ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -54,7 +52,10 @@ ALTER_INCREMENTALLY_ERRORS: Final = ALTER_ERRORS
 
 def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
     """Change what can be changed, many in one commit; one outcome for each alteration, in their order."""
-    denied = {each.resource: _denial(context, each.resource) or _unusable_login(each) for each in alterations}
+    denied = {
+        each.resource: denial(context, Operation.ALTER_CONFIGS, *each.resource) or _unusable_login(each)
+        for each in alterations
+    }
     allowed = [each for each in alterations if denied[each.resource] is None]
     cluster = context.cluster
     repeated = repeated_resources(allowed)
@@ -97,17 +98,13 @@ def _unusable_login(alteration: Alteration) -> Refusal | None:
     return None
 
 
-def _denial(context: Context, resource: Resource) -> Refusal | None:
-    if resource.type == ConfigResourceType.TOPIC:
-        allowed = context.allows_topic(Operation.ALTER_CONFIGS, resource.name)
-        refusal = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    elif resource.type == ConfigResourceType.GROUP:
-        allowed = context.allows_group(Operation.ALTER_CONFIGS, resource.name)
-        refusal = Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    else:
-        allowed = context.allows_cluster(Operation.ALTER_CONFIGS)
-        refusal = CLUSTER_DENIED
-    return None if allowed else refusal
+def denial(context: Context, operation: Operation, resource_type: int, name: str) -> Refusal | None:
+    """The refusal of an operation on a resource's configs; None if the requester may do it."""
+    if resource_type == ConfigResourceType.TOPIC:
+        return None if context.allows_topic(operation, name) else _TOPIC_DENIED
+    if resource_type == ConfigResourceType.GROUP:
+        return None if context.allows_group(operation, name) else _GROUP_DENIED
+    return None if context.allows_cluster(operation) else CLUSTER_DENIED
 
 
 def alter(request: AlterConfigsRequest, context: Context) -> Steps[AlterConfigsResponse]:

@@ -24,15 +24,8 @@ from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED
-from oncelog.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
+from oncelog.handlers.configs.alteration import denial
+from oncelog.wire.messages import describe_configs as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
@@ -43,35 +36,32 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to see the cluster's configs",
 }
 
-Entry = DescribeConfigsResourceResult
+Entry = wire.DescribeConfigsResourceResult
 
 _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS: kafka_documentation.CLIENT_METRICS}
-_DENIED: Final = {
-    ConfigResourceType.TOPIC: Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
-    ConfigResourceType.GROUP: Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
-}
 
 
-def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+def handle(request: wire.DescribeConfigsRequest, context: Context) -> wire.DescribeConfigsResponse:
     """Describe each resource. An unknown type refuses the whole request, as in Apache Kafka. What is asked for again is
     answered once: a broker's configuration with its documentation is 100 kB, and six bytes ask for it."""
     resources = list({_question(resource): resource for resource in request.resources}.values())
     unknown = [resource for resource in resources if resource.resource_type not in tuple(ConfigResourceType)]
     if unknown:
         message = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
-        refused = Refused(ErrorCode.INVALID_REQUEST, message)
-        return DescribeConfigsResponse(results=[_refuse(resource, refused) for resource in resources])
+        refusal = Refusal(ErrorCode.INVALID_REQUEST, message)
+        return wire.DescribeConfigsResponse(results=[_refuse(resource, refusal) for resource in resources])
     describe = _Describer(request, context)
-    allowed = [(resource, _may_see(context, resource)) for resource in resources]
-    results = [describe.result(resource) for resource, may in allowed if may]
-    for resource, may in allowed:
-        if not may:
-            denied = _DENIED.get(ConfigResourceType(resource.resource_type), CLUSTER_DENIED)
-            results.append(_refuse(resource, Refused(denied.error_code, denied.message)))
-    return DescribeConfigsResponse(results=results)
+    denials = [
+        denial(context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        for resource in resources
+    ]
+    judged = list(zip(resources, denials, strict=True))
+    results = [describe.result(resource) for resource, denied in judged if denied is None]
+    results += [_refuse(resource, denied) for resource, denied in judged if denied is not None]
+    return wire.DescribeConfigsResponse(results=results)
 
 
-def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
+def _question(resource: wire.DescribeConfigsResource) -> tuple[int, str, tuple[str, ...]]:
     keys, name = resource.configuration_keys, resource.resource_name
     if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         digits = name.removeprefix("+")
@@ -80,18 +70,10 @@ def _question(resource: DescribeConfigsResource) -> tuple[int, str, tuple[str, .
     return resource.resource_type, name, tuple(keys or ())
 
 
-def _may_see(context: Context, resource: DescribeConfigsResource) -> bool:
-    if resource.resource_type == ConfigResourceType.TOPIC:
-        return context.allows_topic(Operation.DESCRIBE_CONFIGS, resource.resource_name)
-    if resource.resource_type == ConfigResourceType.GROUP:
-        return context.allows_group(Operation.DESCRIBE_CONFIGS, resource.resource_name)
-    return context.allows_cluster(Operation.DESCRIBE_CONFIGS)
-
-
-def _refuse(resource: DescribeConfigsResource, refused: Refused) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=refused.refusal.error_code,
-        error_message=refused.refusal.message,
+def _refuse(resource: wire.DescribeConfigsResource, refusal: Refusal) -> wire.DescribeConfigsResult:
+    return wire.DescribeConfigsResult(
+        error_code=refusal.error_code,
+        error_message=refusal.message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -100,14 +82,14 @@ def _refuse(resource: DescribeConfigsResource, refused: Refused) -> DescribeConf
 class _Describer:
     """Describes resources for one request; topics that set the same share their entries."""
 
-    def __init__(self, request: DescribeConfigsRequest, context: Context) -> None:
+    def __init__(self, request: wire.DescribeConfigsRequest, context: Context) -> None:
         self._context = context
         self._config: BrokerConfig = context.cluster.config
         self._with_synonyms = request.include_synonyms
         self._with_documentation = request.include_documentation
         self._topic_entries: dict[frozenset[tuple[str, str]], list[Entry]] = {}
 
-    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    def result(self, resource: wire.DescribeConfigsResource) -> wire.DescribeConfigsResult:
         describe: Mapping[int, Callable[[str], Sequence[Entry]]] = {
             ConfigResourceType.TOPIC: self._topic,
             ConfigResourceType.BROKER: self._broker,
@@ -118,9 +100,9 @@ class _Describer:
         try:
             entries = describe[resource.resource_type](resource.resource_name)
         except Refused as refused:
-            return _refuse(resource, refused)
+            return _refuse(resource, refused.refusal)
         wanted = set(resource.configuration_keys or ())
-        return DescribeConfigsResult(
+        return wire.DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=[entry for entry in entries if not wanted or entry.name in wanted],
@@ -252,8 +234,8 @@ class _Describer:
         """The documentation of a key, where it is asked for."""
         return documentation_of(key, texts) if self._with_documentation else None
 
-    def _shown(self, synonyms: Sequence[Synonym]) -> list[DescribeConfigsSynonym]:
+    def _shown(self, synonyms: Sequence[Synonym]) -> list[wire.DescribeConfigsSynonym]:
         return [
-            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
+            wire.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
             for each in (synonyms if self._with_synonyms else ())
         ]

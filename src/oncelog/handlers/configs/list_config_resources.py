@@ -14,11 +14,7 @@ from oncelog.core.controller.image.model import ConfigImage
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.wire.messages.list_config_resources import (
-    ConfigResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
+from oncelog.wire.messages import list_config_resources as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "an unknown resource type",
@@ -28,20 +24,20 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _TYPES_SINCE: Final = 1
 
 
-def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+def handle(request: wire.ListConfigResourcesRequest, context: Context) -> wire.ListConfigResourcesResponse:
     """Names by type."""
     if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
-        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return wire.ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if context.version < _TYPES_SINCE:
         types = [ConfigResourceType.CLIENT_METRICS]
     elif all(wanted in tuple(ConfigResourceType) for wanted in request.resource_types):
         wanted = set(request.resource_types)
         types = [each for each in reversed(ConfigResourceType) if not wanted or each in wanted]
     else:
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
+        return wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return wire.ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=each)
+            wire.ConfigResource(resource_name=name, resource_type=each)
             for each in types
             for name in _names(context.cluster.image, each)
         ]

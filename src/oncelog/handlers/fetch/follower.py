@@ -14,9 +14,8 @@ from oncelog.base.ids import NO_BROKER, TopicPartition
 from oncelog.core.sessions.fetch_cache import FetchPartition, FetchSession, PartitionKey
 from oncelog.core.sessions.pending_partitions import PendingPartitions
 from oncelog.handlers.broker.waits import Steps, UntilReadable
-from oncelog.handlers.fetch.params import params_of, replica_of
-from oncelog.handlers.fetch.partitions import SortedPartitions
 from oncelog.handlers.fetch.reads import FetchReads
+from oncelog.handlers.fetch.request import SortedPartitions, params_of, replica_of
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context

@@ -22,9 +22,17 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.slices import is_many, slice_by_slice
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.fetch.follower import read_pending
-from oncelog.handlers.fetch.params import READ_COMMITTED, READ_UNCOMMITTED, params_of, replica_of
-from oncelog.handlers.fetch.partitions import SortedPartitions, forgotten_of, partitions_of, requester_of
 from oncelog.handlers.fetch.reads import FetchReads
+from oncelog.handlers.fetch.request import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    SortedPartitions,
+    forgotten_of,
+    params_of,
+    partitions_of,
+    replica_of,
+    requester_of,
+)
 from oncelog.handlers.fetch.response import TOPIC_IDS_SINCE, refusal_of, respond
 from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
 from oncelog.wire.messages.fetch import FetchRequest, FetchResponse

@@ -19,8 +19,7 @@ from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.slices import slice_by_slice
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.fetch.params import UNKNOWN, FetchParams, Replica
-from oncelog.handlers.fetch.partitions import NO_RECORDS, failed
+from oncelog.handlers.fetch.request import NO_RECORDS, UNKNOWN, FetchParams, Replica, failed
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches
@@ -28,7 +27,7 @@ from oncelog.wire.messages.fetch import AbortedTransaction, EpochEndOffset, Part
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context
-    from oncelog.handlers.fetch.partitions import SortedPartitions
+    from oncelog.handlers.fetch.request import SortedPartitions
     from oncelog.storage.log.read import Read
 
 MOST_BYTES_OF_IDS: Final = MIB

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
-from oncelog.handlers.fetch.params import replica_of
+from oncelog.handlers.fetch.request import replica_of
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -110,10 +110,7 @@ def refusal_of(request: FetchRequest, context: Context, error_code: ErrorCode) -
                 topic=topic.topic,
                 partitions=[
                     PartitionData(
-                        partition_index=partition.partition,
-                        error_code=error_code,
-                        high_watermark=-1,
-                        records=b"",
+                        partition_index=partition.partition, error_code=error_code, high_watermark=-1, records=b""
                     )
                     for partition in topic.partitions
                 ],

@@ -100,7 +100,7 @@ def _described(group_id: str, found: GroupDescription | ErrorCode, context: Cont
 
 
 LIST_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the groups is still being read from the log; try again",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the groups is still being read from the log; try again"
 }
 
 

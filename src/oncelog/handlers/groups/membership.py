@@ -76,6 +76,12 @@ def join(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupResponse
     return _response(JoinReply(reply) if isinstance(reply, ErrorCode) else reply, context)
 
 
+def _refusal(group_id: str, context: Context) -> ErrorCode:
+    if not context.allows_group(Operation.READ, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
+
+
 def _join_request(request: JoinGroupRequest, context: Context) -> JoinRequest:
     client_id = context.client_id or ""
     named_after = client_id if request.group_instance_id is None else request.group_instance_id
@@ -132,10 +138,8 @@ def sync(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupResponse
     """Let the coordinator decide; answer when the assignment is durable."""
     if context.version >= _PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not context.allows_group(Operation.READ, request.group_id):
-        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not request.group_id:
-        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if refusal := _refusal(request.group_id, context):
+        return SyncGroupResponse(error_code=refusal)
     syncing = SyncRequest(
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),
@@ -169,10 +173,8 @@ HEARTBEAT_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def heartbeat(request: HeartbeatRequest, context: Context) -> Steps[HeartbeatResponse]:
     """Let the coordinator decide. While it loads, members are taken to be alive."""
-    if not context.allows_group(Operation.READ, request.group_id):
-        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not request.group_id:
-        return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if refusal := _refusal(request.group_id, context):
+        return HeartbeatResponse(error_code=refusal)
     beat = model.HeartbeatRequest(
         GroupId(request.group_id), MemberId(request.member_id), request.generation_id, request.group_instance_id
     )
@@ -192,10 +194,8 @@ _MEMBERS_SINCE: Final = 3
 
 def leave(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupResponse]:
     """Let the coordinator decide."""
-    if not context.allows_group(Operation.READ, request.group_id):
-        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not request.group_id:
-        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if refusal := _refusal(request.group_id, context):
+        return LeaveGroupResponse(error_code=refusal)
     if context.version < _MEMBERS_SINCE:
         leaving = [LeavingMember(MemberId(request.member_id))]
     else:

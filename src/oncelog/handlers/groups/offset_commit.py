@@ -8,33 +8,19 @@ first commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import (
-    NO_TOPIC_ID,
-    GroupId,
-    LeaderEpoch,
-    MemberId,
-    Offset,
-    TopicId,
-    TopicName,
-    TopicPartition,
-)
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, LeaderEpoch, MemberId, Offset, TopicId, TopicName, TopicPartition
 from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.slices import ITEMS
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
-from oncelog.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from oncelog.wire.messages import offset_commit as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -57,22 +43,22 @@ class _Answer:
     """The response as it grows: refusals first, then what the coordinator said, one entry a topic."""
 
     def __init__(self) -> None:
-        self._topics: dict[tuple[str, TopicId], OffsetCommitResponseTopic] = {}
+        self._topics: dict[tuple[str, TopicId], wire.OffsetCommitResponseTopic] = {}
 
-    def add(self, topic: OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
+    def add(self, topic: wire.OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
         """Say one partition's outcome, under the name and id by which it was asked for."""
         key = topic.name, TopicId(topic.topic_id)
         entry = self._topics.get(key)
         if entry is None:
-            entry = self._topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        entry.partitions.append(OffsetCommitResponsePartition(partition_index=partition, error_code=error))
+            entry = self._topics[key] = wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        entry.partitions.append(wire.OffsetCommitResponsePartition(partition_index=partition, error_code=error))
 
-    def response(self) -> OffsetCommitResponse:
+    def response(self) -> wire.OffsetCommitResponse:
         """The whole."""
-        return OffsetCommitResponse(topics=list(self._topics.values()))
+        return wire.OffsetCommitResponse(topics=list(self._topics.values()))
 
 
-def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
+def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.OffsetCommitResponse]:
     """Refuse what cannot be committed here; let the coordinator decide about the rest."""
     answer = _Answer()
     if not context.allows_group(Operation.READ, request.group_id):
@@ -103,33 +89,45 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
     return answer.response()
 
 
-def _accepted_of_topic(topic: OffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
-    """The partitions of a topic that exist and may be committed; the others are answered."""
-    image = context.cluster.image
-    name: str | None = topic.name
+def _accepted_of_topic(
+    topic: wire.OffsetCommitRequestTopic, context: Context, answer: _Answer
+) -> list[PartitionCommit]:
+    name: TopicName | None = TopicName(topic.name)
     if context.version >= _TOPIC_IDS_SINCE:
-        found = image.topic_of_id(TopicId(topic.topic_id))
-        name = None if found is None else found.name
+        image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
+        name = None if image is None else image.name
+    return accepted_commits(name, topic.partitions, context, partial(answer.add, topic))
+
+
+class _Commit(Protocol):
+    """A partition of OffsetCommit and TxnOffsetCommit."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+def accepted_commits(
+    topic: TopicName | None, commits: Sequence[_Commit], context: Context, refuse: Callable[[int, ErrorCode], None]
+) -> list[PartitionCommit]:
+    """The partitions of a topic that exist and may be committed; ``refuse`` answers the others. ``topic`` is None where
+    no topic has the id."""
+    image = context.cluster.image
     refusal = ErrorCode.NONE
-    if name is None:
+    if topic is None:
         refusal = ErrorCode.UNKNOWN_TOPIC_ID
-    elif not context.allows_topic(Operation.READ, name):
+    elif not context.allows_topic(Operation.READ, topic):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    stored = None if name is None else image.topics.get(TopicName(name))
+    name = topic or TopicName("")
+    stored = image.topics.get(name)
+    topic_id = NO_TOPIC_ID if stored is None else stored.topic_id
     accepted = []
-    for part in topic.partitions:
-        partition = TopicPartition(TopicName(name or ""), part.partition_index)
-        if refusal is not ErrorCode.NONE or not context.cluster.image.has_partition(partition):
-            answer.add(topic, part.partition_index, refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for part in commits:
+        index = part.partition_index
+        if refusal is not ErrorCode.NONE or not image.has_partition(TopicPartition(name, index)):
+            refuse(index, refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
-        accepted.append(
-            PartitionCommit(
-                partition.topic,
-                partition.partition,
-                Offset(part.committed_offset),
-                LeaderEpoch(part.committed_leader_epoch),
-                part.committed_metadata,
-                NO_TOPIC_ID if stored is None else stored.topic_id,
-            )
-        )
+        offset, leader_epoch = Offset(part.committed_offset), LeaderEpoch(part.committed_leader_epoch)
+        accepted.append(PartitionCommit(name, index, offset, leader_epoch, part.committed_metadata, topic_id))
     return accepted

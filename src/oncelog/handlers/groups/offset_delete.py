@@ -11,12 +11,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
-from oncelog.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
+from oncelog.wire.messages import offset_delete as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -29,12 +24,12 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: OffsetDeleteRequest, context: Context) -> Steps[OffsetDeleteResponse]:
+def handle(request: wire.OffsetDeleteRequest, context: Context) -> Steps[wire.OffsetDeleteResponse]:
     """Refuse what does not exist; let the coordinator decide about the rest, even if nothing is left of it."""
     if not context.allows_group(Operation.DELETE, request.group_id):
-        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return wire.OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return wire.OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     refused: dict[TopicPartition, ErrorCode] = {}
     accepted: dict[TopicPartition, None] = {}
     for topic in request.topics:
@@ -52,9 +47,11 @@ def handle(request: OffsetDeleteRequest, context: Context) -> Steps[OffsetDelete
         group_id, lambda shard, token, now_ms: shard.delete_offsets(group_id, list(accepted), token, now_ms)
     )
     if isinstance(reply, ErrorCode):
-        return OffsetDeleteResponse(error_code=reply)
-    topics: dict[TopicName, OffsetDeleteResponseTopic] = {}
+        return wire.OffsetDeleteResponse(error_code=reply)
+    topics: dict[TopicName, wire.OffsetDeleteResponseTopic] = {}
     for partition, error in [*refused.items(), *zip(accepted, reply, strict=True)]:
-        entry = topics.setdefault(partition.topic, OffsetDeleteResponseTopic(name=partition.topic))
-        entry.partitions.append(OffsetDeleteResponsePartition(partition_index=partition.partition, error_code=error))
-    return OffsetDeleteResponse(topics=list(topics.values()))
+        entry = topics.setdefault(partition.topic, wire.OffsetDeleteResponseTopic(name=partition.topic))
+        entry.partitions.append(
+            wire.OffsetDeleteResponsePartition(partition_index=partition.partition, error_code=error)
+        )
+    return wire.OffsetDeleteResponse(topics=list(topics.values()))

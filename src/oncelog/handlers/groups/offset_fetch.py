@@ -13,8 +13,7 @@ after ``oncelog.transaction.wait.ms`` it is answered COORDINATOR_LOAD_IN_PROGRES
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, GroupId, ProducerId, TopicId, TopicName, TopicPartition
@@ -23,19 +22,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps, UntilConfirmed, UntilMarked
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
-from oncelog.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
-
-if TYPE_CHECKING:
-    from oncelog.core.groups.model import GroupDecision
-    from oncelog.core.groups.shard import GroupShard
+from oncelog.wire.messages import offset_fetch as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
@@ -77,7 +64,7 @@ class _AskedGroup(NamedTuple):
     asked_ms: int
 
 
-def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
+def handle(request: wire.OffsetFetchRequest, context: Context) -> Steps[wire.OffsetFetchResponse]:
     """Ask each group's coordinator."""
     asked_ms = context.now_ms
     if context.version >= _GROUPS_SINCE:
@@ -89,11 +76,11 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
             topics = None
             if group.topics is None:
                 with_all.add(group.group_id)
-            if group.topics is not None:
+            else:
                 topics = [_asked(each.name, each.topic_id, each.partition_indexes, context) for each in group.topics]
             asked = _AskedGroup(GroupId(group.group_id), topics, request.require_stable, asked_ms)
             groups.append((yield from _group(asked, context)))
-        return OffsetFetchResponse(groups=groups)
+        return wire.OffsetFetchResponse(groups=groups)
     single = None
     if request.topics is not None:
         single = [_asked(each.name, NO_TOPIC_ID, each.partition_indexes, context) for each in request.topics]
@@ -110,26 +97,26 @@ def _asked(name: str, topic_id: bytes, partitions: Sequence[int], context: Conte
     return _Asked(name_of_id, TopicId(topic_id), partitions, topic is not None)
 
 
-def _group(asked: _AskedGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
+def _group(asked: _AskedGroup, context: Context) -> Steps[wire.OffsetFetchResponseGroup]:
     """One group's answer."""
     group_id, topics = asked.group_id, asked.topics
     if not context.allows_group(Operation.DESCRIBE, group_id):
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     visible: list[_Asked] = []
-    refused: list[OffsetFetchResponseTopics] = []
+    refused: list[wire.OffsetFetchResponseTopics] = []
     for topic in topics or ():
         refusal = _refusal(topic, context)
         if refusal is ErrorCode.NONE:
             visible.append(topic)
         else:
             refused.append(_refused_topic(topic, refusal))
-    wanted = None if topics is None else [(t.name, t.topic_id, index) for t in visible for index in t.partitions]
-    found = yield from _found(asked, wanted, context)
+    partitions = None if topics is None else [(t.name, t.topic_id, index) for t in visible for index in t.partitions]
+    found = yield from _found(asked, partitions, context)
     if isinstance(found, ErrorCode):
         named = _named_again(visible) if found is ErrorCode.NOT_COORDINATOR and context.version >= _NAMED_SINCE else []
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=found, topics=named)
+        return wire.OffsetFetchResponseGroup(group_id=group_id, error_code=found, topics=named)
     answered = _everything(found, context) if topics is None else _as_asked(found, visible)
-    return OffsetFetchResponseGroup(group_id=group_id, topics=[*answered, *refused])
+    return wire.OffsetFetchResponseGroup(group_id=group_id, topics=[*answered, *refused])
 
 
 def _found(
@@ -145,7 +132,12 @@ def _found(
         if unconfirmed:
             return _UNCONFIRMED[unconfirmed[coordinated]]
     while True:
-        reply = yield from ask(asked.group_id, partial(_fetch, asked, wanted, undecided))
+        reply = yield from ask(
+            asked.group_id,
+            lambda shard, token, now_ms, undecided=undecided: shard.fetch_offsets(  # type: ignore[misc]  # bound now
+                asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
+            ),
+        )
         if not isinstance(reply, PendingOffsets):
             found: list[FetchedOffset] | ErrorCode = reply
             return found
@@ -156,19 +148,6 @@ def _found(
         undecided |= reply.producer_ids
 
 
-def _fetch(
-    asked: _AskedGroup,
-    wanted: list[tuple[TopicName, TopicId, int]] | None,
-    undecided: frozenset[ProducerId],
-    shard: GroupShard,
-    token: int,
-    now_ms: int,
-) -> GroupDecision:
-    return shard.fetch_offsets(
-        asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
-    )
-
-
 def _refusal(topic: _Asked, context: Context) -> ErrorCode:
     if not topic.is_known:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -177,33 +156,33 @@ def _refusal(topic: _Asked, context: Context) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refused_topic(topic: _Asked, error: ErrorCode) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
+def _refused_topic(topic: _Asked, error: ErrorCode) -> wire.OffsetFetchResponseTopics:
+    return wire.OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, error_code=error)
+            wire.OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, error_code=error)
             for index in topic.partitions
         ],
     )
 
 
-def _named_again(asked: list[_Asked]) -> list[OffsetFetchResponseTopics]:
+def _named_again(asked: list[_Asked]) -> list[wire.OffsetFetchResponseTopics]:
     """Partitions of a group of another coordinator, with the error upon which librdkafka asks for them again: of those
     that such an answer does not name, as Apache Kafka's does not, it never does (its issue 5586, open in 2.16), and so
     it never reads them. A client that reads the group's own error first does not look at them."""
     return [_refused_topic(topic, ErrorCode.STALE_MEMBER_EPOCH) for topic in asked]
 
 
-def _as_asked(found: list[FetchedOffset], asked: list[_Asked]) -> Iterator[OffsetFetchResponseTopics]:
+def _as_asked(found: list[FetchedOffset], asked: list[_Asked]) -> Iterator[wire.OffsetFetchResponseTopics]:
     """The offsets found, under the topics as they were asked for."""
     in_order = iter(found)
     for topic in asked:
         partitions = [_partition(next(in_order)) for _ in topic.partitions]
-        yield OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        yield wire.OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _everything(found: list[FetchedOffset], context: Context) -> Iterator[OffsetFetchResponseTopics]:
+def _everything(found: list[FetchedOffset], context: Context) -> Iterator[wire.OffsetFetchResponseTopics]:
     """The offsets found, by topic, of those topics that the requester may see."""
     by_topic: dict[TopicName, list[FetchedOffset]] = {}
     for each in found:
@@ -215,11 +194,11 @@ def _everything(found: list[FetchedOffset], context: Context) -> Iterator[Offset
             continue
         if context.would_allow_topic(Operation.DESCRIBE, name):
             partitions = [_partition(each) for each in offsets]
-            yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+            yield wire.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
 
-def _partition(found: FetchedOffset) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
+def _partition(found: FetchedOffset) -> wire.OffsetFetchResponsePartitions:
+    return wire.OffsetFetchResponsePartitions(
         partition_index=found.partition,
         committed_offset=found.committed.offset,
         committed_leader_epoch=found.committed.leader_epoch,
@@ -229,21 +208,21 @@ def _partition(found: FetchedOffset) -> OffsetFetchResponsePartitions:
 
 
 def _single_group_response(
-    found: OffsetFetchResponseGroup, topics: list[_Asked] | None, context: Context
-) -> OffsetFetchResponse:
+    found: wire.OffsetFetchResponseGroup, topics: list[_Asked] | None, context: Context
+) -> wire.OffsetFetchResponse:
     """The form of versions 1 to 7. A group's error is said of each partition: in version 1 nowhere else, and later for
     clients that look nowhere else. aiokafka takes a partition that is not named for one without a committed offset, and
     begins where ``auto_offset_reset`` says."""
     error = ErrorCode(found.error_code)
     if error is not ErrorCode.NONE:
         found.topics = [_refused_topic(topic, error) for topic in topics or ()]
-    return OffsetFetchResponse(
+    return wire.OffsetFetchResponse(
         error_code=error,
         topics=[
-            OffsetFetchResponseTopic(
+            wire.OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetFetchResponsePartition(
+                    wire.OffsetFetchResponsePartition(
                         partition_index=each.partition_index,
                         committed_offset=each.committed_offset,
                         committed_leader_epoch=each.committed_leader_epoch,

@@ -19,31 +19,23 @@ from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.logs.ends import until_confirmed
 from oncelog.handlers.logs.list_offsets import CLIENT, EARLIEST, LATEST
-from oncelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
+from oncelog.wire.messages import list_offsets as wire
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
-ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.INVALID_REQUEST: "a negative number of offsets",
-}
+ERRORS: Final[Mapping[ErrorCode, str]] = {ErrorCode.INVALID_REQUEST: "a negative number of offsets"}
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
+def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.ListOffsetsResponse]:
     """Answer every partition once."""
-    response = ListOffsetsResponse()
+    response = wire.ListOffsetsResponse()
     budget = SliceBudget(context.partitions)
-    answered: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
-    from_end: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    answered: dict[TopicPartition, wire.ListOffsetsPartitionResponse] = {}
+    from_end: dict[TopicPartition, wire.ListOffsetsPartitionResponse] = {}
     asked_ms = context.now_ms
     for topic in request.topics:
-        answer = ListOffsetsTopicResponse(name=topic.name)
+        answer = wire.ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answer)
         allowed = context.allows_topic(Operation.DESCRIBE, topic.name)
         for asked in topic.partitions:
@@ -53,7 +45,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
             found: Sequence[int] | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
                 found = _offsets(partition, asked, request, context)
-            result = answered[partition] = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            result = answered[partition] = wire.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             if asked.timestamp != EARLIEST:
                 from_end[partition] = result
             if isinstance(found, ErrorCode):
@@ -69,7 +61,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
 
 
 def _offsets(
-    partition: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: Context
+    partition: TopicPartition, asked: wire.ListOffsetsPartition, request: wire.ListOffsetsRequest, context: Context
 ) -> Sequence[int] | ErrorCode:
     if asked.max_num_offsets < 0:
         return ErrorCode.INVALID_REQUEST

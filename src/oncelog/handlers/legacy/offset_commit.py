@@ -20,13 +20,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.groups.offset_commit import handle as commit
 from oncelog.handlers.legacy.consumer_offsets import offset_path, write_offsets
-from oncelog.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from oncelog.wire.messages import offset_commit as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_GROUP_ID: "the group's name cannot be a node's (version 0)",
@@ -36,20 +30,20 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _IN_KAFKA_SINCE: Final = 1
 
 
-def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
+def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.OffsetCommitResponse]:
     """Commit to the tree, or as with today's versions."""
     if context.version >= _IN_KAFKA_SINCE:
         return (yield from commit(request, context))
     allowed = context.allows_group(Operation.READ, request.group_id)
-    response = OffsetCommitResponse()
+    response = wire.OffsetCommitResponse()
     written: dict[str, bytes] = {}
-    accepted: list[OffsetCommitResponsePartition] = []
+    accepted: list[wire.OffsetCommitResponsePartition] = []
     for topic in request.topics:
-        answer = OffsetCommitResponseTopic(name=topic.name)
+        answer = wire.OffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
         readable = allowed and context.allows_topic(Operation.READ, topic.name)
         for asked in topic.partitions:
-            result = OffsetCommitResponsePartition(partition_index=asked.partition_index)
+            result = wire.OffsetCommitResponsePartition(partition_index=asked.partition_index)
             answer.partitions.append(result)
             partition = TopicPartition(TopicName(topic.name), asked.partition_index)
             path = offset_path(request.group_id, partition)
@@ -68,7 +62,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommit
 
 
 def _refusal(
-    asked: OffsetCommitRequestPartition, partition: TopicPartition, path: str | None, context: Context
+    asked: wire.OffsetCommitRequestPartition, partition: TopicPartition, path: str | None, context: Context
 ) -> ErrorCode:
     if not context.cluster.image.has_partition(partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

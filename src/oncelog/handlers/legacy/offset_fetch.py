@@ -13,12 +13,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.legacy.consumer_offsets import offset_path, read_offsets
-from oncelog.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
+from oncelog.wire.messages import offset_fetch as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such partition, or the group has no offset of it",
@@ -26,13 +21,13 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
+def handle(request: wire.OffsetFetchRequest, context: Context) -> Steps[wire.OffsetFetchResponse]:
     """Read the offsets from the tree."""
     allowed = context.allows_group(Operation.DESCRIBE, request.group_id)
-    response = OffsetFetchResponse()
-    wanted: dict[str, list[OffsetFetchResponsePartition]] = {}
+    response = wire.OffsetFetchResponse()
+    wanted: dict[str, list[wire.OffsetFetchResponsePartition]] = {}
     for topic in request.topics or ():
-        answer = OffsetFetchResponseTopic(name=topic.name)
+        answer = wire.OffsetFetchResponseTopic(name=topic.name)
         response.topics.append(answer)
         refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not allowed:
@@ -40,7 +35,7 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
         elif not context.allows_topic(Operation.DESCRIBE, topic.name):
             refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in topic.partition_indexes:
-            result = OffsetFetchResponsePartition(
+            result = wire.OffsetFetchResponsePartition(
                 partition_index=index, committed_offset=-1, metadata="", error_code=refusal
             )
             answer.partitions.append(result)
@@ -57,7 +52,7 @@ def handle(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchRe
     return response
 
 
-def _tell(result: OffsetFetchResponsePartition, offset: int | None, *, is_read: bool) -> None:
+def _tell(result: wire.OffsetFetchResponsePartition, offset: int | None, *, is_read: bool) -> None:
     if not is_read:
         result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     elif offset is not None:

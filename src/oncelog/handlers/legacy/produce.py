@@ -83,7 +83,7 @@ def _set_of(each: PartitionAppend, context: Context) -> _Set | None:
         return None
     each.attributes = 0  # those of a batch are not there
     if not each.is_refused:
-        each.resolve(context.partitions)
+        each.resolve(context)
     if each.leader is None:
         return None
     log = each.leader.log

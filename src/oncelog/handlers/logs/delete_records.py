@@ -24,12 +24,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
-from oncelog.wire.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
+from oncelog.wire.messages import delete_records as wire
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
@@ -53,7 +48,7 @@ NO_LOW_WATERMARK: Final = -1
 class _Deletion(NamedTuple):
     """An answer that waits until the logs of all replicas that are live or in sync begin at ``start`` or later."""
 
-    answer: DeleteRecordsPartitionResult
+    answer: wire.DeleteRecordsPartitionResult
     partition: TopicPartition
     start: Offset
 
@@ -86,12 +81,12 @@ class _Deletion(NamedTuple):
 class _Rise(NamedTuple):
     """A log start that is to be raised, and the answer that says so."""
 
-    answer: DeleteRecordsPartitionResult
+    answer: wire.DeleteRecordsPartitionResult
     log: PartitionLog
     start: Offset
 
 
-def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecordsResponse]:
+def handle(request: wire.DeleteRecordsRequest, context: Context) -> Steps[wire.DeleteRecordsResponse]:
     """A partition named twice counts once, as it was named last. All that is to be deleted is made durable, and then
     done: written down once, because that is one file for all partitions."""
     asked_ms = context.now_ms
@@ -116,7 +111,7 @@ def handle(request: DeleteRecordsRequest, context: Context) -> Steps[DeleteRecor
     return response
 
 
-def _replicated(response: DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
+def _replicated(response: wire.DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
     """The deletions on partitions that other brokers copy, whose answer waits for them."""
     for topic in response.topics:
         for answer in topic.partitions:
@@ -137,8 +132,8 @@ def _until_all_have_followed(deletions: list[_Deletion], deadline_ms: int, conte
 
 
 def _decide(
-    request: DeleteRecordsRequest, context: Context
-) -> tuple[DeleteRecordsResponse, list[_Rise], dict[TopicPartition, Offset]]:
+    request: wire.DeleteRecordsRequest, context: Context
+) -> tuple[wire.DeleteRecordsResponse, list[_Rise], dict[TopicPartition, Offset]]:
     """The response if all goes well, what has to be done for that, and where records that are to be deleted are on
     their way to the disk up to which offset."""
     rises: list[_Rise] = []
@@ -148,12 +143,12 @@ def _decide(
         of_topic = offsets.setdefault(topic.name, {})
         for partition in topic.partitions:
             of_topic[partition.partition_index] = partition.offset
-    response = DeleteRecordsResponse()
+    response = wire.DeleteRecordsResponse()
     for name, of_topic in offsets.items():
         allowed = context.allows_topic(Operation.DELETE, name)
-        result = DeleteRecordsTopicResult(name=name)
+        result = wire.DeleteRecordsTopicResult(name=name)
         for index, offset in of_topic.items():
-            answer = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
+            answer = wire.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
             outcome: LeaderLog | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
                 outcome = _to_delete_from(TopicPartition(TopicName(name), index), offset, context)
@@ -167,7 +162,7 @@ def _decide(
 
 
 def _raise_start(
-    answer: DeleteRecordsPartitionResult,
+    answer: wire.DeleteRecordsPartitionResult,
     leader: LeaderLog,
     offset: int,
     rises: list[_Rise],

@@ -29,13 +29,7 @@ from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
 from oncelog.handlers.logs.ends import end_not_known, until_confirmed, until_readable
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp
-from oncelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
+from oncelog.wire.messages import list_offsets as wire
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
@@ -98,44 +92,44 @@ class _OnTheirWay(NamedTuple):
 Outcome = Found | _OnTheirWay | ErrorCode
 
 
-def _is_searched(asked: ListOffsetsPartition) -> bool:
+def _is_searched(asked: wire.ListOffsetsPartition) -> bool:
     return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
 
 
-def _depends_on_end(asked: ListOffsetsPartition, outcome: Outcome) -> bool:
+def _depends_on_end(asked: wire.ListOffsetsPartition, outcome: Outcome) -> bool:
     return asked.timestamp in (LATEST, MAX_TIMESTAMP) or (asked.timestamp >= 0 and outcome == NOTHING)
 
 
 class _Late(NamedTuple):
     """An answer that depends on records on their way to the disk."""
 
-    answer: ListOffsetsPartitionResponse
+    answer: wire.ListOffsetsPartitionResponse
     partition: TopicPartition
-    asked: ListOffsetsPartition
+    asked: wire.ListOffsetsPartition
     awaited: _OnTheirWay
 
 
-def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
+def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.ListOffsetsResponse]:
     """Answer every partition once, in the order of the request. Where a record has to be searched for, others have
     their turn meanwhile."""
-    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
+    asked: dict[str, dict[int, list[wire.ListOffsetsPartition]]] = {}
     for topic in request.topics:
         of_topic = asked.setdefault(topic.name, {})
         for partition in topic.partitions:
             of_topic.setdefault(partition.partition_index, []).append(partition)
-    response, searches = ListOffsetsResponse(), 0
+    response, searches = wire.ListOffsetsResponse(), 0
     late: list[_Late] = []
-    ends: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    ends: dict[TopicPartition, wire.ListOffsetsPartitionResponse] = {}
     asked_ms = context.now_ms
     for name, of_topic in asked.items():
-        answer = ListOffsetsTopicResponse(name=name)
+        answer = wire.ListOffsetsTopicResponse(name=name)
         allowed = is_trusted_broker(context) or context.allows_topic(Operation.DESCRIBE, name)
         for index, partitions in of_topic.items():
             where = TopicPartition(TopicName(name), index)
             outcome: Outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
                 outcome = yield from _look_up(where, partitions, request, context)
-            answered = ListOffsetsPartitionResponse(partition_index=index)
+            answered = wire.ListOffsetsPartitionResponse(partition_index=index)
             answer.partitions.append(answered)
             if isinstance(outcome, _OnTheirWay):
                 late.append(_Late(answered, where, partitions[0], outcome))
@@ -154,7 +148,7 @@ def handle(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsRe
     return response
 
 
-def _answer_late(late: list[_Late], asked_ms: int, request: ListOffsetsRequest, context: Context) -> Steps[None]:
+def _answer_late(late: list[_Late], asked_ms: int, request: wire.ListOffsetsRequest, context: Context) -> Steps[None]:
     """Wait for the ends as they were, and answer what is true then."""
     timeout_ms = context.cluster.config.get("request.timeout.ms")
     if request.timeout_ms > 0:
@@ -173,7 +167,7 @@ def _answer_late(late: list[_Late], asked_ms: int, request: ListOffsetsRequest, 
             _tell(each.answer, found)
 
 
-def _tell(answer: ListOffsetsPartitionResponse, outcome: Found | ErrorCode) -> None:
+def _tell(answer: wire.ListOffsetsPartitionResponse, outcome: Found | ErrorCode) -> None:
     if isinstance(outcome, ErrorCode):
         answer.error_code = outcome
     else:
@@ -181,7 +175,10 @@ def _tell(answer: ListOffsetsPartitionResponse, outcome: Found | ErrorCode) -> N
 
 
 def _look_up(
-    partition: TopicPartition, asked: list[ListOffsetsPartition], request: ListOffsetsRequest, context: Context
+    partition: TopicPartition,
+    asked: list[wire.ListOffsetsPartition],
+    request: wire.ListOffsetsRequest,
+    context: Context,
 ) -> Steps[Outcome]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -203,13 +200,13 @@ def _look_up(
     return end_not_known(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
 
 
-def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> Offset:
+def _readable_end(log: PartitionLog, request: wire.ListOffsetsRequest) -> Offset:
     if request.replica_id != CLIENT:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: ListOffsetsRequest) -> Steps[Outcome]:
+def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffsetsRequest) -> Steps[Outcome]:
     log, leader_epoch = copy.log, copy.leader_epoch
     is_client = request.replica_id == CLIENT
     end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_its_epoch()

@@ -13,13 +13,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.wire.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopicResult,
-)
+from oncelog.wire.messages import offset_for_leader_epoch as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -30,13 +24,13 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+def handle(request: wire.OffsetForLeaderEpochRequest, context: Context) -> wire.OffsetForLeaderEpochResponse:
     """Brokers may ask about every topic, others about those they may describe."""
     is_broker = context.would_allow_cluster(Operation.CLUSTER_ACTION)
-    response = OffsetForLeaderEpochResponse()
+    response = wire.OffsetForLeaderEpochResponse()
     for topic in request.topics:
         allowed = is_broker or context.allows_topic(Operation.DESCRIBE, topic.topic)
-        result = OffsetForLeaderTopicResult(topic=topic.topic)
+        result = wire.OffsetForLeaderTopicResult(topic=topic.topic)
         for asked in topic.partitions:
             if allowed:
                 answer = _end_of_epoch(TopicName(topic.topic), asked, context)
@@ -47,14 +41,14 @@ def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForL
     return response
 
 
-def _end_of_epoch(topic: TopicName, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+def _end_of_epoch(topic: TopicName, asked: wire.OffsetForLeaderPartition, context: Context) -> wire.EpochEndOffset:
     partition = TopicPartition(topic, asked.partition)
     leader = context.partitions.leader_log(partition, asked.current_leader_epoch)
     if isinstance(leader, ErrorCode):
         return _failed(asked, leader)
     epoch, end_offset = leader.log.epoch_end_offset(asked.leader_epoch, leader.leader_epoch)
-    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+    return wire.EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-def _failed(asked: OffsetForLeaderPartition, error_code: ErrorCode) -> EpochEndOffset:
-    return EpochEndOffset(partition=asked.partition, error_code=error_code)
+def _failed(asked: wire.OffsetForLeaderPartition, error_code: ErrorCode) -> wire.EpochEndOffset:
+    return wire.EpochEndOffset(partition=asked.partition, error_code=error_code)

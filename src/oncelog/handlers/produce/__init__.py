@@ -1,4 +1,4 @@
-"""Produce: the API in ``handler``; appending, record validation and verification of transactions beside it."""
+"""Produce: the API in ``handler``, one partition of it in ``partition_append``, transactions in ``verification``."""
 
 from oncelog.handlers.produce.handler import ERRORS, handle
 

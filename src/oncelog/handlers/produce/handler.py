@@ -1,4 +1,7 @@
-"""Produce (KIP-98, KIP-467, KIP-516, KIP-890): append what came, byte for byte, and answer when ``acks`` says so.
+"""Produce (KIP-98, KIP-467, KIP-516, KIP-890): append the received bytes, and answer when ``acks`` says so.
+
+The partitions of a request are read (``appends_of``); then one loop resolves the log of each and appends to it, and one
+completes the answers: it waits for what is not durable yet, and names leaders.
 
 The log validates batches and their records, sets offsets and the largest timestamp in place, and writes the received
 bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
@@ -12,16 +15,16 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import Offset, TopicPartition
-from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
 from oncelog.handlers.broker.slices import ITEMS_WHILE_CREATING, SliceBudget
-from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
-from oncelog.handlers.produce.append import append
+from oncelog.handlers.broker.waits import NextSlice, Offload, Steps, UntilDurable
 from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
-from oncelog.handlers.produce.record_validation import may_take_long, validate
-from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, is_verified_here, unopened, verifies
+from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, unopened, verifies
+from oncelog.records.batch import TRANSACTIONAL
+from oncelog.records.errors import TooMuchWork
+from oncelog.storage.log_config import AT_ONCE_BYTES
 from oncelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -53,6 +56,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 _CURRENT_LEADER_SINCE: Final = 10
+_TURN_BYTES: Final = 4 * AT_ONCE_BYTES
+"""Bytes of records that are inspected before others have their turn."""
 
 
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
@@ -64,38 +69,33 @@ def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse |
 def append_and_answer(
     request: ProduceRequest, response: ProduceResponse, appends: Sequence[PartitionAppend], context: Context
 ) -> Steps[ProduceResponse | None]:
-    """Append those that are not refused; ``response``, which has the answers about them, when ``acks`` says so."""
-    transactional = any(each.is_transactional for each in appends)
+    """Append the accepted batches. Returns ``response``, which has their answers, or None for acks=0."""
+    acks = request.acks
+    transactional = _is_transactional(appends)
     if transactional and not _may_transact(request, context):
-        for each in appends:
-            each.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif transactional or len(appends) > ITEMS_WHILE_CREATING or may_take_long(appends):
-        yield from _append_all(request, [each for each in appends if not each.is_refused], context)
-    else:  # as nearly always: nothing to be known before
-        for each in appends:
-            if not each.is_refused:
-                each.resolve(context.partitions)
-                append(each, request.acks, None, context, verified=False)
-    if request.acks == ACKS_NONE:
+        for append in appends:
+            append.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif transactional:
+        yield from _append_in_transaction(request, appends, context)
+    else:
+        yield from _append_each(acks, appends, None, context)
+    if acks == ACKS_NONE:
         _close_on_error(appends)
         return None
-    if request.acks == ACKS_ALL:
-        refuse_what_is_led_no_more(appends, context)
-        waiting = [each for each in appends if each.is_pending]
+    if acks == ACKS_ALL:
+        waiting = [append for append in appends if append.is_pending]
         if waiting:
             yield from _until_durable(waiting, context.now_ms + max(0, request.timeout_ms), context)
     if context.version >= _CURRENT_LEADER_SINCE:
-        _tell_leaders(appends, response, context)
+        _add_leader_hints(appends, response, context)
     return response
 
 
-def _tell_leaders(appends: Sequence[PartitionAppend], response: ProduceResponse, context: Context) -> None:
-    for each in appends:
-        if each.is_refused:
-            hint = leader_hint(each.partition, each.result.error_code, context)
-            if hint is not None:
-                each.result.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
-                add_endpoint(response.node_endpoints, NodeEndpoint, hint.leader_id, context)
+def _is_transactional(appends: Sequence[PartitionAppend]) -> bool:
+    attributes = 0
+    for append in appends:
+        attributes |= append.attributes
+    return bool(attributes & TRANSACTIONAL)
 
 
 def _may_transact(request: ProduceRequest, context: Context) -> bool:
@@ -103,114 +103,114 @@ def _may_transact(request: ProduceRequest, context: Context) -> bool:
     return name is not None and context.allows_transactional_id(Operation.WRITE, name)
 
 
-def _append_all(request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context) -> Steps[None]:
-    """Resolve each log once, see to what has to be known before the append, then append."""
+def _append_each(
+    acks: int,
+    appends: Sequence[PartitionAppend],
+    transactional_id: str | None,
+    context: Context,
+    verified: Container[TopicPartition] = (),
+) -> Steps[None]:
+    """Resolve the log of each partition and append to it, in the same step of the loop.
+
+    In a large request others have their turn in between. Leadership may move meanwhile, so that acks=all vouches only
+    for partitions that this broker leads as it did when it appended.
+    """
     many = len(appends) > ITEMS_WHILE_CREATING
-    waited = False
-    if many:
-        yield from _resolve_in_slices(appends, context)
-    else:
-        for each in appends:
-            each.resolve(context.partitions)
-    if may_take_long(appends):
-        waited = yield from validate(appends, context)
-    transactional = any(each.is_transactional for each in appends)
-    name = request.transactional_id if transactional else None
-    to_verify = unopened(appends) if transactional else {}
-    if name is None or not to_verify:
-        yield from _append_resolved(request, appends, name, context, waited=waited)
-    elif not many and is_verified_here(name, to_verify, context):
-        yield from _append_resolved(request, appends, name, context, verified=to_verify, waited=waited)
-    else:
-        yield from _verify_and_append(request, appends, name, to_verify, context)
+    budget, left = SliceBudget(context.partitions), _TURN_BYTES
+    gave_way = False
+    for append in appends:
+        if append.result.error_code:
+            continue
+        if left <= 0 or (many and budget.spent()):  # resolving may create a log
+            yield NextSlice()
+            gave_way, left = True, _TURN_BYTES
+        append.resolve(context)
+        is_verified = append.partition in verified
+        try:
+            left -= append.write(acks, transactional_id, context, verified=is_verified)
+        except TooMuchWork:
+            assert append.leader is not None
+            validated = yield Offload(append.leader.log.validate_records(append.records, context.now_ms))
+            gave_way, left = True, _TURN_BYTES
+            append.resolve(context)
+            append.write(acks, transactional_id, context, verified=is_verified, validated=validated)
+    if gave_way and acks == ACKS_ALL:
+        reject_if_leadership_lost(appends, context)
 
 
-def _resolve_in_slices(appends: Sequence[PartitionAppend], context: Context) -> Steps[None]:
-    """Resolve in slices, for resolving may create a log. A client that leaves meanwhile loses the rest of its request;
-    a producer's request has a thousandth of that many partitions."""
+def _append_in_transaction(
+    request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context
+) -> Steps[None]:
+    """Append, once it is known that partitions without an open transaction take part in this one."""
+    name = request.transactional_id
+    assert name is not None
     budget = SliceBudget(context.partitions)
-    for each in appends:
-        each.resolve(context.partitions)
+    for append in appends:
+        if not append.is_refused:
+            append.resolve(context)
         if budget.spent():
             yield NextSlice()
-
-
-def _verify_and_append(
-    request: ProduceRequest,
-    appends: Sequence[PartitionAppend],
-    name: str,
-    to_verify: Mapping[TopicPartition, Identity],
-    context: Context,
-) -> Steps[None]:
+    to_verify = unopened(appends)
+    if not to_verify:
+        yield from _append_each(request.acks, appends, name, context)
+        return
     identity, *others = set(to_verify.values())
     if others:
-        for each in appends:
-            if each.partition in to_verify:
-                each.unverified = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        yield from _append_resolved(request, appends, name, context, verified=to_verify, waited=True)
+        for append in appends:
+            if append.partition in to_verify:
+                append.unverified = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        yield from _append_each(request.acks, appends, name, context)
         return
-    # What was open when the coordinator was asked, and is not any more, was not asked about.
-    verified = to_verify if verifies(context) else {each.partition for each in appends}
-    for may_ask_anew in (context.version >= ADDS_PARTITIONS, False):
-        verification = Verification(name, identity, [each for each in appends if each.partition in to_verify])
+    # A transaction that was open when the coordinator was asked, and is not any more, was not asked about.
+    verified = to_verify if verifies(context) else {append.partition for append in appends}
+    for may_ask_again in (context.version >= ADDS_PARTITIONS, False):
+        verification = Verification(name, identity, [append for append in appends if append.partition in to_verify])
         verification.begin()
         try:
             yield from verification.ask(context)
-            if may_ask_anew and verification.is_overtaken():
+            if may_ask_again and verification.is_overtaken():
                 continue
-            yield from _append_resolved(request, appends, name, context, verified=verified, waited=True)
+            yield from _append_each(request.acks, appends, name, context, verified)
         finally:  # also when the client is gone
             verification.end()
         break
 
 
-def _append_resolved(
-    request: ProduceRequest,
-    appends: Sequence[PartitionAppend],
-    name: str | None,
-    context: Context,
-    *,
-    verified: Container[TopicPartition] = (),
-    waited: bool = False,
-) -> Steps[None]:
-    """Append to the logs that were resolved in this step of the loop; after a wait they are resolved anew. A partition
-    of a transaction that was not led before is refused all the same: nobody has asked whether it takes part."""
-    many = len(appends) > ITEMS_WHILE_CREATING
-    waited |= many
-    budget = SliceBudget(context.partitions)
-    for each in appends:
-        if waited and not (each.is_transactional and each.leader is None):
-            each.resolve(context.partitions)
-        append(each, request.acks, name, context, verified=each.partition in verified)
-        if many and budget.spent():
-            yield NextSlice()
-
-
 def _close_on_error(appends: Sequence[PartitionAppend]) -> None:
     """acks=0 has no response; an error closes the connection, as in Apache Kafka."""
-    for each in appends:
-        if each.is_refused:
-            raise PeerError(f"produce with acks=0 failed: {ErrorCode(each.result.error_code).name}")
+    for append in appends:
+        if append.is_refused:
+            raise PeerError(f"produce with acks=0 failed: {ErrorCode(append.result.error_code).name}")
 
 
-def refuse_what_is_led_no_more(appends: Sequence[PartitionAppend], context: Context) -> None:
-    """Refuse what was appended in a leadership that ended between two slices of the request: another leader may have
-    replaced those records by now, and the high watermark says nothing of them."""
-    for each in appends:
-        if each.leader is not None and each.end >= 0:
-            found = context.partitions.leader_log(each.partition)
-            if isinstance(found, ErrorCode) or found.leader_epoch != each.leader.leader_epoch:
-                each.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+def reject_if_leadership_lost(appends: Sequence[PartitionAppend], context: Context) -> None:
+    """Refuse batches of a leadership that ended between two slices of the request: another leader may have replaced
+    those records by now, and the high watermark says nothing of them."""
+    for append in appends:
+        if append.leader is not None and append.end >= 0:
+            leader = context.partitions.leader_log(append.partition)
+            if isinstance(leader, ErrorCode) or leader.leader_epoch != append.leader.leader_epoch:
+                append.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context: Context) -> Steps[None]:
-    """Wait until every high watermark has passed what was appended; what is late by the deadline is answered so."""
+    """Wait until every high watermark has passed what was appended, and refuse what is late by the deadline."""
     ends: dict[TopicPartition, Offset] = {}
-    for each in appends:  # the same partition twice: a duplicate that comes last must not end the wait early
-        ends[each.partition] = max(each.end, ends.get(each.partition, each.end))
+    for append in appends:  # the same partition twice: a duplicate that comes last must not end the wait early
+        ends[append.partition] = max(append.end, ends.get(append.partition, append.end))
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
-    for each in appends:
-        if each.partition in late:
-            found = context.partitions.leader_log(each.partition)
-            led = not isinstance(found, ErrorCode)
-            each.refuse(ErrorCode.REQUEST_TIMED_OUT if led else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for append in appends:
+        if append.partition in late:
+            is_led = not isinstance(context.partitions.leader_log(append.partition), ErrorCode)
+            append.refuse(ErrorCode.REQUEST_TIMED_OUT if is_led else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _add_leader_hints(appends: Sequence[PartitionAppend], response: ProduceResponse, context: Context) -> None:
+    """Name the leaders of refused partitions (KIP-951)."""
+    for append in appends:
+        error_code = append.result.error_code
+        hint = leader_hint(append.partition, error_code, context) if error_code else None
+        if hint is not None:
+            leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+            append.result.current_leader = leader
+            add_endpoint(response.node_endpoints, NodeEndpoint, hint.leader_id, context)

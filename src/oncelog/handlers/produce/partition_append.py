@@ -1,26 +1,53 @@
-"""One partition's records on their way into its log: resolved once, and carried through every step of a Produce."""
+"""One partition of a Produce: its batch, the log that takes or refuses it, and its answer.
+
+An append is one step of the loop: the log validates the batch and its records, sets offsets, and writes. Records that
+may take long are validated by a worker before: a batch of some kilobytes may hold millions of them, or become a hundred
+megabytes.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, Offset, ProducerEpoch, ProducerId, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import (
+    INTERNAL_TOPICS,
+    NO_TOPIC_ID,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from oncelog.core.transactions.model import Identity
 from oncelog.handlers.api import Operation, ResourceType
-from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, TRANSACTIONAL, CorruptBatch, read_header
-from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, CorruptBatch, read_header
+from oncelog.records.compression import Codec
+from oncelog.storage.errors import AppendRefused
+from oncelog.storage.log.append import append_batch
+from oncelog.storage.log_config import AT_ONCE_BYTES
+from oncelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.core.producers.verification import Guard
     from oncelog.handlers.broker.context import Context
     from oncelog.handlers.broker.leadership import LeaderLog
-    from oncelog.handlers.broker.ports import Partitions
     from oncelog.storage.log.record_validation import ValidatedRecords
     from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that Apache Kafka lets write to internal topics."""
+_NOT_ADDED: Final = "Partition was not added to the transaction"
+"""Apache Kafka's words for clients before version 11, whose error code says less."""
+_KNOWS_ZSTD: Final = 7
 _IDS_SINCE: Final = 13
 _NO_END: Final = Offset(-1)
 
@@ -28,17 +55,15 @@ _NO_END: Final = Offset(-1)
 class PartitionAppend:
     """A batch, the partition it is for, and the answer about it."""
 
-    __slots__ = ("attributes", "end", "guard", "leader", "partition", "records", "result", "unverified", "validated")
+    __slots__ = ("attributes", "end", "guard", "leader", "partition", "records", "result", "unverified")
 
     def __init__(self, partition: TopicPartition, records: memoryview, result: PartitionProduceResponse) -> None:
         self.partition = partition
         self.records = records
         self.result = result
-        self.attributes = attributes_of(records)
+        self.attributes = _attributes_of(records)
         self.leader: LeaderLog | None = None
         """The log to append to. Leadership may move in a wait: then it is resolved again."""
-        self.validated: ValidatedRecords | None = None
-        """The outcome of record validation, if a worker has done that."""
         self.guard: Guard | None = None
         """The guard under which the partition was verified as part of the transaction (KIP-890)."""
         self.unverified = ErrorCode.NONE
@@ -57,29 +82,19 @@ class PartitionAppend:
         return self.leader is not None and self.leader.log.high_watermark < self.end
 
     def replace_records(self, batch: bytearray) -> None:
-        """Append ``batch`` in place of what came."""
+        """Append ``batch`` in place of the records received."""
         self.records = memoryview(batch)
-        self.attributes = attributes_of(self.records)
+        self.attributes = _attributes_of(self.records)
 
-    def resolve(self, partitions: Partitions) -> None:
+    def resolve(self, context: Context) -> None:
         """Ask for the partition's log; where this broker does not lead it, the answer says so."""
-        found = partitions.leader_log(self.partition)
-        if isinstance(found, ErrorCode):
+        leader = context.partitions.leader_log(self.partition)
+        if isinstance(leader, ErrorCode):
             self.leader = None
-            self.refuse(found)
+            self.refuse(leader)
         else:
-            self.leader = found
+            self.leader = leader
             self.result.error_code = ErrorCode.NONE
-
-    @property
-    def is_transactional(self) -> bool:
-        """True if the batch says that it belongs to a transaction."""
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def codec(self) -> int:
-        """The batch's compression, by its code."""
-        return self.attributes & CODEC_MASK
 
     def identity(self) -> Identity | None:
         """The producer of a transactional batch; None where there is none, or no batch that reads."""
@@ -101,12 +116,81 @@ class PartitionAppend:
         result.log_append_time_ms = -1
         result.log_start_offset = -1
 
+    def write(
+        self,
+        acks: int,
+        transactional_id: str | None,
+        context: Context,
+        *,
+        verified: bool,
+        validated: ValidatedRecords | None = None,
+    ) -> int:
+        """Append the batch to the log, which was resolved in this step of the loop, and fill in the answer.
+
+        ``verified``: the coordinator knows of the partition as part of the transaction of ``transactional_id``.
+        ``validated``: a worker's outcome. Returns the bytes of records that were inspected, or could have been. Raises
+        TooMuchWork where a worker has to validate the records first; then nothing has changed.
+        """
+        leader = self.leader
+        if leader is None:
+            return 0
+        refusal = self._refusal(leader, acks, context)
+        if refusal is not ErrorCode.NONE:
+            self.refuse(refusal, _NOT_ADDED if refusal is ErrorCode.INVALID_TXN_STATE else None)
+            if refusal is ErrorCode.NOT_ENOUGH_REPLICAS:
+                self.result.log_start_offset = leader.log.log_start_offset
+            return 0
+        try:
+            appended = append_batch(
+                leader.log,
+                self.records,
+                now_ms=context.now_ms,
+                leader_epoch=leader.leader_epoch,
+                verified=verified,
+                guard=self.guard,
+                transactional_id=transactional_id,
+                validated=validated,
+                bounded=True,
+            )
+        except AppendRefused as refused:
+            self._refuse_as_log(refused, leader)
+            return AT_ONCE_BYTES
+        except OSError:
+            self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+            return AT_ONCE_BYTES
+        context.partitions.appended(leader, appended.record_count, appended.size_bytes)
+        result = self.result
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        self.end = Offset(appended.last_offset + 1)
+        return appended.inspected_bytes
+
+    def _refusal(self, leader: LeaderLog, acks: int, context: Context) -> ErrorCode:
+        if self.partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if acks == ACKS_ALL and not leader.has_enough_in_sync():
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        if context.version < _KNOWS_ZSTD and self.attributes & CODEC_MASK == Codec.ZSTD:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return self.unverified
+
+    def _refuse_as_log(self, refusal: AppendRefused, leader: LeaderLog) -> None:
+        """Answer as the log refused; its start is named only where the log itself was asked, as Apache Kafka does."""
+        self.refuse(refusal.error_code, refusal.message if refusal.spoken else None)
+        if refusal.by_log:
+            self.result.log_start_offset = leader.log.log_start_offset
+        self.result.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in refusal.record_errors
+        ]
+
 
 def appends_of(request: ProduceRequest, response: ProduceResponse, context: Context) -> list[PartitionAppend]:
     """The partitions of a request, in order, each with its answer in ``response``: refused where the topic is."""
     appends = []
     for topic in request.topic_data:
-        name = topic_name_of(topic, context)
+        name = _topic_name(topic, context)
         refusal = _topic_refusal(topic, name, request.acks, context)
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(answer)
@@ -114,7 +198,7 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
             result = PartitionProduceResponse()
             result.index, result.base_offset = data.index, -1
             answer.partition_responses.append(result)
-            append = PartitionAppend(TopicPartition(name, data.index), records_of(data), result)
+            append = PartitionAppend(TopicPartition(name, data.index), _records_of(data), result)
             if refusal is not ErrorCode.NONE:
                 append.refuse(refusal)
             appends.append(append)
@@ -131,7 +215,7 @@ def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context:
     return ErrorCode.NONE
 
 
-def topic_name_of(topic: TopicProduceData, context: Context) -> TopicName:
+def _topic_name(topic: TopicProduceData, context: Context) -> TopicName:
     """The topic's name, also where it is given by id (version 13); empty when no topic has the id."""
     if topic.topic_id == NO_TOPIC_ID:
         return TopicName(topic.name or "")
@@ -139,7 +223,7 @@ def topic_name_of(topic: TopicProduceData, context: Context) -> TopicName:
     return TopicName("") if found is None else found.name
 
 
-def records_of(data: PartitionProduceData) -> memoryview:
+def _records_of(data: PartitionProduceData) -> memoryview:
     """The received bytes, writable: the log sets offsets in them."""
     records = data.records
     if isinstance(records, memoryview):
@@ -147,6 +231,6 @@ def records_of(data: PartitionProduceData) -> memoryview:
     return memoryview(bytearray(b"" if records is None else records))  # type: ignore[arg-type]  # decoded: bytes
 
 
-def attributes_of(records: memoryview) -> int:
+def _attributes_of(records: memoryview) -> int:
     """The low byte of a batch's attributes, 0 where there is none: the log will refuse a batch that short."""
     return records[ATTRIBUTES_POSITION + 1] if len(records) > ATTRIBUTES_POSITION + 1 else 0

@@ -4,8 +4,8 @@ Without this a late batch could open a transaction that nobody ends. Clients of 
 beforehand, and the coordinator is asked whether they did. From Produce 12 on (V2) the produce itself adds it, and waits
 until that is durable.
 
-Where the coordinator is this broker and knows of the partition durably, as it nearly always does by then, its word is
-taken in the step of the append and nothing is waited for. Otherwise it is asked. Against the race of its answer with an
+Where the coordinator is this broker and knows of the partition durably, as it nearly always does by then, nothing is
+waited for. Otherwise it is asked. Against the race of its answer with an
 abort a partition's log has a guard (``core.producers.verification``): a marker that was
 written since the coordinator was asked makes its answer worthless, wherever the coordinator is. Where it is this broker
 its word is also taken anew with the append, which tells the client more.
@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition, TransactionalId
-from oncelog.core.transactions.model import (
-    AddReply,
-    AddRequest,
-    Identity,
-    VerifyReply,
-)
+from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import AddToTransaction, Steps
@@ -60,16 +55,6 @@ def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identit
 def _is_open(log: PartitionLog, identity: Identity) -> bool:
     entry = log.producers.entries.get(identity.producer_id)
     return entry is not None and entry.transaction_first_offset is not None and entry.epoch == identity.producer_epoch
-
-
-def is_verified_here(transactional_id: str, to_verify: Mapping[TopicPartition, Identity], context: Context) -> bool:
-    """True if the coordinator need not be asked: it is here, and says at once that all partitions take part."""
-    if context.version >= ADDS_PARTITIONS:
-        return False
-    first, *others = set(to_verify.values())
-    if others:
-        return False
-    return context.transactions.take_part(AddRequest(TransactionalId(transactional_id), first, list(to_verify), 0))
 
 
 def verifies(context: Context) -> bool:
@@ -123,6 +108,8 @@ class Verification:
         partitions = list(dict.fromkeys(each.partition for each in self._appends))
         version = TRANSACTIONS_V2 if adds else 0
         request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)
+        if not adds and context.transactions.take_part(request):
+            return
         reply = yield from _ask(request)
         if reply.error_code is ErrorCode.NONE:
             refused = _refused(request, reply, context)

@@ -19,12 +19,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
 from oncelog.handlers.broker.metadata_changes import HURRIED, committed, outcome_error
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-)
+from oncelog.wire.messages import create_partitions as wire
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ClusterImage
@@ -44,14 +39,14 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _THROTTLED_SINCE: Final = 3
 
 
-def handle(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
+def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
     """Add what can be added, in as few commits as the tree takes; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
-        return CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
+        return wire.CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
     return (yield from _create(request, context))
 
 
-def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreatePartitionsResponse]:
+def _create(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
     names = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, count in names.items() if count > 1]
@@ -66,11 +61,11 @@ def _create(request: CreatePartitionsRequest, context: Context) -> Steps[CreateP
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
     outcomes = yield from _outcomes(wanted, request, context, charges.charge)
     results.extend(_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True))
-    return CreatePartitionsResponse(throttle_time_ms=charges.throttle_ms(), results=results)
+    return wire.CreatePartitionsResponse(throttle_time_ms=charges.throttle_ms(), results=results)
 
 
 def _outcomes(
-    wanted: Sequence[MorePartitions], request: CreatePartitionsRequest, context: Context, charge: Charge
+    wanted: Sequence[MorePartitions], request: wire.CreatePartitionsRequest, context: Context, charge: Charge
 ) -> Steps[Sequence[TopicName | Refusal]]:
     """Add what can be added, in as few commits as the tree takes; the outcome of each topic."""
     image = context.cluster.image
@@ -106,12 +101,12 @@ def _parts(image: ClusterImage, more: MorePartitions) -> Iterator[MorePartitions
         yield MorePartitions(more.name, end, None if given is None else given[begin - have : end - have])
 
 
-def _more(topic: CreatePartitionsTopic) -> MorePartitions:
+def _more(topic: wire.CreatePartitionsTopic) -> MorePartitions:
     assignments = topic.assignments
     brokers = None if assignments is None else [assignment.broker_ids for assignment in assignments]
     return MorePartitions(topic.name, topic.count, brokers)
 
 
-def _result(name: str, outcome: object) -> CreatePartitionsTopicResult:
+def _result(name: str, outcome: object) -> wire.CreatePartitionsTopicResult:
     error_code, message = outcome_error(outcome)
-    return CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)
+    return wire.CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)

@@ -20,19 +20,10 @@ from oncelog.core.controller.topics.parts import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import (
-    HURRIED,
-    TOPICS_A_COMMIT,
-)
+from oncelog.handlers.broker.metadata_changes import HURRIED, TOPICS_A_COMMIT
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.topics.creation import create_together
-from oncelog.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from oncelog.wire.messages import create_topics as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists",
@@ -53,14 +44,14 @@ _CONFIGS_SINCE: Final = 5
 _THROTTLED_SINCE: Final = 6
 
 
-def handle(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
+def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
     """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
     if request.timeout_ms <= 0:
-        return CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
+        return wire.CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
     return (yield from _create(request, context))
 
 
-def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopicsResponse]:
+def _create(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
     may_create = context.would_allow_cluster(Operation.CREATE)
     wanted, results = [], []
@@ -72,7 +63,7 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
                 results.append(_refused(topic.name, _DENIED))
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
     outcomes = yield from _outcomes(wanted, request, context, charges)
-    configs: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    configs: dict[frozenset[tuple[str, str]], list[wire.CreatableTopicConfigs]] = {}
     created = [
         _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)
         for topic, outcome in zip(wanted, outcomes, strict=True)
@@ -80,11 +71,14 @@ def _create(request: CreateTopicsRequest, context: Context) -> Steps[CreateTopic
     duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
     reserved = [_refused(METADATA_TOPIC, _RESERVED)] if names[METADATA_TOPIC] == 1 else []
     topics = [*created, *duplicates, *reserved, *results]
-    return CreateTopicsResponse(throttle_time_ms=charges.throttle_ms(), topics=topics)
+    return wire.CreateTopicsResponse(throttle_time_ms=charges.throttle_ms(), topics=topics)
 
 
 def _outcomes(
-    wanted: Sequence[CreatableTopic], request: CreateTopicsRequest, context: Context, charges: PartitionCharges
+    wanted: Sequence[wire.CreatableTopic],
+    request: wire.CreateTopicsRequest,
+    context: Context,
+    charges: PartitionCharges,
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
     """Create the topics; the outcome of each. Thousands are created some at a time: deciding on them, and taking over
     what was committed, are turns that others wait for."""
@@ -114,7 +108,7 @@ _DUPLICATE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _RESERVED: Final = Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: wire.CreatableTopic) -> NewTopic:
     return NewTopic(
         topic.name,
         topic.num_partitions,
@@ -124,15 +118,15 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=refusal.error_code, error_message=refusal.message)
+def _refused(name: str, refusal: Refusal) -> wire.CreatableTopicResult:
+    return wire.CreatableTopicResult(name=name, error_code=refusal.error_code, error_message=refusal.message)
 
 
 def _created(
-    topic: CreatedTopic, context: Context, known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
-) -> CreatableTopicResult:
+    topic: CreatedTopic, context: Context, known: dict[frozenset[tuple[str, str]], list[wire.CreatableTopicConfigs]]
+) -> wire.CreatableTopicResult:
     """The answer for one topic. ``known``: configs as shown, by what topics of this request set themselves."""
-    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    result = wire.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if context.version < _CONFIGS_SINCE:
         return result
     if not context.would_allow_topic(Operation.DESCRIBE_CONFIGS, topic.name):
@@ -147,7 +141,7 @@ def _created(
     return result
 
 
-def _configs(topic: CreatedTopic, context: Context) -> list[CreatableTopicConfigs]:
+def _configs(topic: CreatedTopic, context: Context) -> list[wire.CreatableTopicConfigs]:
     """The configs of the topic's logs, and the source of each value (KIP-525)."""
     config = context.cluster.config
     found = []
@@ -157,5 +151,5 @@ def _configs(topic: CreatedTopic, context: Context) -> list[CreatableTopicConfig
         synonyms = topic_synonyms(config, topic.configs, key)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         value = canonical(topic_value(config, topic.configs, key))
-        found.append(CreatableTopicConfigs(name=key.name, value=value, config_source=source.value))
+        found.append(wire.CreatableTopicConfigs(name=key.name, value=value, config_source=source.value))
     return found

@@ -17,13 +17,7 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import reachable_brokers
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.wire.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
+from oncelog.wire.messages import describe_topic_partitions as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
@@ -36,7 +30,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _TOPICS_A_TURN: Final = 1000
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Steps[DescribeTopicPartitionsResponse]:
+def handle(
+    request: wire.DescribeTopicPartitionsRequest, context: Context
+) -> Steps[wire.DescribeTopicPartitionsResponse]:
     """One page of the topics asked for, or of all."""
     all_topics = not request.topics
     cursor = request.cursor
@@ -55,17 +51,17 @@ def handle(request: DescribeTopicPartitionsRequest, context: Context) -> Steps[D
 
 
 def _page(
-    context: Context, names: Sequence[TopicName], cursor: Cursor | None, limit: int, hidden: Sequence[TopicName]
-) -> Steps[DescribeTopicPartitionsResponse]:
+    context: Context, names: Sequence[TopicName], cursor: wire.Cursor | None, limit: int, hidden: Sequence[TopicName]
+) -> Steps[wire.DescribeTopicPartitionsResponse]:
     """The page; from one thousand topics to the next others have their turn. ``hidden`` may not be seen."""
-    response = DescribeTopicPartitionsResponse()
+    response = wire.DescribeTopicPartitionsResponse()
     left = limit
     for number, name in enumerate(names):
         if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
             yield NextSlice()
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=start)
+            response.next_cursor = wire.Cursor(topic_name=name, partition_index=start)
             break
         topic = context.cluster.image.topics.get(name)
         if topic is None:
@@ -79,7 +75,7 @@ def _page(
         response.topics.append(described)
         end = start + len(described.partitions)
         if topic is not None and end < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            response.next_cursor = wire.Cursor(topic_name=name, partition_index=end)
             break
     response.topics.extend(_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in hidden)
     return response
@@ -87,9 +83,9 @@ def _page(
 
 def _describe(
     topic: TopicImage, brokers: Brokers, reachable: Brokers, start: int, limit: int
-) -> DescribeTopicPartitionsResponseTopic:
+) -> wire.DescribeTopicPartitionsResponseTopic:
     page = topic.partitions[start : start + limit]
-    return DescribeTopicPartitionsResponseTopic(
+    return wire.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
@@ -99,9 +95,9 @@ def _describe(
 
 def _partition(
     index: int, partition: PartitionImage, brokers: Brokers, reachable: Brokers
-) -> DescribeTopicPartitionsResponsePartition:
+) -> wire.DescribeTopicPartitionsResponsePartition:
     isr, elr = described_sets(partition, brokers)
-    return DescribeTopicPartitionsResponsePartition(
+    return wire.DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=partition.leader if is_alive(reachable, partition.leader) else NO_BROKER,
         leader_epoch=partition.leader_epoch,
@@ -113,10 +109,10 @@ def _partition(
     )
 
 
-def _error(name: str, error_code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=error_code, name=name, is_internal=is_internal(name))
+def _error(name: str, error_code: ErrorCode) -> wire.DescribeTopicPartitionsResponseTopic:
+    return wire.DescribeTopicPartitionsResponseTopic(error_code=error_code, name=name, is_internal=is_internal(name))
 
 
-def _refuse(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _refuse(request: wire.DescribeTopicPartitionsRequest) -> wire.DescribeTopicPartitionsResponse:
     topics = [_error(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
-    return DescribeTopicPartitionsResponse(topics=topics)
+    return wire.DescribeTopicPartitionsResponse(topics=topics)

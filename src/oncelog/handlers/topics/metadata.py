@@ -11,6 +11,7 @@ for very many, or for all, is not told of a leader.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
@@ -96,7 +97,7 @@ def _by_name(request: MetadataRequest, context: Context, names: Sequence[TopicNa
     missing = [name for name in missing if name not in refused]
     if missing and request.allow_auto_topic_creation and context.cluster.config.get("auto.create.topics.enable"):
         return (yield from _create_then_answer(request, context, names, missing, refused))
-    return _answer_names(request, context, names, refused)
+    return _respond(request, context, _named(context, names, refused))
 
 
 def _create_then_answer(
@@ -126,12 +127,6 @@ def _create_then_answer(
         topics = _named(context, names[start : start + _MANY], refused)
         response.topics += _with_operations(request, context, topics)
     return response
-
-
-def _answer_names(
-    request: MetadataRequest, context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
-) -> MetadataResponse:
-    return _respond(request, context, _named(context, names, refused))
 
 
 def _named(
@@ -210,14 +205,9 @@ def _with_operations(
 
 
 def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=topic.error_code,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=topic.partitions,
-        topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, topic.name or ""),
-    )
+    changed = copy(topic)
+    changed.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name or "")
+    return changed
 
 
 def _brokers(context: Context) -> list[MetadataResponseBroker]:
@@ -270,24 +260,15 @@ def _without_leaders(described: MetadataResponseTopic, lost: frozenset[BrokerId]
     """A topic's entry with no leader where that is lost; the entry itself where none is."""
     if not lost or not any(partition.leader_id in lost for partition in described.partitions):
         return described
-    return MetadataResponseTopic(
-        name=described.name,
-        topic_id=described.topic_id,
-        is_internal=described.is_internal,
-        partitions=[_without_leader(each) if each.leader_id in lost else each for each in described.partitions],
-    )
+    changed = copy(described)
+    changed.partitions = [_without_leader(each) if each.leader_id in lost else each for each in described.partitions]
+    return changed
 
 
 def _without_leader(partition: MetadataResponsePartition) -> MetadataResponsePartition:
-    return MetadataResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=partition.partition_index,
-        leader_id=NO_BROKER,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replica_nodes,
-        isr_nodes=partition.isr_nodes,
-        offline_replicas=partition.offline_replicas,
-    )
+    changed = copy(partition)
+    changed.error_code, changed.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_BROKER
+    return changed
 
 
 def _describe(

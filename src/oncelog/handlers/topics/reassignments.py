@@ -21,12 +21,7 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments, reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import (
-    CLUSTER_DENIED,
-    HURRIED,
-    committed_in_batches,
-    outcome_error,
-)
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, outcome_error
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -98,8 +93,7 @@ def _respond(
         error_message=refusal.message,
         responses=[
             ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[_answer(each.partition_index, next(outcomes)) for each in topic.partitions],
+                name=topic.name, partitions=[_answer(each.partition_index, next(outcomes)) for each in topic.partitions]
             )
             for topic in request.topics
         ],
@@ -112,7 +106,7 @@ def _answer(index: int, outcome: object) -> ReassignablePartitionResponse:
 
 
 LIST_REASSIGNMENTS_ERRORS: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to describe the cluster"
 }
 
 

@@ -20,13 +20,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.wire.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
+from oncelog.wire.messages import describe_producers as wire
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
@@ -36,21 +30,21 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def handle(request: DescribeProducersRequest, context: Context) -> Steps[DescribeProducersResponse]:
+def handle(request: wire.DescribeProducersRequest, context: Context) -> Steps[wire.DescribeProducersResponse]:
     """Every partition named, in order; one that is named again is answered once: it may have thousands of producers,
     and after so many others have their turn."""
     seen: set[tuple[str, int]] = set()
-    response = DescribeProducersResponse()
+    response = wire.DescribeProducersResponse()
     budget = SliceBudget(context.partitions)
     for topic in request.topics:
         name = topic.name
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (name, index) not in seen]
         seen.update((name, index) for index in indexes)
         error_code, message = _topic_refusal(name, context)
-        answer = TopicResponse(name=name)
+        answer = wire.TopicResponse(name=name)
         for index in indexes:
             if error_code is not ErrorCode.NONE:
-                refused = PartitionResponse(partition_index=index, error_code=error_code, error_message=message)
+                refused = wire.PartitionResponse(partition_index=index, error_code=error_code, error_message=message)
                 answer.partitions.append(refused)
             else:
                 answer.partitions.append(_producers(TopicPartition(TopicName(name), index), context))
@@ -71,17 +65,17 @@ def _topic_refusal(name: str, context: Context) -> tuple[ErrorCode, str | None]:
     return ErrorCode.NONE, None
 
 
-def _producers(partition: TopicPartition, context: Context) -> PartitionResponse:
+def _producers(partition: TopicPartition, context: Context) -> wire.PartitionResponse:
     replica: LeaderLog | FollowerLog | ErrorCode = context.partitions.leader_log(partition)
     if replica is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         replica = context.partitions.follower_log(partition)
-    answer = PartitionResponse(partition_index=partition.partition)
+    answer = wire.PartitionResponse(partition_index=partition.partition)
     if isinstance(replica, ErrorCode):
         answer.error_code = replica
         return answer
     for entry in replica.log.producers.entries.values():
         first_offset = entry.transaction_first_offset
-        state = ProducerState(
+        state = wire.ProducerState(
             producer_id=entry.producer_id,
             producer_epoch=entry.epoch,
             last_sequence=entry.last_sequence,

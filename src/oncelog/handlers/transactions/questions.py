@@ -187,9 +187,7 @@ def _visible(listings: Sequence[TransactionListing], context: Context) -> list[l
     sees_all = is_trusted_broker(context)
     return [
         listed.TransactionState(
-            transactional_id=listing.transactional_id,
-            producer_id=listing.producer_id,
-            transaction_state=listing.state,
+            transactional_id=listing.transactional_id, producer_id=listing.producer_id, transaction_state=listing.state
         )
         for listing in listings
         if sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listing.transactional_id)

@@ -15,44 +15,31 @@ has (``core.producers.verification``), and a marker written since the coordinato
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import (
     CONSUMER_OFFSETS,
-    NO_TOPIC_ID,
     GroupId,
-    LeaderEpoch,
     MemberId,
-    Offset,
     ProducerEpoch,
     ProducerId,
     TopicName,
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.groups.model import (
-    CommitReply,
-    GroupDecision,
-    PartitionCommit,
-    Producer,
-    TransactionalCommitRequest,
-)
-from oncelog.core.transactions.model import (
-    AddReply,
-    AddRequest,
-    Identity,
-    VerifyReply,
-)
+from oncelog.core.groups.model import CommitReply, GroupDecision, PartitionCommit, Producer, TransactionalCommitRequest
+from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import AddToTransaction, Steps
+from oncelog.handlers.groups.offset_commit import accepted_commits
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -121,37 +108,17 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffset
         return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows_group(Operation.READ, request.group_id):
         return answer.refuse_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    accepted = [part for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
+    accepted = [
+        part
+        for topic in request.topics
+        for part in accepted_commits(TopicName(topic.name), topic.partitions, context, partial(answer.add, topic.name))
+    ]
     if accepted:
         decided = yield from _commit(request, accepted, context)
         errors = decided.partitions or [decided.error_code] * len(accepted)
         for part, error_code in zip(accepted, errors, strict=True):
             answer.add(part.topic, part.partition, error_code)
     return answer.response()
-
-
-def _accepted_of_topic(topic: TxnOffsetCommitRequestTopic, context: Context, answer: _Answer) -> list[PartitionCommit]:
-    """The partitions of a topic that exist and may be committed; the others are answered."""
-    name = TopicName(topic.name)
-    refused = not context.allows_topic(Operation.READ, name)
-    stored = context.cluster.image.topics.get(name)
-    accepted = []
-    for part in topic.partitions:
-        if refused or not context.cluster.image.has_partition(TopicPartition(name, part.partition_index)):
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answer.add(name, part.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else unknown)
-            continue
-        accepted.append(
-            PartitionCommit(
-                name,
-                part.partition_index,
-                Offset(part.committed_offset),
-                LeaderEpoch(part.committed_leader_epoch),
-                part.committed_metadata,
-                NO_TOPIC_ID if stored is None else stored.topic_id,
-            )
-        )
-    return accepted
 
 
 def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], context: Context) -> Steps[CommitReply]:

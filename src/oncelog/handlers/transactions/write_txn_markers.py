@@ -29,14 +29,7 @@ from oncelog.handlers.transactions.findings import marker_refusal
 from oncelog.handlers.transactions.markers_audit import open_there, record_of
 from oncelog.handlers.transactions.requests import by_topic
 from oncelog.storage.errors import AppendRefused
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from oncelog.wire.messages import write_txn_markers as wire
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
@@ -67,7 +60,7 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """Outcomes by producer id: several markers of one producer share a result, as in Apache Kafka."""
 
 
-def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
+def handle(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[wire.WriteTxnMarkersResponse]:
     """Write all markers, and answer when they are durable."""
     if context.would_allow_cluster(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
         return (yield from _write_all(request, context))
@@ -78,7 +71,7 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnM
     return _response(outcomes)
 
 
-def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[WriteTxnMarkersResponse]:
+def _write_all(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[wire.WriteTxnMarkersResponse]:
     outcomes: Outcomes = {}
     ends: dict[TopicPartition, Offset] = {}
     budget = SliceBudget(context.partitions)
@@ -99,14 +92,14 @@ def _write_all(request: WriteTxnMarkersRequest, context: Context) -> Steps[Write
     return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
 
 
-def _partitions(marker: WritableTxnMarker) -> Iterator[TopicPartition]:
+def _partitions(marker: wire.WritableTxnMarker) -> Iterator[TopicPartition]:
     for topic in marker.topics:
         for index in topic.partition_indexes:
             yield TopicPartition(TopicName(topic.name), index)
 
 
 def _write(
-    marker: WritableTxnMarker, partition: TopicPartition, context: Context, ends: dict[TopicPartition, Offset]
+    marker: wire.WritableTxnMarker, partition: TopicPartition, context: Context, ends: dict[TopicPartition, Offset]
 ) -> Steps[ErrorCode]:
     leader = context.partitions.leader_log(partition)
     if isinstance(leader, ErrorCode):
@@ -149,7 +142,7 @@ def _administrators_refusal(
     return (yield from marker_refusal(opened, entry, context, ends_live=ends_live))
 
 
-def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marker:
+def _marker(marker: wire.WritableTxnMarker, log: PartitionLog, version: int) -> Marker:
     administrators = marker.start_offset != NO_OFFSET
     coordinator_epoch = marker.coordinator_epoch
     if administrators:
@@ -169,7 +162,7 @@ def _marker(marker: WritableTxnMarker, log: PartitionLog, version: int) -> Marke
 
 def _when_durable(
     outcomes: Outcomes, ends: Mapping[TopicPartition, Offset], context: Context
-) -> Steps[WriteTxnMarkersResponse]:
+) -> Steps[wire.WriteTxnMarkersResponse]:
     deadline_ms = context.now_ms + context.cluster.config.get("request.timeout.ms")
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms, holds_connection=True)
     for of_producer in outcomes.values():
@@ -180,21 +173,21 @@ def _when_durable(
     return _response(outcomes)
 
 
-def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
+def _response(outcomes: Outcomes) -> wire.WriteTxnMarkersResponse:
+    return wire.WriteTxnMarkersResponse(
         markers=[
-            WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(of_producer))
+            wire.WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(of_producer))
             for producer_id, of_producer in outcomes.items()
         ]
     )
 
 
-def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
+def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[wire.WritableTxnMarkerTopicResult]:
     return [
-        WritableTxnMarkerTopicResult(
+        wire.WritableTxnMarkerTopicResult(
             name=topic,
             partitions=[
-                WritableTxnMarkerPartitionResult(
+                wire.WritableTxnMarkerPartitionResult(
                     partition_index=index, error_code=outcomes[TopicPartition(topic, index)]
                 )
                 for index in indexes

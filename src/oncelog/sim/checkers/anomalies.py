@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
-from oncelog.sim.checkers import copies, offsets
-from oncelog.sim.checkers.history import History, Outcome, Write
+from oncelog.sim.checkers import offsets
+from oncelog.sim.checkers.history import GroupPartition, History, RecordedOutcome, Write
 from oncelog.sim.checkers.history_index import HistoryIndex, Incarnation
 
 
@@ -85,9 +85,9 @@ def aborted_reads(index: HistoryIndex) -> Iterator[str]:
     aborted = {
         value: name
         for value, (write, name, transaction) in index.written.items()
-        if Outcome.ABORTED in (write.outcome, transaction and transaction.outcome)
+        if RecordedOutcome.ABORTED in (write.outcome, transaction and transaction.outcome)
     }
-    refused = {value for value in aborted if index.written[value][0].outcome is Outcome.ABORTED}
+    refused = {value for value in aborted if index.written[value][0].outcome is RecordedOutcome.ABORTED}
     for partition, records in index.history.drained.items():
         for offset, value, _ in records:
             if value in aborted:
@@ -102,7 +102,7 @@ def torn_transactions(index: HistoryIndex) -> Iterator[str]:
     """Transactions with an unknown end of which part is visible at the end and part is not."""
     visible = index.visible
     for transaction in index.history.transactions:
-        if transaction.outcome is Outcome.UNKNOWN:
+        if transaction.outcome is RecordedOutcome.UNKNOWN:
             shown = sum(write[1] in visible for write in transaction.writes)
             if 0 < shown < len(transaction.writes):
                 absent = [w for w in transaction.writes if w.value not in visible and not index.excused(w)]
@@ -115,7 +115,7 @@ def uncommitted_reads(index: HistoryIndex) -> Iterator[str]:
     begun = {
         write.value: transaction
         for transaction in index.history.transactions
-        if transaction.outcome is not Outcome.ABORTED
+        if transaction.outcome is not RecordedOutcome.ABORTED
         for write in transaction.writes
     }
     for poll in index.history.polls:
@@ -243,13 +243,39 @@ def _expired_too_early(index: HistoryIndex) -> Iterator[str]:
 def commits_without_a_part(index: HistoryIndex) -> Iterator[str]:
     """A transaction was committed by a client that had been told that a record of it is refused."""
     for transaction in index.history.transactions:
-        if transaction.outcome is Outcome.COMMITTED:
-            refused = [write.value for write in transaction.writes if write.outcome is Outcome.ABORTED]
+        if transaction.outcome is RecordedOutcome.COMMITTED:
+            refused = [write.value for write in transaction.writes if write.outcome is RecordedOutcome.ABORTED]
             if refused:
                 yield f"{transaction.name} was committed, {refused[0]} and {len(refused) - 1} more had been refused"
 
 
 Rule = Callable[[HistoryIndex], Iterator[str]]
+
+
+def copied_not_exactly_once(index: HistoryIndex) -> Iterator[str]:
+    """H19: a record copied twice, not at all though the group is past it, or though it is not in the source."""
+    history = index.history
+    for source, target, group in history.copies:
+        copied = Counter(
+            record.value.partition("|")[2]
+            for partition, records in history.drained.items()
+            if partition.topic == target
+            for record in records
+        )
+        yield from (f"{value} {count} times in {target}" for value, count in copied.items() if count > 1)
+        there: set[str] = set()
+        for partition, records in history.drained.items():
+            if partition.topic != source:
+                continue
+            reads_next = (history.committed_offsets or {}).get(GroupPartition(group, partition), 0)
+            there.update(record.value for record in records)
+            for record in records:
+                if record.offset < reads_next and record.value not in copied:
+                    where = f"{partition}@{record.offset}"
+                    yield f"{record.value} at {where} is not in {target}, {group} reads {reads_next}"
+        yield from (f"{value} is in {target} and not in {source}" for value in copied if value not in there)
+
+
 ANOMALIES: Final[Mapping[str, Rule]] = {
     "H1 lost write": lost_writes,
     "H2 unseen after drain": unseen_after_drain,
@@ -269,7 +295,7 @@ ANOMALIES: Final[Mapping[str, Rule]] = {
     "H16 log start": log_starts_moved,
     "H17 lost offset commit": offsets.lost_commits,
     "H18 unread before commit": offsets.unread_before_commit,
-    "H19 not copied exactly once": copies.not_exactly_once,
+    "H19 not copied exactly once": copied_not_exactly_once,
     "H20 committed without a part": commits_without_a_part,
     "H21 committed offset went back": offsets.went_back,
 }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 
 
-class Outcome(Enum):
+class RecordedOutcome(Enum):
     """The end of a transaction, or of a write outside of one, as far as its clients know."""
 
     COMMITTED = "committed"
@@ -34,7 +34,7 @@ class Write(NamedTuple):
     key: str | None = None
     tombstone: bool = False
     """The record has no value of its own: ``value`` is what a header names it."""
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: RecordedOutcome = RecordedOutcome.UNKNOWN
     """The answer for this record; in a transaction, the transaction's outcome counts as well."""
     sent_at: int = 0
     answered_at: int | None = None
@@ -63,7 +63,7 @@ class Transaction:
     name: str
     process: str
     writes: Sequence[Write]
-    outcome: Outcome
+    outcome: RecordedOutcome
     ending_at: int | None = None
     """When the commit was asked for first."""
     offsets: Mapping[GroupPartition, int] = field(default_factory=dict)
@@ -72,16 +72,16 @@ class Transaction:
     completions: Sequence[Completion] = ()
 
 
-def outcome_of(completions: Iterable[Completion]) -> Outcome:
+def outcome_of(completions: Iterable[Completion]) -> RecordedOutcome:
     """The outcome of a prepared transaction by its completions: never asked to commit is aborted (or still open)."""
-    outcome = Outcome.ABORTED
+    outcome = RecordedOutcome.ABORTED
     for commit, _, agreed in completions:
         if commit and agreed:
-            return Outcome.COMMITTED
+            return RecordedOutcome.COMMITTED
         if commit and agreed is None:
-            outcome = Outcome.UNKNOWN
-    if outcome is Outcome.UNKNOWN and any(not commit and agreed for commit, _, agreed in completions):
-        return Outcome.ABORTED
+            outcome = RecordedOutcome.UNKNOWN
+    if outcome is RecordedOutcome.UNKNOWN and any(not commit and agreed for commit, _, agreed in completions):
+        return RecordedOutcome.ABORTED
     return outcome
 
 
@@ -94,7 +94,7 @@ class Stream:
     idempotent: bool = True
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record as a consumer got it."""
 
     offset: int
@@ -108,7 +108,7 @@ class Poll(NamedTuple):
     consumer: str
     partition: TopicPartition
     at: int
-    records: Sequence[Seen]
+    records: Sequence[SeenRecord]
     sought: bool = False
     """True when the consumer began anew before: another position, another assignment."""
     read_committed: bool = True
@@ -183,7 +183,7 @@ class History:
     transactions: Sequence[Transaction] = ()
     streams: Sequence[Stream] = ()
     polls: Sequence[Poll] = ()
-    drained: Mapping[TopicPartition, Sequence[Seen]] = field(default_factory=dict)
+    drained: Mapping[TopicPartition, Sequence[SeenRecord]] = field(default_factory=dict)
     """Everything a read_committed consumer finds at the end, from the beginning."""
     commits: Sequence[Commit] = ()
     offsets_committed: Sequence[OffsetCommitted] = ()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
-from oncelog.sim.checkers.history import History, Outcome, Seen, Transaction, Write
+from oncelog.sim.checkers.history import History, RecordedOutcome, SeenRecord, Transaction, Write
 
 FOREVER = 1 << 62
 Incarnation = tuple[TopicPartition, TopicId]
@@ -77,13 +77,19 @@ class HistoryIndex:
         """Committed or acknowledged, not drained, and not excused: (who, write). What was refused is not lost."""
         visible, found = self.visible, []
         for transaction in self.history.transactions:
-            if transaction.outcome is Outcome.COMMITTED:
+            if transaction.outcome is RecordedOutcome.COMMITTED:
                 name = transaction.name
-                absent = [w for w in transaction.writes if w[1] not in visible and w.outcome is not Outcome.ABORTED]
+                absent = [
+                    w for w in transaction.writes if w[1] not in visible and w.outcome is not RecordedOutcome.ABORTED
+                ]
                 found += [(name, w) for w in absent if not self.excused(w)]
         for stream in self.history.streams:
             for write in stream.writes:
-                if write.outcome is Outcome.COMMITTED and write.value not in visible and not self.excused(write):
+                if (
+                    write.outcome is RecordedOutcome.COMMITTED
+                    and write.value not in visible
+                    and not self.excused(write)
+                ):
                     found.append((stream.producer, write))
         return found
 
@@ -117,7 +123,7 @@ class HistoryIndex:
         found: dict[tuple[TopicPartition, str | None], int] = {}
         for write, _, transaction in self.written.values():
             outcome = write.outcome if transaction is None else transaction.outcome
-            if write.tombstone and outcome is not Outcome.ABORTED:
+            if write.tombstone and outcome is not RecordedOutcome.ABORTED:
                 place = write.partition, write.key
                 found[place] = max(found.get(place, -1), FOREVER if write.offset is None else write.offset)
         return found
@@ -157,6 +163,6 @@ class HistoryIndex:
         """Value → offset."""
         return {record[1]: record[0] for records in self.history.drained.values() for record in records}
 
-    def drained_records(self, partition: TopicPartition) -> list[Seen]:
+    def drained_records(self, partition: TopicPartition) -> list[SeenRecord]:
         """Records that were drained, in the order they came."""
         return list(self.history.drained.get(partition, ()))

@@ -29,7 +29,7 @@ class TransactionSeen(NamedTuple):
     partitions: frozenset[TopicPartition] = frozenset()
 
 
-class Waiting(NamedTuple):
+class WaitingRequest(NamedTuple):
     """A request on an open connection that has no answer."""
 
     connection: str
@@ -49,7 +49,7 @@ class EndState:
     transactions: Sequence[TransactionSeen] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     """Group → its state, Kafka's word."""
-    waiting: Sequence[Waiting] = ()
+    waiting: Sequence[WaitingRequest] = ()
 
 
 AT_REST: Final = frozenset({"Stable", "Empty", "Dead"})

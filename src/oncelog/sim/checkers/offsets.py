@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from oncelog.sim.checkers.history import Commit, GroupPartition, Outcome, Transaction
+from oncelog.sim.checkers.history import Commit, GroupPartition, RecordedOutcome, Transaction
 from oncelog.sim.checkers.history_index import HistoryIndex
 
 
@@ -35,8 +35,8 @@ def beside_the_data(index: HistoryIndex) -> Iterator[str]:
 
 def _shown(index: HistoryIndex, transaction: Transaction) -> bool | None:
     """True if the transaction was committed; None when nothing tells."""
-    if transaction.outcome is not Outcome.UNKNOWN:
-        return transaction.outcome is Outcome.COMMITTED
+    if transaction.outcome is not RecordedOutcome.UNKNOWN:
+        return transaction.outcome is RecordedOutcome.COMMITTED
     if any(write[1] in index.visible for write in transaction.writes):
         return True
     return None if all(index.excused(write) for write in transaction.writes) else False
@@ -52,7 +52,7 @@ def lost_commits(index: HistoryIndex) -> Iterator[str]:
         by_key.setdefault(commit.key, []).append(commit)
     transactional: dict[GroupPartition, set[int]] = {}
     for transaction in index.history.transactions:
-        if transaction.outcome is not Outcome.ABORTED:
+        if transaction.outcome is not RecordedOutcome.ABORTED:
             for key, offset in transaction.offsets.items():
                 transactional.setdefault(key, set()).add(offset)
     for key in sorted(by_key):

@@ -14,14 +14,12 @@ from typing import Final
 
 from oncelog.sim.faults.brokers import AT_ANSWERS, BY_WORKLOADS, DISK, POWER, PROCESS, TIME
 from oncelog.sim.faults.clusters import ALL_BROKERS, FROZEN_AT_END_TXN, LOST_DISK, PATHS, SESSIONS
-from oncelog.sim.faults.damage import DAMAGE, mend_unread
+from oncelog.sim.faults.damage import DAMAGE, REPLICA_DISKS, mend_unread
 from oncelog.sim.faults.fault import Fault, Kind
 from oncelog.sim.faults.held_fetches import HELD_FETCHES
-from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS
+from oncelog.sim.faults.network import BETWEEN_BROKERS, CLIENTS, TREE_PATHS
 from oncelog.sim.faults.replaced import REPLACED
-from oncelog.sim.faults.replica_disks import REPLICA_DISKS
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
-from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.virtual.world import World
 
 KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from oncelog.sim.faults.fault import Fault
+from oncelog.sim.faults.network import TREE_PATHS
 from oncelog.sim.faults.plan import FAMILIES, draw_plan_of
-from oncelog.sim.faults.tree import TREE_PATHS
 from oncelog.sim.virtual.machine import Latencies
 from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs

@@ -21,7 +21,7 @@ from oncelog.client.errors import ClientError
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.cluster.observer import ClusterObserver
 from oncelog.sim.checkers.disk.administrative import ends_of
-from oncelog.sim.checkers.disk.logs import Kept
+from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.observer import check_disk, check_markers
 from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, EndState, check_liveness
 from oncelog.sim.checkers.wire.observer import WireObserver
@@ -62,7 +62,7 @@ _ID_IN_USE: Final = "is already running in this cluster"
 
 
 @dataclass(slots=True)
-class Outcome:
+class SeedResult:
     """The outcome of a seed."""
 
     seed: int
@@ -88,7 +88,7 @@ def simulate(
     log: Callable[[str], None] | None = None,
     brokers: int | None = 1,
     kinds: Sequence[str] = (),
-) -> Outcome:
+) -> SeedResult:
     """Run one seed. ``plan`` replaces the faults that it draws, ``kinds`` the kinds of faults that it draws from.
     ``brokers``: more than one is a cluster; None: the seed draws how many."""
     if brokers == 1:
@@ -140,7 +140,7 @@ class Simulation:
         synced = self.scenario.config.get("log.sync.policy") != "none"
         return ClusterObserver(self.world.brokers, self.world.tree, _violated, synced=synced)
 
-    def run(self) -> Outcome:
+    def run(self) -> SeedResult:
         """Run the simulation to its end."""
         violations: list[str] = []
         kernel = self.world.kernel
@@ -157,7 +157,7 @@ class Simulation:
         except TimeoutError as error:
             violations = [f"L0 not at rest: {error}: {', '.join(self.world.unfinished()) or 'the drain'}"]
         kernel.trace(f"violations {violations}")
-        outcome = Outcome(
+        outcome = SeedResult(
             seed=kernel.seed,
             violations=violations,
             events=kernel.happened,
@@ -345,9 +345,9 @@ class Simulation:
             check_markers([broker.files for broker in brokers], kept=self._kept(), settled=settled, ended=ended)
         )
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> ChangingTopics:
         recorder = self.recorder
-        return Kept(
+        return ChangingTopics(
             compacted=frozenset(recorder.compacted),
             rewritten=frozenset(recorder.rewritten),
             expiring=frozenset(recorder.expiring),

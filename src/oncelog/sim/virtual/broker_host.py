@@ -15,6 +15,7 @@ from oncelog.node.assembly import Outside, StartRefused, assemble
 from oncelog.node.kernel.events import Shutdown
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.node import Node
+from oncelog.sim.virtual.broker_connections import ServerConnection
 from oncelog.sim.virtual.broker_process import BrokerProcess
 from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer, WireTap
 from oncelog.sim.virtual.files import MemoryFiles, PowerLost, ProcessKilled
@@ -22,7 +23,6 @@ from oncelog.sim.virtual.kernel import Kernel
 from oncelog.sim.virtual.machine import Flip, Latencies, Machine, SeededEntropy
 from oncelog.sim.virtual.network.connection import Address, Connection
 from oncelog.sim.virtual.network.network import Network
-from oncelog.sim.virtual.server_connection import ServerConnection
 from oncelog.sim.virtual.tree_session import TreeHost, TreeSession, TreeUnreachable
 from oncelog.storage.meta_properties import MetaProperties, write_meta_properties
 from oncelog.wire.framing import request_limit

@@ -47,14 +47,13 @@ from oncelog.node.kernel.events import (
     WriteMetadata,
 )
 from oncelog.ports import OpenFile
-from oncelog.sim.virtual.broker_links import BrokerWires
+from oncelog.sim.virtual.broker_connections import BrokerWires, ServerConnection
 from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.sim.virtual.kernel import ScheduledCall
 from oncelog.sim.virtual.machine import Machine
 from oncelog.sim.virtual.network.connection import Address, Connection
 from oncelog.sim.virtual.network.network import Network
-from oncelog.sim.virtual.server_connection import ServerConnection
 from oncelog.sim.virtual.tree_accesses import TreeAccess, TreeAccesses
 from oncelog.sim.virtual.tree_session import TreeSession
 from oncelog.storage.file_range import FileRange

@@ -9,7 +9,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.workloads.kit.group_members import MEMBER, RecordedMember, counting_client, note_group, note_seek
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
@@ -82,7 +82,9 @@ class _Member(WorkloadProgram[Consumers]):
         fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=work.read_committed)
         until_ms = host.now_ms + entropy.randint(2_000, 30_000)
         async with counting_client(host) as client:
-            member = Member(self.context, client, name, work.name, [work.name], settings=self.settings, fetch=fetch)
+            member = RecordedMember(
+                self.context, client, name, work.name, [work.name], settings=self.settings, fetch=fetch
+            )
             async with member:
                 while not host.stopping and host.now_ms < until_ms:
                     for fetched in await member.poll(WAIT_MS):

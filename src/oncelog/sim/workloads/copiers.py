@@ -20,9 +20,9 @@ from oncelog.client.errors import ProducerFenced
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import Copied, GroupPartition, Seen, Write
+from oncelog.sim.checkers.history import Copied, GroupPartition, SeenRecord, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.group_members import MEMBER, Member, counting_client, note_group, note_seek
+from oncelog.sim.workloads.kit.group_members import MEMBER, RecordedMember, counting_client, note_group, note_seek
 from oncelog.sim.workloads.kit.recorder import Writes
 from oncelog.sim.workloads.kit.sender import SETTINGS, one_transaction, send_write
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
@@ -94,7 +94,7 @@ class _Copies(WorkloadProgram[Copiers]):
         host: ClientHost,
         producer: AsyncTransactionalProducer,
         group: GroupMetadata,
-        polled: Iterable[tuple[Fetched, list[Seen]]],
+        polled: Iterable[tuple[Fetched, list[SeenRecord]]],
     ) -> bool:
         """One transaction: copies and offsets. Whether it was committed; what failed for good is raised."""
         offsets = {fetched.partition: fetched.next_offset for fetched, _ in polled}
@@ -127,7 +127,7 @@ class _Copies(WorkloadProgram[Copiers]):
         producer: AsyncTransactionalProducer,
         writes: Writes,
         source: TopicPartition,
-        records: list[Seen],
+        records: list[SeenRecord],
     ) -> None:
         for record in records:
             self.count += 1
@@ -150,12 +150,12 @@ class _MemberCopies(_Copies):
                 lives += 1
                 name = f"{host.name}/{lives}"
                 until_ms = host.now_ms + self.entropy.randint(3_000, 40_000)
-                async with Member(self.context, client, name, topic, [topic], fetch=FETCH) as member:
+                async with RecordedMember(self.context, client, name, topic, [topic], fetch=FETCH) as member:
                     while not host.stopping and host.now_ms < until_ms:
                         await self.one_round(host, producer, member)
                         await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
-    async def one_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: Member) -> None:
+    async def one_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: RecordedMember) -> None:
         """Poll, copy, and go back if that came to nothing."""
         polled = [(fetched, member.took(fetched)) for fetched in await member.poll(250)]
         if polled and not await self.copy(host, producer, member.group_metadata, polled):

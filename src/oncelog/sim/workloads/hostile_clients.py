@@ -19,7 +19,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.sim.checkers.history import Outcome, Transaction, Write
+from oncelog.sim.checkers.history import RecordedOutcome, Transaction, Write
 from oncelog.sim.virtual.network.connection import Connection
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.requests import has_several, leader_of, transaction_coordinator_of
@@ -240,14 +240,14 @@ class _Late(WorkloadProgram[HostileClients]):
         name, now = f"{host.name}@{self.context.world.kernel.now_us}", self.context.world.kernel.now_us
         value = self.next_value()
         commit = self.entropy.random() < 0.6
-        outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
+        outcome = RecordedOutcome.UNKNOWN if commit else RecordedOutcome.ABORTED
         try:
             to_leader = self.to_leader or link
             code = (
                 await produce(client, to_leader, partition, self.name, producer_id, epoch, 0, value.encode())
             ).error_code
             if code:
-                outcome = Outcome.ABORTED
+                outcome = RecordedOutcome.ABORTED
                 raise ClientError(f"Produce: {code}")
             request = EndTxnRequest(
                 transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=commit
@@ -259,7 +259,7 @@ class _Late(WorkloadProgram[HostileClients]):
             if again.error_code:
                 late.cancel()
                 raise ClientError(f"EndTxn: {again.error_code}")
-            outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+            outcome = RecordedOutcome.COMMITTED if commit else RecordedOutcome.ABORTED
         finally:
             write = Write(partition, value, sent_at=now)
             ending_at = now if commit else None
@@ -279,7 +279,7 @@ class _Late(WorkloadProgram[HostileClients]):
     ) -> int:
         """The next transaction; the late end of the one before comes in its middle and must not touch it."""
         now = self.context.world.kernel.now_us
-        write, outcome, ending_at = Write(partition, self.next_value(), sent_at=now), Outcome.ABORTED, None
+        write, outcome, ending_at = Write(partition, self.next_value(), sent_at=now), RecordedOutcome.ABORTED, None
         try:
             to_leader = self.to_leader or link
             code = (
@@ -295,11 +295,11 @@ class _Late(WorkloadProgram[HostileClients]):
             request = EndTxnRequest(
                 transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=True
             )
-            ending_at, outcome = self.context.world.kernel.now_us, Outcome.UNKNOWN
+            ending_at, outcome = self.context.world.kernel.now_us, RecordedOutcome.UNKNOWN
             ended = await link.call(request, END_TXN_VERSION)
             if ended.error_code:
                 raise ClientError(f"EndTxn: {ended.error_code}")
-            outcome = Outcome.COMMITTED
+            outcome = RecordedOutcome.COMMITTED
             return ended.producer_epoch
         finally:
             late.cancel()

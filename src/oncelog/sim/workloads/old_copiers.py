@@ -21,7 +21,7 @@ from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.offsets import committed_in, offset_fetch_request
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.sim.checkers.history import GroupPartition, OffsetCommitted, OffsetRead, Seen, Transaction
+from oncelog.sim.checkers.history import GroupPartition, OffsetCommitted, OffsetRead, SeenRecord, Transaction
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.scripted_producer import ScriptedProducer
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
@@ -99,7 +99,7 @@ class _OldCopier(WorkloadProgram[OldCopiers]):
                 await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def one_transaction(
-        self, host: ClientHost, producer: ScriptedProducer, records: list[Seen], next_offset: int
+        self, host: ClientHost, producer: ScriptedProducer, records: list[SeenRecord], next_offset: int
     ) -> None:
         """Copies of records with the offset that follows them; committed. Raises ClientError: then the life is over."""
         if not records:

@@ -14,7 +14,7 @@ from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.records.compression import Codec
-from oncelog.sim.checkers.history import Outcome, Stream, Write
+from oncelog.sim.checkers.history import RecordedOutcome, Stream, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
 from oncelog.sim.workloads.kit.recorder import Writes
@@ -112,9 +112,9 @@ class _Sending(SendingProgram[PlainProducers]):
 
     def as_known(self, write: Write) -> Write:
         """The write as far as its acknowledgement says something."""
-        if self.workload.acks == -1 or write.outcome is not Outcome.COMMITTED:
+        if self.workload.acks == -1 or write.outcome is not RecordedOutcome.COMMITTED:
             return write
-        return write._replace(outcome=Outcome.UNKNOWN, offset=None)
+        return write._replace(outcome=RecordedOutcome.UNKNOWN, offset=None)
 
 
 class _Reading(ReadingProgram[PlainProducers]):

@@ -21,7 +21,7 @@ from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.errors import OutOfTurn, ProducerFenced, ProducerUnusable
 from oncelog.client.machine.producer import Failed, ProducerSettings
 from oncelog.client.machine.producer import Outcome as BatchOutcome
-from oncelog.sim.checkers.history import Outcome, Write
+from oncelog.sim.checkers.history import RecordedOutcome, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.reader import ReadingProgram
 from oncelog.sim.workloads.kit.recorder import Writes
@@ -148,7 +148,7 @@ class _Sending(SendingProgram[RefusedBatches]):
             if failed.maybe_appended:
                 raise
         if self.bad and not self.workload.limit.comes_late:
-            taken = [one for one in writes.all() if one.value == self.bad and one.outcome is Outcome.COMMITTED]
+            taken = [one for one in writes.all() if one.value == self.bad and one.outcome is RecordedOutcome.COMMITTED]
             if taken:
                 self.context.object(f"{taken[0].partition} took a record that is too {self.workload.kind}")
 

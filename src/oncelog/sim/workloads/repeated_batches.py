@@ -15,7 +15,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.sim.checkers.history import Outcome, Stream, Write
+from oncelog.sim.checkers.history import RecordedOutcome, Stream, Write
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -64,7 +64,7 @@ class RepeatingProducer:
             code, offset = await _send(client, link, self.partition, batch)
             if code:
                 raise ClientError(f"Produce: {code}")
-            writes[-1] = writes[-1]._replace(offset=offset, outcome=Outcome.COMMITTED)
+            writes[-1] = writes[-1]._replace(offset=offset, outcome=RecordedOutcome.COMMITTED)
             sent.append((batch, offset))
         batch, offset = sent[0]
         code, again = await _send(client, link, self.partition, batch)
@@ -72,7 +72,7 @@ class RepeatingProducer:
         if not code and again != offset:
             self.context.object(f"a repeated batch is at {again}, it was at {offset}")
         batch = self.batch(client, producer_id, following + BATCHES_KNOWN + GAP, writes)
-        writes[-1] = writes[-1]._replace(outcome=Outcome.ABORTED)
+        writes[-1] = writes[-1]._replace(outcome=RecordedOutcome.ABORTED)
         code, _ = await _send(client, link, self.partition, batch)
         self.context.expect("Produce after a gap", code, frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}))
 

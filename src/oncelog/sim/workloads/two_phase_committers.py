@@ -30,7 +30,7 @@ END_TXN_VERSION = 5
 
 
 @dataclass(slots=True)
-class Decided:
+class LoggedTransaction:
     """A transaction in the workload's own log; ``stored`` once it is prepared and written down."""
 
     name: str
@@ -67,7 +67,7 @@ class Committers(Workload):
     """Probability that a life ends between two steps."""
     outsiders: bool
     """Others end prepared transactions, too."""
-    log: list[Decided] = field(default_factory=list, repr=False)
+    log: list[LoggedTransaction] = field(default_factory=list, repr=False)
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Committers:
@@ -92,7 +92,7 @@ class Committers(Workload):
         if self.outsiders:
             context.launch(f"{self.name}-outside", self, _Outsider)
 
-    def open_of(self, transactional_id: str) -> Decided | None:
+    def open_of(self, transactional_id: str) -> LoggedTransaction | None:
         """The transaction of an id that is not over by the log, None if there is none."""
         ours = (one for one in self.log if not one.is_over and one.name.startswith(f"{transactional_id}."))
         return next(ours, None)
@@ -143,7 +143,7 @@ class Committer(WorkloadProgram[Committers]):
         entropy, now = self.entropy, self.context.world.kernel.now_us
         writes = Writes(self.context.world.kernel)
         producer.on_outcome = writes.take
-        decided = Decided(f"{host.name}@{now}", host.name, writes, commit=entropy.random() < 0.8)
+        decided = LoggedTransaction(f"{host.name}@{now}", host.name, writes, commit=entropy.random() < 0.8)
         self.workload.log.append(decided)
         try:
             producer.begin()
@@ -176,7 +176,7 @@ class Committer(WorkloadProgram[Committers]):
         self,
         client: CountingClient,
         producer: AsyncTransactionalProducer,
-        decided: Decided,
+        decided: LoggedTransaction,
         stored: StoredTransaction | None,
     ) -> None:
         """End it, and write down what came of that."""
@@ -231,7 +231,7 @@ class _Outsider(WorkloadProgram[Committers]):
         agreed = None if terminate or answer else True
         decided.completions[index] = Completion(commit, asked_at, agreed)
 
-    async def end(self, client: AsyncClient, decided: Decided, stored: StoredTransaction) -> int:
+    async def end(self, client: AsyncClient, decided: LoggedTransaction, stored: StoredTransaction) -> int:
         """EndTxn by its stored name."""
         link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
         request = EndTxnRequest(
@@ -242,7 +242,7 @@ class _Outsider(WorkloadProgram[Committers]):
         )
         return self.check((await link.call(request, END_TXN_VERSION)).error_code, "EndTxn")
 
-    async def terminate(self, client: AsyncClient, decided: Decided, stored: StoredTransaction) -> int:
+    async def terminate(self, client: AsyncClient, decided: LoggedTransaction, stored: StoredTransaction) -> int:
         """Terminate by InitProducerId, as ``kafka-transactions.sh --force-terminate`` does."""
         link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
         request = InitProducerIdRequest(transactional_id=stored.transactional_id, transaction_timeout_ms=10_000)

@@ -17,7 +17,7 @@ from oncelog.core.producers.verification import Guard
 from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_timestamp_type
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.index.transaction_index import AbortedTransaction
-from oncelog.storage.log.batch_validation import check_client_batch, check_internal_batch
+from oncelog.storage.log.batch_validation import Checked, check_client_batch, check_internal_batch
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.rolling import must_roll, roll, sync_before_roll
@@ -40,6 +40,8 @@ class Appended(NamedTuple):
     duplicate: bool
     record_count: int
     size_bytes: int
+    inspected_bytes: int = 0
+    """Bytes of records that were inspected within the append, decompressed."""
 
 
 def append_batch(
@@ -55,6 +57,7 @@ def append_batch(
     marker: Marker | None = None,
     transactional_id: str | None = None,
     validated: ValidatedRecords | None = None,
+    bounded: bool = False,
 ) -> Appended:
     """Write one batch at the end. ``data`` is changed in place (offsets, leader epoch, time).
 
@@ -63,16 +66,17 @@ def append_batch(
     client cannot begin one; under ``guard``, if there is one: when it is stale the coordinator's word does not
     count any more. ``transaction_version`` says by which rules a marker's epoch is checked, ``marker`` what it is,
     where the caller knows that and it need not be read.
-    ``transactional_id``: whose transaction it is, as the request said. ``validated``: by ``validate_records``.
-    Raises AppendRefused, or OSError when the disk refuses; either way nothing has changed.
+    ``transactional_id``: whose transaction it is, as the request said. ``validated``: by ``validate_records``, which a
+    batch needs for which TooMuchWork is raised: ``bounded`` says that validating its records here must not take long.
+    Raises AppendRefused, or OSError when the disk refuses; whatever is raised, nothing has changed.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
     config = log.config
     log_append_time = config.log_append_time
     if internal:
-        data, header = check_internal_batch(data, config, log.partition)
+        data, header, inspected = *check_internal_batch(data, config, log.partition), 0
     else:
-        data, header = check_client_batch(data, config, log.storage, now_ms, log.partition, validated)
+        data, header, inspected = _check_client_batch(log, data, now_ms, validated, bounded=bounded)
     size = len(data)
     if size > config.segment_bytes:
         raise _too_large(log, size)
@@ -82,8 +86,8 @@ def append_batch(
     update = None
     if header.producer_id >= 0:
         if not internal and (original := log.producers.duplicate(header)) is not None:
-            first, last = Offset(original.first_offset), Offset(original.last_offset)
-            return Appended(first, last, original.timestamp, log.log_start_offset, True, header.record_count, size)
+            first, last, time_ms = Offset(original.first_offset), Offset(original.last_offset), original.timestamp
+            return Appended(first, last, time_ms, log.log_start_offset, True, header.record_count, size, inspected)
         _check_verified(log, header, verified or internal, guard)
         if header.is_control:
             marker = marker or _read_marker(log, header, data)
@@ -97,8 +101,15 @@ def append_batch(
     take_over(log, update, last_offset + 1)
     if update is not None:
         note_transaction(log, update, now_ms, transactional_id)
-    timestamp, start = now_ms if log_append_time else NO_TIMESTAMP, log.log_start_offset
-    return Appended(base_offset, Offset(last_offset), timestamp, start, False, header.record_count, size)
+    last, time_ms = Offset(last_offset), now_ms if log_append_time else NO_TIMESTAMP
+    return Appended(base_offset, last, time_ms, log.log_start_offset, False, header.record_count, size, inspected)
+
+
+def _check_client_batch(
+    log: PartitionLog, data: memoryview | bytearray, now_ms: int, validated: ValidatedRecords | None, *, bounded: bool
+) -> Checked:
+    room = log.room if bounded else None
+    return check_client_batch(data, log.config, log.storage, now_ms, log.partition, validated, room)
 
 
 def _too_large(log: PartitionLog, size: int) -> AppendRefused:

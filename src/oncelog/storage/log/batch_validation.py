@@ -20,7 +20,6 @@ from oncelog.records.batch import (
     read_header,
     set_timestamp_type,
 )
-from oncelog.records.errors import TooMuchOutput
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.record_validation import ValidatedRecords, validate_at_once, validates
 from oncelog.storage.log_config import LogConfig, StorageConfig
@@ -29,8 +28,11 @@ _SMALLEST_MESSAGE: Final = 14
 """Size of the smallest message of the oldest format, after its length."""
 
 
-Checked = tuple[bytearray | memoryview, BatchHeader]
-"""A batch that may be appended, as far as its bytes go, which differ from what came only if rewritten; its header."""
+OnlyBatch = tuple[bytearray | memoryview, BatchHeader]
+"""The one batch of a buffer, and its header."""
+Checked = tuple[bytearray | memoryview, BatchHeader, int]
+"""A batch that may be appended, as far as its bytes go, which differ from what came only if rewritten; its header; the
+bytes of records that were inspected for it now, decompressed."""
 
 
 def check_client_batch(
@@ -40,8 +42,10 @@ def check_client_batch(
     now_ms: int,
     where: object,
     validated: ValidatedRecords | None = None,
+    room: memoryview | None = None,
 ) -> Checked:
-    """The one batch of a Produce request for the log ``where``. Raises AppendRefused."""
+    """The one batch of a Produce request for the log ``where``. With ``room`` its records are validated only if that
+    takes a fraction of a millisecond. Raises AppendRefused and TooMuchWork."""
     data, header = _read_only_batch(data, where)
     if header.base_offset != 0:
         raise AppendRefused(
@@ -63,31 +67,22 @@ def check_client_batch(
             f"{header.producer_id} in topic partition {where}",
         )
     if validated is None and validates(header, config, storage, now_ms):
-        validated = _validated(data, header, config, storage, now_ms, where)
+        validated = validate_at_once(data, header, config, now_ms, storage.max_decompressed_bytes, where, room)
     if validated is None:
-        return data, header
+        return data, header, 0
     if validated.refusal is not None:
         raise validated.refusal
     if validated.rebuilt is not None:
         check_size(len(validated.rebuilt), config, where)
-        return validated.rebuilt, read_header(validated.rebuilt)
+        return validated.rebuilt, read_header(validated.rebuilt), validated.size_bytes
     latest = validated.max_timestamp
-    if config.log_append_time or latest is None or (latest == header.max_timestamp and not header.is_log_append_time):
-        return data, header
+    if latest is None or (latest == header.max_timestamp and not header.is_log_append_time):
+        return data, header, validated.size_bytes
     set_timestamp_type(data, 0, latest, by_broker=False)
-    return data, read_header(data)
+    return data, read_header(data), validated.size_bytes
 
 
-def _validated(
-    data: Buffer, header: BatchHeader, config: LogConfig, storage: StorageConfig, now_ms: int, where: object
-) -> ValidatedRecords:
-    try:
-        return validate_at_once(data, header, config, now_ms, storage.max_decompressed_bytes, where)
-    except TooMuchOutput as error:
-        raise AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from None
-
-
-def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> Checked:
+def check_internal_batch(data: bytearray | memoryview, config: LogConfig, where: object) -> OnlyBatch:
     """A batch that this broker made: coordinator records or a marker. Only size and checksum are validated."""
     data, header = _read_only_batch(data, where)
     check_size(len(data), config, where)
@@ -105,7 +100,7 @@ def check_size(size_bytes: int, config: LogConfig, where: object) -> None:
         )
 
 
-def _read_only_batch(data: bytearray | memoryview, where: object) -> Checked:
+def _read_only_batch(data: bytearray | memoryview, where: object) -> OnlyBatch:
     """The one batch that is there, with its header."""
     try:
         header = read_header(data)

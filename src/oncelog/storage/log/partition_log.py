@@ -1,7 +1,7 @@
 """One partition's log: its segments, its offsets, its producers, and what is not on disk yet.
 
 Operations are functions over a :class:`PartitionLog`, a module each: ``append``, ``append_replicated``, ``read``,
-``truncate``, ``rolling``, ``verification``. Nothing waits here: syncing, deleting and compacting are handed out, and
+``truncate``, ``rolling``. Nothing waits here: syncing, deleting and compacting are handed out, and
 their completion is reported back. Every change keeps the invariants:
 
 1. log start ≤ high watermark ≤ log end; last stable ≤ high watermark; durable ≤ log end.
@@ -185,14 +185,10 @@ class PartitionLog:
         self.raise_log_start(min(log_start_offset, self.high_watermark))
         return moved
 
-    def validate_small(self, data: memoryview | bytearray, now_ms: int) -> ValidatedRecords | None:
-        """Validate the records of a batch at once, or return None where that would take long."""
-        return record_validation.validate_small(data, self.config, self.storage, now_ms, self.partition, self.room)
-
     def validate_records(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, ValidatedRecords]:
         """Validate the records of a batch in steps, which touch no log: a worker may take them.
 
-        :meth:`append` does the same all at once unless it is given the outcome.
+        ``append_batch`` does the same at once unless it is given the outcome.
         """
         limit = self.storage.max_decompressed_bytes
         return record_validation.validate_records(data, self.config, now_ms, limit, self.partition)

@@ -20,7 +20,6 @@ from oncelog.base.ids import NO_LEADER_EPOCH
 from oncelog.base.units import INT64_MAX, INT64_MIN
 from oncelog.ports import Buffer
 from oncelog.records.batch import (
-    CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
@@ -65,37 +64,12 @@ def validates(header: BatchHeader, config: LogConfig, storage: StorageConfig, no
     return _target_codec(header.codec, config) is not header.codec
 
 
-def validate_small(
-    data: Buffer, config: LogConfig, storage: StorageConfig, now_ms: int, where: object, room: memoryview
-) -> ValidatedRecords | None:
-    """The outcome for a batch that is validated within a fraction of a millisecond, or needs no validation; None for
-    one that is too much for that. Records are decompressed into ``room``, which is used again and again."""
-    try:
-        header = read_header(data)
-        if header.size_bytes > min(len(data), config.max_message_bytes):
-            return ValidatedRecords()  # it will be refused for that
-        if not validates(header, config, storage, now_ms):
-            return ValidatedRecords()
-        if header.record_count > RECORDS_A_STEP or header.size_bytes > len(room) + HEADER_SIZE:
-            return None
-        return validate_at_once(data, header, config, now_ms, len(room), where, EFFORT_AT_ONCE, room)
-    except (TooMuchOutput, TooMuchWork):
-        return None
-    except CorruptBatch:
-        return ValidatedRecords()  # the header alone will have it refused
-    except AppendRefused as refused:
-        return ValidatedRecords(refused)
-
-
 def validate_records(
     data: Buffer, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
 ) -> Generator[None, None, ValidatedRecords]:
     """Validate the records of a batch with pauses. Touches nothing but the arguments."""
     try:
-        header = read_header(data)
-        return (yield from _steps(data, header, config, now_ms, max_decompressed_bytes, where))
-    except TooMuchOutput as error:
-        return ValidatedRecords(_invalid(error, where))
+        return (yield from _steps(data, read_header(data), config, now_ms, max_decompressed_bytes, where))
     except CorruptBatch:
         return ValidatedRecords()  # the header alone will have it refused
     except AppendRefused as refused:
@@ -109,11 +83,18 @@ def validate_at_once(
     now_ms: int,
     max_decompressed_bytes: int,
     where: object,
-    effort: int = INT64_MAX,
     room: memoryview | None = None,
 ) -> ValidatedRecords:
-    """Validate the records of a batch without a pause. Raises AppendRefused, and TooMuchOutput and TooMuchWork beyond
-    the bounds."""
+    """Validate the records of a batch without a pause. With ``room``, into which records are decompressed and which is
+    used again and again, only within a fraction of a millisecond.
+
+    Raises AppendRefused, and TooMuchWork for records that take longer.
+    """
+    effort = INT64_MAX
+    if room is not None:
+        if header.record_count > RECORDS_A_STEP or header.size_bytes > len(room) + HEADER_SIZE:
+            raise TooMuchWork
+        effort, max_decompressed_bytes = EFFORT_AT_ONCE, len(room)
     steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort, room)
     while True:
         try:
@@ -136,7 +117,8 @@ def _steps(
     count = header.record_count
     if count <= 0:
         return ValidatedRecords()  # the header alone will have it refused
-    records = _records_of(data, header, max_decompressed_bytes, where, room)
+    codec, log_append_time = header.codec, config.log_append_time
+    records = _records_of(data, header, codec, max_decompressed_bytes, where, room)
     inspection = Inspection(records, count, effort)
     try:
         while True:
@@ -148,19 +130,17 @@ def _steps(
         earliest = header.base_timestamp + inspection.earliest_delta()
     except CorruptBatch as error:
         raise _invalid(error, where) from None
-    if (config.compact and inspection.keyless) or not _times_allowed(header, earliest, latest, config, now_ms):
+    if (inspection.keyless and config.compact) or not _times_allowed(header, earliest, latest, config, now_ms):
         yield from _name_errors(records, header, config, now_ms, where)
-    latest = NO_TIMESTAMP if config.log_append_time else max(latest, NO_TIMESTAMP)
-    validated = ValidatedRecords(size_bytes=len(records))
-    if not config.log_append_time:
-        validated.max_timestamp = latest
-    target = _target_codec(header.codec, config)
+    latest = NO_TIMESTAMP if log_append_time else max(latest, NO_TIMESTAMP)
+    validated = ValidatedRecords(max_timestamp=None if log_append_time else latest, size_bytes=len(records))
+    target = _target_codec(codec, config)
     if inspection.misnumbered:
-        if target is header.codec is not Codec.NONE:
+        if target is codec is not Codec.NONE:
             raise _invalid("the offset deltas of the records are not consecutive", where)
         # Stored as they are, consumers would skip those whose offsets do not rise.
         records = yield from _renumbered(records)
-    if inspection.misnumbered or target is not header.codec:
+    if inspection.misnumbered or target is not codec:
         yield
         validated.rebuilt = _rebuilt(records, header, target, config, latest)
     return validated
@@ -175,22 +155,23 @@ def _renumbered(records: bytes) -> Generator[None, None, bytes]:
     return bytes(body)
 
 
-def _records_of(data: Buffer, header: BatchHeader, max_bytes: int, where: object, room: memoryview | None) -> bytes:
-    """The records, decompressed. Raises AppendRefused, TooMuchOutput, and CorruptBatch for an unknown codec."""
+def _records_of(
+    data: Buffer, header: BatchHeader, codec: Codec, max_bytes: int, where: object, room: memoryview | None
+) -> bytes:
+    """The records, decompressed. Raises AppendRefused, and TooMuchWork where ``room`` is too small."""
     payload = memoryview(data)[HEADER_SIZE : header.size_bytes]
-    codec = header.codec
     try:
-        if header.attributes & CODEC_MASK:
+        if codec is not Codec.NONE:
             check_single_frame(codec, payload)
-        if header.attributes & CODEC_MASK and room is not None:
+        if codec is Codec.NONE or room is None:
+            records = decompress(codec, payload, max_bytes)
+        else:
             size = decompress_into(codec, payload, room)
             if size is None:
-                raise TooMuchOutput(max_bytes)
+                raise TooMuchWork
             records = bytes(room[:size])
-        else:
-            records = decompress(codec, payload, max_bytes)
-    except TooMuchOutput:
-        raise
+    except TooMuchOutput as error:
+        raise _invalid(error, where) from None
     except CorruptBatch as error:
         raise AppendRefused(
             ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -13,7 +13,6 @@ from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, Cl
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.limits import UNLIMITED
 from oncelog.handlers.broker.waits import Coordinate, UntilConfirmed
 from oncelog.handlers.registry import BY_KEY
 from oncelog.wire.messages import join_group as j
@@ -21,6 +20,7 @@ from oncelog.wire.messages import offset_commit as oc
 from oncelog.wire.messages import offset_fetch as of
 from oncelog.wire.messages import sync_group as s
 from tests.scenario.groups.driver import Driver, subscription
+from tests.unit.handlers.no_limits import UNLIMITED
 
 ME = BrokerId(1)
 T_ID, U_ID = TopicId(b"t" * 16), TopicId(b"u" * 16)

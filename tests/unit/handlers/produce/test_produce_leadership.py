@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicName, TopicPartition
-from oncelog.handlers.produce.handler import refuse_what_is_led_no_more
+from oncelog.handlers.produce.handler import reject_if_leadership_lost
 from oncelog.handlers.produce.partition_append import PartitionAppend
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
@@ -33,7 +33,7 @@ def appended(led: Any, end: int) -> PartitionAppend:
 def test_a_high_watermark_of_another_leadership_vouches_for_nothing(now: Any) -> None:
     append = appended(leader(1, 100), end=10)
     context: Any = SimpleNamespace(partitions=SimpleNamespace(leader_log=lambda _partition: now))
-    refuse_what_is_led_no_more([append], context)
+    reject_if_leadership_lost([append], context)
     assert append.result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert append.result.base_offset == -1
     assert not append.is_pending
@@ -44,6 +44,6 @@ def test_the_leadership_that_goes_on_is_waited_for(high_watermark: int, waits: b
     led = leader(1, high_watermark)
     append = appended(led, end=10)
     context: Any = SimpleNamespace(partitions=SimpleNamespace(leader_log=lambda _partition: led))
-    refuse_what_is_led_no_more([append], context)
+    reject_if_leadership_lost([append], context)
     assert append.result.error_code == ErrorCode.NONE
     assert append.is_pending is waits

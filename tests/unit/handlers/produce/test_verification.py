@@ -12,14 +12,15 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import AddReply, VerifyReply
+from oncelog.core.transactions.model import AddReply, AddRequest, VerifyReply
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.handlers.broker.leadership import LeaderLog
 from oncelog.handlers.broker.ports import Marker
-from oncelog.handlers.broker.waits import AddToTransaction
+from oncelog.handlers.broker.waits import AddToTransaction, Offload
 from oncelog.handlers.produce import handler as produce
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
+from oncelog.storage.log.record_validation import RECORDS_A_STEP
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.handlers.log_broker import NOW_MS, context_of
 from tests.unit.handlers.transaction_broker import TransactionBroker, partition
@@ -37,6 +38,11 @@ class Leader(TransactionBroker):
     def __init__(self) -> None:
         super().__init__()
         self.led_elsewhere: set[TopicPartition] = set()
+        self.takes_part = False
+        """The coordinator is this broker, and knows of every partition."""
+
+    def take_part(self, request: AddRequest) -> bool:
+        return self.takes_part
 
     def leader_log(self, partition: TopicPartition, current_leader_epoch: int = -1) -> LeaderLog | ErrorCode:
         if partition in self.led_elsewhere:
@@ -171,6 +177,37 @@ def test_a_transaction_that_has_ended_since_the_question_is_not_begun_again(lead
     both = VerifyReply(ErrorCode.NONE, {BESIDE: ErrorCode.NONE})
     assert producing.told_each(both) == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
     assert leader.logs.logs[HERE].producers.ongoing == {}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_word_of_a_coordinator_here_holds_while_a_worker_validates(leader: Leader, ended: bool) -> None:
+    """A marker in between makes it worthless, as it does another broker's."""
+    leader.takes_part = True
+    records = [Record(number, NOW_MS, None, b"") for number in range(RECORDS_A_STEP + 1)]
+    large = build_batch(records, producer_id=PRODUCER, producer_epoch=0, base_sequence=0, transactional=True)
+    data = [PartitionProduceData(index=0, records=memoryview(large))]
+    topics = [TopicProduceData(name=TopicName("t"), partition_data=data)]
+    request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=topics)
+    steps = cast("Generator[Any, Any, Any]", produce.handle(request, context_of(leader, 0, 11)))
+    offload = steps.send(None)
+    assert isinstance(offload, Offload)
+    if ended:
+        write_marker(leader)
+    with pytest.raises(StopIteration) as answered:
+        steps.send(outcome_of(offload.steps))
+    (answer,) = answered.value.value.responses[0].partition_responses
+    assert answer.error_code == (ErrorCode.INVALID_TXN_STATE if ended else ErrorCode.NONE)
+    producers = leader.logs.logs[HERE].producers
+    assert (len(producers.verifications), bool(producers.ongoing)) == (0, not ended)
+
+
+def outcome_of(steps: Generator[None, None, Any]) -> Any:
+    """The outcome of a worker that drives ``steps``."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def test_nothing_is_kept_of_who_is_refused_or_has_gone(leader: Leader) -> None:

@@ -8,7 +8,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.records.batch import MAX_TIMESTAMP_POSITION, crc_matches
 from oncelog.records.builder import append_record, build_batch, seal
 from oncelog.records.compression import Codec, check_single_frame, compress
-from oncelog.records.errors import CorruptBatch
+from oncelog.records.errors import CorruptBatch, TooMuchWork
 from oncelog.records.record import Record
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.read import read_batches
@@ -59,10 +59,20 @@ def test_the_largest_timestamp_is_computed(codec: Codec, claimed: int) -> None:
 )
 def test_batches_that_may_take_long_are_left_to_a_worker(data: bytearray) -> None:
     world = World(LARGE)
-    assert world.log.validate_small(data, NOW) is None
+    with pytest.raises(TooMuchWork):
+        world.append(data, bounded=True)
     done = by_worker(world, data)
     assert done.refusal is None
     assert world.append(data, validated=done).base_offset == 0  # type: ignore[arg-type]  # by name
+
+
+def test_a_wrong_checksum_is_refused_before_anything_is_decompressed() -> None:
+    world = World(LARGE)
+    data = batch([bytes(3 * AT_ONCE_BYTES), b"b"], codec=Codec.ZSTD)
+    data[-1] ^= 1
+    with pytest.raises(AppendRefused) as refused:
+        world.append(data, bounded=True)
+    assert refused.value.error_code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_a_refusal_of_a_worker_is_that_of_the_append() -> None:
@@ -133,11 +143,12 @@ def test_headers_that_refuse_a_batch_do_so_behind_a_worker_too(large: bool, coun
     data[23:27] = (count - 1).to_bytes(4, "big", signed=True)
     data[57:61] = count.to_bytes(4, "big", signed=True)
     seal(data)
-    found = world.log.validate_small(data, NOW) or by_worker(world, data)
+    found = by_worker(world, data)
     expected = ErrorCode.UNKNOWN_SERVER_ERROR if codec >= 5 else ErrorCode.INVALID_RECORD
-    with pytest.raises(AppendRefused) as refused:
-        world.append(data, validated=found)  # type: ignore[arg-type]  # by name
-    assert refused.value.error_code == expected
+    for options in ({"validated": found}, {"bounded": True}):
+        with pytest.raises(AppendRefused) as refused:
+            world.append(data, **options)  # type: ignore[arg-type]  # by name
+        assert refused.value.error_code == expected
 
 
 def test_records_that_are_all_before_the_base_are_inspected_with_effort() -> None:
@@ -150,5 +161,6 @@ def test_records_that_are_all_before_the_base_are_inspected_with_effort() -> Non
     body[8:12] = (len(body) - 12).to_bytes(4, "big")
     body[23:27], body[57:61] = (999).to_bytes(4, "big"), (1000).to_bytes(4, "big")
     seal(body)
-    assert world.log.validate_small(body, NOW + 20_000) is None
+    with pytest.raises(TooMuchWork):
+        world.append(body, bounded=True)
     assert by_worker(world, body).max_timestamp == NOW + 9_999

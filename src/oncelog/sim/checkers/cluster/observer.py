@@ -13,10 +13,15 @@ from oncelog.base.ids import BrokerId, TopicId, TopicPartition
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
 from oncelog.sim.checkers.cluster.in_sync import InSyncReplicas
-from oncelog.sim.checkers.cluster.log_starts import LogStarts
-from oncelog.sim.checkers.cluster.producers import PRODUCERS_DIFFER, producers_agree
-from oncelog.sim.checkers.cluster.replicas import DIFFERS, members_agree, replicas_agree
-from oncelog.sim.checkers.cluster.rest import unlike
+from oncelog.sim.checkers.cluster.replicas import (
+    DIFFERS,
+    PRODUCERS_DIFFER,
+    LogStarts,
+    members_agree,
+    producers_agree,
+    replicas_agree,
+    unlike,
+)
 from oncelog.sim.checkers.cluster.tree_journal import TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch

@@ -18,7 +18,7 @@ EPOCHS: Final = "D5 epoch fell on the disk"
 Finding = tuple[str, str]
 
 
-class Kept(NamedTuple):
+class ChangingTopics(NamedTuple):
     """Topics of which batches need not be there, by reason."""
 
     compacted: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     """Deleted at least once."""
 
 
-def one_log(log: ScannedLog, kept: Kept, *, torn: bool) -> Iterator[Finding]:
+def one_log(log: ScannedLog, kept: ChangingTopics, *, torn: bool) -> Iterator[Finding]:
     """Rules D1, D2, D4 and D5 on one log. ``torn``: the power was lost, so that it may end in rubble."""
     if log.unsound is not None and not torn:
         yield UNSOUND, log.unsound
@@ -68,7 +68,7 @@ def one_log(log: ScannedLog, kept: Kept, *, torn: bool) -> Iterator[Finding]:
 
 
 def acknowledged(
-    logs: dict[TopicPartition, ScannedLog], batches: Iterable[AcknowledgedBatch], kept: Kept
+    logs: dict[TopicPartition, ScannedLog], batches: Iterable[AcknowledgedBatch], kept: ChangingTopics
 ) -> Iterator[Finding]:
     """Every batch that was acknowledged is there as it was sent, once."""
     indexed = {

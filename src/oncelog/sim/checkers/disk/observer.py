@@ -11,7 +11,7 @@ from oncelog.base.ids import INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
 from oncelog.sim.checkers.disk.administrative import End
-from oncelog.sim.checkers.disk.logs import Kept
+from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.recovery import recovery
 from oncelog.sim.checkers.disk.scan import ScannedLog, scan
 from oncelog.sim.checkers.disk.transactions import markers
@@ -23,7 +23,7 @@ def check_disk(
     files: Files,
     *,
     acknowledged: Iterable[AcknowledgedBatch] = (),
-    kept: Kept | None = None,
+    kept: ChangingTopics | None = None,
     torn: bool = False,
     settled: bool = False,
     restarted_at_ms: Sequence[int] = (),
@@ -44,7 +44,7 @@ def check_disk(
     several brokers :func:`check_markers` compares them. ``unreplicated``: partitions of a cluster that nobody follows,
     whose leader epochs need not be exact after a power cut. ``now_ms`` decides which producers have expired.
     """
-    kept = kept or Kept()
+    kept = kept or ChangingTopics()
     kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
     found: dict[str, list[str]] = {}
     scanned = scan(files, with_records=frozenset({TRANSACTION_STATE}))
@@ -63,7 +63,7 @@ def check_disk(
 
 
 def check_markers(
-    disks: Iterable[Files], *, kept: Kept, settled: bool, ended: Iterable[End] | None
+    disks: Iterable[Files], *, kept: ChangingTopics, settled: bool, ended: Iterable[End] | None
 ) -> dict[str, list[str]]:
     """D6 and D7 over the disks of several brokers at rest, each with a part of the logs; replicas are alike then."""
     merged: dict[TopicPartition, ScannedLog] = {}

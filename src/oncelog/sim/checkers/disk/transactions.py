@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.records.internal.transaction_records import TransactionValue, decode_key, decode_value
 from oncelog.sim.checkers.disk.administrative import UNAUDITED, End, Listing, Listings, live_ended
-from oncelog.sim.checkers.disk.logs import Finding, Kept
+from oncelog.sim.checkers.disk.logs import ChangingTopics, Finding
 from oncelog.sim.checkers.disk.scan import Batch, Marker, ScannedLog
 
 DISAGREES: Final = "D6 marker disagrees with the coordinator"
@@ -28,7 +28,7 @@ _PREPARE_ABORT: Final = 3
 _TRANSACTIONS_V2: Final = 2
 
 
-class Decision(NamedTuple):
+class TransactionDecision(NamedTuple):
     """One transaction as decided, by the epoch its markers carry."""
 
     epoch: int
@@ -37,21 +37,21 @@ class Decision(NamedTuple):
     version: int
 
 
-Decisions = Mapping[tuple[TopicPartition, int], list[Decision]]
+Decisions = Mapping[tuple[TopicPartition, int], list[TransactionDecision]]
 """(partition, producer id) → the transactions decided on it, in order."""
 
 
-class Words(NamedTuple):
+class CoordinatorLogs(NamedTuple):
     """Decisions and lists of the coordinators; ``known``: the producer ids of whole logs."""
 
-    decided: dict[tuple[TopicPartition, int], list[Decision]]
+    decided: dict[tuple[TopicPartition, int], list[TransactionDecision]]
     listed: Mapping[tuple[TopicPartition, int], list[Listing]]
     known: set[int]
 
 
-def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> Words:
+def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> CoordinatorLogs:
     """Every record of the coordinators' logs."""
-    decided: dict[tuple[TopicPartition, int], list[Decision]] = {}
+    decided: dict[tuple[TopicPartition, int], list[TransactionDecision]] = {}
     known: set[int] = set()
     listings = Listings()
     for partition, log in sorted(logs.items()):
@@ -68,15 +68,15 @@ def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> Words:
                     _decide(decided, transactional_id, value)
                 listings.read(transactional_id, value if isinstance(value, TransactionValue) else None)
     listings.end()
-    return Words(decided, listings.of, known)
+    return CoordinatorLogs(decided, listings.of, known)
 
 
 def _decide(
-    decided: dict[tuple[TopicPartition, int], list[Decision]], transactional_id: str, value: TransactionValue
+    decided: dict[tuple[TopicPartition, int], list[TransactionDecision]], transactional_id: str, value: TransactionValue
 ) -> None:
     if value.status not in (_PREPARE_COMMIT, _PREPARE_ABORT):
         return
-    decision = Decision(
+    decision = TransactionDecision(
         value.producer_epoch, value.status == _PREPARE_COMMIT, transactional_id, value.client_transaction_version
     )
     for topic, partitions in value.partitions or ():
@@ -104,7 +104,7 @@ class Known(NamedTuple):
 
 def markers(
     logs: Mapping[TopicPartition, ScannedLog],
-    kept: Kept,
+    kept: ChangingTopics,
     *,
     settled: bool,
     restarted_at_ms: Sequence[int] = (),
@@ -140,7 +140,7 @@ def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -
 
 
 def _compare(
-    partition: TopicPartition, producer: int, batches: list[Batch], words: Words, also: Known
+    partition: TopicPartition, producer: int, batches: list[Batch], words: CoordinatorLogs, also: Known
 ) -> Iterator[Finding]:
     expected = words.decided.get((partition, producer), [])
     listed = words.listed.get((partition, producer), [])
@@ -177,7 +177,7 @@ def _restarted_between(one: Marker, other: Marker, restarted_at_ms: Sequence[int
 
 
 def _not_written(
-    partition: TopicPartition, producer: int, batches: list[Batch], words: Words, also: Known
+    partition: TopicPartition, producer: int, batches: list[Batch], words: CoordinatorLogs, also: Known
 ) -> Iterator[Finding]:
     """The markers that are there stand for the first of the decisions; :func:`_compare` says so if they do not."""
     expected = words.decided.get((partition, producer), [])
@@ -194,12 +194,12 @@ def _not_written(
         yield MISSING, f"{partition}: producer {producer}, decided was {_shown(expected, position)}"
 
 
-def _is_administrators(epoch: int, expected: list[Decision], position: int) -> bool:
+def _is_administrators(epoch: int, expected: list[TransactionDecision], position: int) -> bool:
     """An abort with the epoch of the data: below what the coordinator will write, or of a transaction it forgot."""
     return position >= len(expected) or epoch < expected[position].epoch
 
 
-def _shown(expected: list[Decision], position: int) -> str:
+def _shown(expected: list[TransactionDecision], position: int) -> str:
     if position >= len(expected):
         return "nothing more"
     decision = expected[position]

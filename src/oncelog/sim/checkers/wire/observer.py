@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from oncelog.base.ids import TopicId, TopicPartition
-from oncelog.sim.checkers.liveness import Waiting
+from oncelog.sim.checkers.liveness import WaitingRequest
 from oncelog.sim.checkers.wire.appends import AcknowledgedBatch, Appends
 from oncelog.sim.checkers.wire.commits import Commits
 from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, Topics, name_of
@@ -159,10 +159,10 @@ class WireObserver:
         """Batches acknowledged with acks=all, for the disk observer."""
         return self._appends.durable()
 
-    def waiting(self, before_ms: int) -> list[Waiting]:
+    def waiting(self, before_ms: int) -> list[WaitingRequest]:
         """Requests that came before ``before_ms`` on connections that are still open, and have no answer."""
         return [
-            Waiting(str(connection), name_of(asked.request), asked.at_ms)
+            WaitingRequest(str(connection), name_of(asked.request), asked.at_ms)
             for connection, exchanges in self._open.items()
             for asked in exchanges.values()
             if asked.at_ms < before_ms

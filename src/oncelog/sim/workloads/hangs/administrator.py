@@ -22,7 +22,7 @@ from oncelog.sim.checkers.history import Completion
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
 from oncelog.sim.workloads.kit.workload import WorkloadContext
-from oncelog.sim.workloads.two_phase_committers import Committers, Decided
+from oncelog.sim.workloads.two_phase_committers import Committers, LoggedTransaction
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -157,6 +157,6 @@ class Administrator:
             await with_client(host, lambda client: _terminate(client, decided))
 
 
-def _terminate(client: Client, decided: Decided) -> None:
+def _terminate(client: Client, decided: LoggedTransaction) -> None:
     assert decided.stored is not None
     force_terminate(client, decided.stored.transactional_id)

@@ -1,6 +1,8 @@
-"""Live transactions that look like hanging ones: old, slow, paused, or prepared and left.
+"""Live programs among hanging transactions: old, slow or paused transactions, prepared ones, and offset commits.
 
-Old ones say in their records that they are from yesterday. Whoever touches one tears it, and the history tells.
+Old ones say in their records that they are from yesterday. An administrator that touches one tears it, and the history
+tells. The lone offset committer commits after every step and reads back what it has committed (W16, H17): members of
+groups commit now and then; here the power fails more often between a commit and its sync.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from functools import partial
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
+from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
+from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
+from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import GroupPartition, Write
+from oncelog.sim.checkers.history import Commit, GroupPartition, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
 from oncelog.sim.workloads.kit.group_members import note_seek
@@ -24,6 +29,11 @@ from oncelog.sim.workloads.kit.scripted_producer import DAY_MS
 from oncelog.sim.workloads.kit.sender import SETTINGS, one_transaction, send_write
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.sim.workloads.two_phase_committers import Committer, Committers
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 TIMEOUT_MS: Final = 40_000
 EARLIEST: Final = -2
@@ -124,3 +134,41 @@ class Reader:
                 for fetched in await consumer.poll(250):
                     self.context.recorder.polled(host.name, fetched, read_committed=True)
                 await host.sleep(100)
+
+
+VERSION: Final = 8
+"""Names topics by name."""
+
+
+class OffsetCommitter:
+    """The offsets are numbers that rise over all lives of the program."""
+
+    def __init__(self, context: WorkloadContext, group: str, place: TopicPartition) -> None:
+        self.context = context
+        self.key = GroupPartition(group, place)
+        self.entropy = context.entropy(group)
+        self.count = 0
+
+    async def __call__(self, host: ClientHost) -> None:
+        async with host.client() as client:
+            while not host.stopping:
+                await committed_offsets(client, self.key.group, [self.key.partition], require_stable=True)
+                for _ in range(self.entropy.randint(1, 10)):
+                    await self.commit(client)
+                    await host.sleep(self.entropy.randint(1, 100))
+
+    async def commit(self, client: AsyncClient) -> None:
+        """The next number; it is in the history before it is asked for."""
+        commits, kernel = self.context.recorder.commits, self.context.world.kernel
+        self.count += 1
+        index, commit = len(commits), Commit(self.key, self.count, kernel.now_us, None)
+        commits.append(commit)
+        place = self.key.partition
+        part = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=self.count)
+        topic = OffsetCommitRequestTopic(name=place.topic, partitions=[part])
+        request = OffsetCommitRequest(group_id=self.key.group, topics=[topic])
+        link = await client.link(await client.coordinator(self.key.group))
+        code = (await link.call(request, VERSION)).topics[0].partitions[0].error_code
+        if code:
+            raise BrokerRefused(code, "OffsetCommit")
+        commits[index] = commit._replace(answered_at=kernel.now_us)

@@ -1,6 +1,9 @@
 """The kinds of hangs that requests can make, each as a function of a :class:`HangInjector`.
 
-Where leaders verify, the same requests must be refused: an acknowledged one is objected to.
+Where leaders verify, the same requests must be refused: an acknowledged one is objected to. One kind hangs in
+``__consumer_offsets``: a TxnOffsetCommit that comes after the end of its transaction. Its offset is pending until the
+transaction ends, which nothing does; consumers of stable offsets wait. When an administrator aborts it the offset must
+vanish, and offsets committed in time must stay.
 """
 
 from __future__ import annotations
@@ -8,16 +11,46 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from oncelog.base.ids import TopicPartition
+from oncelog.base.hashing import coordinator_partition
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError
+from oncelog.sim.checkers.history import GroupPartition, Transaction
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.hangs.injector import HangInjector, Injection
-from oncelog.sim.workloads.hangs.pending_offsets import late_offsets
 from oncelog.sim.workloads.hostile_clients import LATE, newest_connection
 from oncelog.sim.workloads.kit.scripted_producer import DAY_MS, ScriptedProducer
 from oncelog.wire.messages.produce import PartitionProduceResponse
+
+OFFSET_IN_TIME: Final = 5
+LATE_OFFSET: Final = 9
+COMMIT_VERSION: Final = 3
+
+
+async def _late_offsets(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
+    """One offset in time and one after the end; the group is the transaction's own."""
+    producer, place = injector.new_producer(host, client), injector.places[0]
+    await producer.initialise()
+    injector.truth.groups.append(producer.name)
+    try:
+        await producer.add_offsets(producer.name)
+        if await producer.commit_offset(producer.name, place, OFFSET_IN_TIME, COMMIT_VERSION):
+            return
+        await producer.end(commit=injector.entropy.random() < 0.6)
+        await producer.completed()
+    finally:
+        context = injector.context
+        offsets = {GroupPartition(producer.name, place): OFFSET_IN_TIME}
+        context.recorder.transactions.append(
+            Transaction(f"{producer.name} offsets", producer.name, [], producer.outcome, producer.ending_at, offsets)
+        )
+    count = int(context.world.broker.settings.config.get("offsets.topic.num.partitions"))
+    kept = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(producer.name, count))
+    injector.inject("offsets", producer, kept)
+    code = await producer.commit_offset(producer.name, place, LATE_OFFSET, COMMIT_VERSION)
+    injector.answered(code, producer, kept)
+
 
 RAW_PRODUCER_IDS: Final = 4_000_000_000
 """No coordinator gives out such ids within a simulation."""
@@ -112,7 +145,7 @@ async def _raw(injector: HangInjector, host: ClientHost, client: AsyncClient) ->
     await injector.hang("raw", raw, injector.entropy.choice(injector.places))
 
 
-REQUEST_KINDS: Final[tuple[Injection, ...]] = (_late, _late, _unlisted, _moved_on, _raw, late_offsets)
+REQUEST_KINDS: Final[tuple[Injection, ...]] = (_late, _late, _unlisted, _moved_on, _raw, _late_offsets)
 
 
 def _seen(task: asyncio.Task[PartitionProduceResponse]) -> None:

@@ -12,7 +12,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.sim.checkers.history import Seen
+from oncelog.sim.checkers.history import SeenRecord
 from oncelog.sim.checkers.liveness import Offsets, TransactionSeen
 from oncelog.sim.workloads.kit.recorder import Recorder, seen
 from oncelog.sim.workloads.kit.requests import ask_all, has_several, transaction_coordinator_of
@@ -94,7 +94,7 @@ async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[To
         starts = await consumer.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
         recorder.log_starts.update(starts)
-        drained: dict[TopicPartition, list[Seen]] = {partition: [] for partition in partitions}
+        drained: dict[TopicPartition, list[SeenRecord]] = {partition: [] for partition in partitions}
         await consumer.assign(starts, ends)
         while len(consumer.positions):
             for fetched in await consumer.poll():

@@ -16,7 +16,7 @@ from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, Seen
+from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, SeenRecord
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
@@ -43,7 +43,7 @@ def counting_client(host: ClientHost) -> CountingClient:
     )
 
 
-class Member(AsyncGroupConsumer):
+class RecordedMember(AsyncGroupConsumer):
     """A member of a group whose polls and commits are in the history."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Member(AsyncGroupConsumer):
         self._isolated = fetch.read_committed
         self._processed: dict[TopicPartition, int] = {}
 
-    def took(self, fetched: Fetched) -> list[Seen]:
+    def took(self, fetched: Fetched) -> list[SeenRecord]:
         """Write down what ``poll`` returned; its records."""
         return self._stage.recorder.polled(self._name, fetched, read_committed=self._isolated, group=self._group)
 

@@ -19,9 +19,9 @@ from oncelog.sim.checkers.history import (
     History,
     OffsetCommitted,
     OffsetRead,
-    Outcome,
     Poll,
-    Seen,
+    RecordedOutcome,
+    SeenRecord,
     StartSeen,
     Stream,
     Transaction,
@@ -60,13 +60,13 @@ class Writes:
                 if value in waiting:
                     waiting.remove(value)
                 if value in self._writes and not outcome.maybe_appended:
-                    self._writes[value] = self._writes[value]._replace(outcome=Outcome.ABORTED)
+                    self._writes[value] = self._writes[value]._replace(outcome=RecordedOutcome.ABORTED)
             return
         for index in range(min(outcome.records, len(waiting))):
             value = waiting.popleft()
             self._writes[value] = self._writes[value]._replace(
                 offset=None if outcome.base_offset < 0 else outcome.base_offset + index,
-                outcome=Outcome.COMMITTED,
+                outcome=RecordedOutcome.COMMITTED,
                 answered_at=self._kernel.now_us,
             )
 
@@ -82,10 +82,10 @@ def value_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -
     return next(((found or b"").decode() for name, found in headers if name == TOMBSTONE_HEADER), "")
 
 
-def seen(fetched: Fetched, *, read_committed: bool) -> list[Seen]:
+def seen(fetched: Fetched, *, read_committed: bool) -> list[SeenRecord]:
     """The records of an answer as the history has them. Raises UnreadableRecords for what is damaged."""
     return [
-        Seen(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
+        SeenRecord(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
         for one in read_fetched(fetched, read_committed=read_committed)
     ]
 
@@ -103,7 +103,7 @@ class Recorder:
         self.offset_reads: list[OffsetRead] = []
         self.deletions: list[Deletion] = []
         self.trims: list[Trim] = []
-        self.drained: dict[TopicPartition, list[Seen]] = {}
+        self.drained: dict[TopicPartition, list[SeenRecord]] = {}
         self.committed_offsets: dict[GroupPartition, int] | None = None
         self.log_starts: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, TopicId] = {}
@@ -128,7 +128,7 @@ class Recorder:
         sought: bool = False,
         group: str | None = None,
         topic_id: TopicId = NO_TOPIC_ID,
-    ) -> list[Seen]:
+    ) -> list[SeenRecord]:
         """Write down records that a consumer got, and return them. Raises ClientError for an answer with an error, and
         UnreadableRecords for damaged records."""
         if fetched.error_code:

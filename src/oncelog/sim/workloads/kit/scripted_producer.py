@@ -18,7 +18,7 @@ from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.sim.checkers.history import Outcome, Transaction, Write
+from oncelog.sim.checkers.history import RecordedOutcome, Transaction, Write
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -41,7 +41,7 @@ DAY_MS: Final = 86_400_000
 _COMPLETE: Final = frozenset({"CompleteCommit", "CompleteAbort"})
 
 
-class Sent(NamedTuple):
+class SentRecord(NamedTuple):
     """A record sent; the offset is −1 until it is known."""
 
     offset: int
@@ -76,16 +76,16 @@ class ScriptedProducer:
         self.producer_id = producer_id
         self.epoch = epoch
         self.writes: list[Write] = []
-        self.outcome = Outcome.ABORTED
+        self.outcome = RecordedOutcome.ABORTED
         self.ending_at: int | None = None
-        self.last: dict[TopicPartition, Sent] = {}
+        self.last: dict[TopicPartition, SentRecord] = {}
         """The last record sent to each partition."""
         self._count = 0
         self._sequences: dict[TopicPartition, int] = {}
 
     def begin(self) -> None:
         """Begin another transaction: what the last one wrote and how it ended is kept by who asked for it."""
-        self.writes, self.outcome, self.ending_at = [], Outcome.ABORTED, None
+        self.writes, self.outcome, self.ending_at = [], RecordedOutcome.ABORTED, None
 
     async def initialise(self) -> None:
         """Get a producer id."""
@@ -145,7 +145,7 @@ class ScriptedProducer:
         """A Produce of one record in the transaction, the next in its sequence there."""
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + 1
-        self.last[partition] = Sent(-1, self.client.now_ms() - self.age_ms)
+        self.last[partition] = SentRecord(-1, self.client.now_ms() - self.age_ms)
         batch = build_batch(
             [Record(-1, self.last[partition].timestamp_ms, None, value.encode(), ())],
             producer_id=self.producer_id,
@@ -174,10 +174,10 @@ class ScriptedProducer:
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
         if commit:
-            self.ending_at, self.outcome = self.context.world.kernel.now_us, Outcome.UNKNOWN
+            self.ending_at, self.outcome = self.context.world.kernel.now_us, RecordedOutcome.UNKNOWN
         answer = await (await self.coordinator()).call(request, END_VERSION)
         _check(answer.error_code, "EndTxn")
-        self.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        self.outcome = RecordedOutcome.COMMITTED if commit else RecordedOutcome.ABORTED
 
     async def completed(self) -> None:
         """Wait until all its markers are written. Raises ClientError when that takes long."""
@@ -200,7 +200,7 @@ class ScriptedProducer:
         write = Write(partition, value, sent_at=self.context.world.kernel.now_us)
         name = f"{self.label}@{self.host.name} late {value}"
         ending_at = None if is_late else self.ending_at
-        outcome = Outcome.ABORTED if ending_at is None else Outcome.UNKNOWN
+        outcome = RecordedOutcome.ABORTED if ending_at is None else RecordedOutcome.UNKNOWN
         hung = Transaction(name, f"{self.label} late", [write], outcome, ending_at)
         self.context.recorder.transactions.append(hung)
 

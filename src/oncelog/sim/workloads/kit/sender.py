@@ -17,7 +17,7 @@ from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.sim.checkers.history import GroupPartition, Outcome, Stream, Transaction, Write
+from oncelog.sim.checkers.history import GroupPartition, RecordedOutcome, Stream, Transaction, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.recorder import TOMBSTONE_HEADER, Writes
 from oncelog.sim.workloads.kit.workload import WorkloadContext, WorkloadProgram
@@ -74,7 +74,7 @@ async def one_transaction(
     ``offsets``: what ``fill`` commits of groups. What can be aborted is; anything else is raised.
     """
     kernel = context.world.kernel
-    writes, outcome, ending_at = Writes(kernel), Outcome.ABORTED, None
+    writes, outcome, ending_at = Writes(kernel), RecordedOutcome.ABORTED, None
     producer.on_outcome = writes.take
     name = f"{host.name}@{kernel.now_us}"
     try:
@@ -84,15 +84,15 @@ async def one_transaction(
         if entropy.random() < aborts:
             await producer.abort()
         else:
-            ending_at, outcome = kernel.now_us, Outcome.UNKNOWN
+            ending_at, outcome = kernel.now_us, RecordedOutcome.UNKNOWN
             await producer.commit()
-            outcome = Outcome.COMMITTED
+            outcome = RecordedOutcome.COMMITTED
     except TransactionFailed:
         await producer.abort()
     finally:
         ended = Transaction(name, host.name, writes.all(), outcome, ending_at, offsets or {})
         context.recorder.transactions.append(ended)
-    return outcome is Outcome.COMMITTED
+    return outcome is RecordedOutcome.COMMITTED
 
 
 class SendingProgram(WorkloadProgram[S]):
