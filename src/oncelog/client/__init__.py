@@ -1,6 +1,6 @@
 """A client of any Kafka cluster, in Python alone: producers, consumers and transactions (V1 and V2, KIP-890).
 
-Two shells, the same machines behind them:
+Two clients, which drive the same programs (``programs``) over the same machines (``machine``):
 
 ``oncelog.client.blocking``
     ``Client``, ``Producer``, ``TransactionalProducer``, ``Fetcher``, ``GroupConsumer``. No threads: things happen

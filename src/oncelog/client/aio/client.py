@@ -99,11 +99,11 @@ class AsyncClient:
         return await self.run(self.cluster.request(message, version, broker=broker, timeout_ms=timeout_ms))
 
     async def link(self, broker: Broker = ANY) -> AsyncLink:
-        """An open link, opened once for all who wait for it. Raises NoBrokerReachable, ConnectionLost, Closed."""
+        """An open link, opened once for all that wait for it. Raises NoBrokerReachable, ConnectionLost, Closed."""
         return cast("AsyncLink", await self.run(self.cluster.link(broker)))
 
     async def connect(self, broker: int) -> AsyncLink:
-        """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
+        """A new link to a broker, the caller's own: a long wait on it delays nothing else. Raises ConnectionLost."""
         return cast("AsyncLink", await self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:

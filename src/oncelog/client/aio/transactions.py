@@ -45,7 +45,7 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
             buffer_bytes=buffer_bytes,
             transactional_id=transaction.transactional_id,
         )
-        self._begin_life(transaction)
+        self._open_transactions(transaction)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

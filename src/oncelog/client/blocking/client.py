@@ -107,7 +107,7 @@ class Client:
         return cast("Link", self.run(self.cluster.link(broker)))
 
     def connect(self, broker: int) -> Link:
-        """A new link to a broker, the caller's own: a long wait on it holds up nobody else. Raises ConnectionLost."""
+        """A new link to a broker, the caller's own: a long wait on it delays nothing else. Raises ConnectionLost."""
         return cast("Link", self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:

@@ -46,7 +46,7 @@ class TransactionalProducer(TransactionalDelivery, Producer):
             create_topics=create_topics,
             transactional_id=transaction.transactional_id,
         )
-        self._begin_life(transaction)
+        self._open_transactions(transaction)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

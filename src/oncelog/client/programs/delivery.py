@@ -1,4 +1,4 @@
-"""The delivery of a producer: batches into requests, answers into outcomes, failures to whoever asks next.
+"""The delivery of a producer: batches into requests, answers into outcomes, failures to the next call.
 
 ``blocking.producer`` and ``aio.producer`` take the records and run the programs. Rules:
 

@@ -41,12 +41,12 @@ def transactional_settings(settings: ProducerSettings | None) -> ProducerSetting
 
 
 class TransactionalDelivery(Delivery):
-    """Delivery within transactions, put in front of a producer, which makes the machine and the delay."""
+    """Delivery within transactions: a base beside a producer, whose constructor calls ``_open_transactions``."""
 
     transactions: TransactionMachine
     _first_batch_delay: FirstBatchDelay
 
-    def _begin_life(self, transaction: TransactionSettings) -> None:
+    def _open_transactions(self, transaction: TransactionSettings) -> None:
         self.transactions = TransactionMachine(transaction)
         self._first_batch_delay = FirstBatchDelay()
 

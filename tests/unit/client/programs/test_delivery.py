@@ -48,7 +48,7 @@ class TransactionalProducer(TransactionalDelivery, Producer):
         Producer.__init__(self, runner)
         self._transactional_id = "x"
         self.machine = type(self.machine)(self.machine.settings, transactional=True)
-        self._begin_life(TransactionSettings("x"))
+        self._open_transactions(TransactionSettings("x"))
         runner.run(self._initializing(False))
 
     def committing(self) -> Program[None]:
