@@ -55,7 +55,7 @@ def test_reading_on_gives_every_record_once(
     batches: list[tuple[int, list[int]]], segment_bytes: int, max_bytes: int, partition_max_bytes: int, start: int
 ) -> None:
     broker = LogBroker(config={"fetch.max.bytes": "1024"})
-    broker.add_topic("a", 2, segment_bytes=max(segment_bytes, 1500))
+    broker.add_topic("a", 2, internal_segment_bytes=max(segment_bytes, 1500))
     ends = [0, 0]
     for partition, sizes in batches:
         ends[partition] = broker.append("a", partition, [bytes(size) for size in sizes]).last_offset + 1

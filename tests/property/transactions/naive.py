@@ -69,7 +69,11 @@ class Naive:
             m.init_before, old = expected, m.client
             m.pid, m.epoch = self.raised(old)
             m.rotated = (old[0], LAST) if m.epoch == 0 else None
-        elif expected != m.init_before:
+        elif expected == m.init_before:
+            # Every transition writes the current producer id as the previous one: an exhausted id is known once.
+            m.rotated = None
+            m.init_before = expected if expected[0] == m.pid else None
+        else:
             return "PRODUCER_FENCED", None
         m.state, m.parts, m.before = "Empty", [], None
         return "NONE", m.client
