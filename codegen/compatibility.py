@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.handlers.api import Api
-from oncelog.handlers.legacy.registry import LEGACY_APIS
+from oncelog.handlers.legacy_registry import LEGACY_APIS
 from oncelog.handlers.registry import APIS
 
 DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "COMPATIBILITY.md"

@@ -1,16 +1,19 @@
 """Refuses circles of modules, and knots: boxes of a room, modules or packages, that import each other in a ring.
 
 Modules that form no circle may still tie the packages around them into a ring, of which nothing can be read or replaced
-alone. `python -m tests.checks.knots` prints every circle, and each ring with the imports that make it.
+alone. A part that has a row of its own in `.importlinter` is a box of the house. `python -m tests.checks.knots` prints
+every circle, and each ring with the imports that make it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tests.checks.circles import BESIDE, ROOT, SOURCES, circles, imports, modules
+from tests.checks.contracts import row_of
+from tests.checks.rooms import contracts
 
 
 class Knot(NamedTuple):
@@ -21,14 +24,21 @@ class Knot(NamedTuple):
     imports: list[tuple[str, str]]
 
 
-def knots(graph: Mapping[str, list[str]]) -> list[Knot]:
-    """The knots of every package among the modules of ``graph``, which says what each one imports."""
+def knots(graph: Mapping[str, list[str]], parts: Collection[str] = ()) -> list[Knot]:
+    """The knots of every package among the modules of ``graph``, which says what each one imports.
+
+    ``parts`` are packages and modules, by their full names, that are boxes of the topmost package.
+    """
     rooms = sorted({parent for name in graph if (parent := name.rpartition(".")[0])})
-    return [knot for room in rooms for knot in _knots_of(room, graph)]
+    return [knot for room in rooms for knot in _knots_of(room, graph, () if "." in room else parts)]
 
 
-def _knots_of(room: str, graph: Mapping[str, list[str]]) -> list[Knot]:
-    box_of = {name: name[len(room) + 1 :].partition(".")[0] for name in graph if name.startswith(room + ".")}
+def _knots_of(room: str, graph: Mapping[str, list[str]], parts: Collection[str]) -> list[Knot]:
+    def box(name: str) -> str:
+        part = row_of(name, parts)
+        return name[len(room) + 1 :].partition(".")[0] if part is None else part[len(room) + 1 :]
+
+    box_of = {name: box(name) for name in graph if name.startswith(room + ".")}
     between = [
         (importer, imported)
         for importer, box in box_of.items()
@@ -62,7 +72,7 @@ def main() -> int:
     """Print every problem; 1 when there are any."""
     graph = imports(modules(SOURCES) | modules(ROOT, BESIDE))
     found = [f"modules that import each other: {', '.join(circle)}" for circle in circles(graph)]
-    found += problems(knots(graph))
+    found += problems(knots(graph, [f"oncelog.{row}" for row in contracts()["oncelog"] if "." in row]))
     print(*found, sep="\n", file=sys.stderr, end="\n" if found else "")
     return 1 if found else 0
 

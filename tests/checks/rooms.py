@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.checks.contracts import row_of
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCE: Final = ROOT / "src" / "oncelog"
 ARCHITECTURE: Final = ROOT / "docs" / "ARCHITECTURE.md"
@@ -39,7 +41,7 @@ def contracts(config: Path = ROOT / ".importlinter") -> dict[str, dict[str, list
 
 def floors(rows: Mapping[str, list[str]], top: str = "cli", bottom: str = "base") -> list[list[str]]:
     """The rooms by floor, the lowest first: each stands above all that it may import."""
-    below = {room: {name.partition(".")[0] for name in allowed} - {room} for room, allowed in rows.items()}
+    below = {room: {row_of(name, rows) or name for name in allowed} - {room} for room, allowed in rows.items()}
     heights: dict[str, int] = {}
 
     def height(room: str) -> int:
@@ -60,7 +62,7 @@ def picture() -> str:
     lines += ["```", "", "| room | what it is | may import, beside `base` |", "|---|---|---|"]
     for room, allowed in rows.items():
         imports = "everything" if room == "cli" else ", ".join(allowed) or "–"
-        lines.append(f"| `{room}` | {purpose(SOURCE / room)} | {imports} |")
+        lines.append(f"| `{room}` | {purpose(place(room))} | {imports} |")
     return "\n".join(lines) + "\n"
 
 
@@ -73,7 +75,7 @@ Folders and modules of each room, with the first sentence of their docstrings; t
 `.importlinter` first, from the lowest up. `{COMMAND}` writes this page.
 """
     for room in known["oncelog"]:
-        directory = SOURCE / room
+        directory = place(room)
         boxes = sorted(path.stem for path in directory.glob("*") if _is_box(path)) if directory.is_dir() else []
         if boxes:
             order = list(known.get(f"oncelog.{room}", ()))
@@ -81,6 +83,11 @@ Folders and modules of each room, with the first sentence of their docstrings; t
             text += f"\n## {room}\n\n| where | what |\n|---|---|\n"
             text += "".join(f"| `{_shown(directory / box)}` | {purpose(directory / box)} |\n" for box in boxes)
     return text
+
+
+def place(room: str) -> Path:
+    """The folder of a room, or the module of a part, without its suffix."""
+    return SOURCE / room.replace(".", "/")
 
 
 def _is_box(path: Path) -> bool:

@@ -24,7 +24,7 @@ _RUN: Final = re.compile(r"python -m ([a-z_.]+)")
 
 def missing(text: str, page: Path) -> Iterator[str]:
     """The names in a page that stand for nothing in this repository."""
-    rooms = "|".join(contracts()["oncelog"])
+    rooms = "|".join({row.partition(".")[0] for row in contracts()["oncelog"]})
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     yield from (link for link in _LINK.findall(prose) if not (page.parent / link).exists())
     kinds: list[tuple[str, Callable[[str], bool]]] = [

@@ -25,6 +25,12 @@ def test_boxes_that_tie_a_ring_are_found_though_no_modules_do() -> None:
     assert knots(RING) == [Knot("p", ["a", "b", "c"], ring)]
 
 
+def test_a_part_with_a_row_is_a_box_of_its_own() -> None:
+    roof = {"p.low": [], "p.roof.cellar": ["p.low"], "p.a": ["p.roof.cellar"], "p.roof.attic": ["p.a"]}
+    assert [knot.boxes for knot in knots(roof)] == [["a", "roof"]]
+    assert knots(roof, ["p.roof.cellar", "p.roof.attic"]) == []
+
+
 def test_a_ring_deep_within_a_room_is_found() -> None:
     deep = {"r.s": ["r.t"], "r.t": []} | {
         f"r.s.{name}": [f"r.s.{other}" for other in others] for name, others in RING.items()

@@ -32,8 +32,7 @@ HEAVY: Final = (
     "oncelog.client.blocking",
     "oncelog.admin",
     "oncelog.sim",
-    "oncelog.handlers.legacy",
-    "oncelog.records.message_set",
+    "oncelog.legacy",
 )
 """Modules that neither importing the serving path nor serving without `--http` may load."""
 

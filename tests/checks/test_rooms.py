@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.checks.contracts import row_of
 from tests.checks.rooms import ARCHITECTURE, COMMAND, INSIDE, contracts, floors, inside, with_picture
 
 
@@ -23,13 +24,18 @@ def test_a_room_stands_above_all_that_it_may_import() -> None:
     height = {room: floor for floor, rooms in enumerate(floors(rows)) for room in rooms}
     assert height.keys() == rows.keys()
     assert all(
-        height[name.partition(".")[0]] < height[room]
+        height[row] < height[room]
         for room, allowed in rows.items()
         for name in allowed
-        if name.partition(".")[0] != room
+        if (row := row_of(name, rows)) is not None and row != room
     )
 
 
 def test_floors_of_a_planted_house() -> None:
     rows = {"base": [], "a": [], "b": ["a.part"], "c": ["a", "b"], "cli": []}
     assert floors(rows) == [["base"], ["a"], ["b"], ["c"], ["cli"]]
+
+
+def test_a_part_with_a_row_has_a_floor_of_its_own() -> None:
+    rows = {"base": [], "a": [], "b.low": ["a"], "c": ["b.low.module"], "b.high": ["c"], "cli": []}
+    assert floors(rows) == [["base"], ["a"], ["b.low"], ["c"], ["b.high"], ["cli"]]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.machine.zookeeper_group import member
-from oncelog.client.machine.zookeeper_group.member import State, ZooKeeperMember
-from oncelog.client.machine.zookeeper_group.steps import Release
-from oncelog.client.zookeeper.group_nodes import GroupNodes
+from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
+from oncelog.legacy.zookeeper_groups.machine import member
+from oncelog.legacy.zookeeper_groups.machine.member import State, ZooKeeperMember
+from oncelog.legacy.zookeeper_groups.machine.steps import Release
 from tests.simulation.zookeeper_groups import Story, Violation, run
 
 WILD = Story()

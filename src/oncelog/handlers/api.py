@@ -18,7 +18,7 @@ class Api(NamedTuple):
 
     ``handler`` is imported at the first request. A module of ``oncelog.handlers`` with one API has
     ``handle(request, context)`` and ``ERRORS`` (error code → when); one with several is named with the function,
-    ``groups.membership:join``, which has ``JOIN_ERRORS`` beside it.
+    ``groups.membership:join``, which has ``JOIN_ERRORS`` beside it. A module elsewhere has its full name.
     """
 
     key: int
@@ -38,13 +38,18 @@ class Api(NamedTuple):
 
     def load_handler(self) -> Callable[[Any, Any], Any]:
         """Import the function that decides a request, given it and its context."""
-        module, _, function = self.handler.partition(":")
-        handle: Callable[[Any, Any], Any] = getattr(import_module(f"oncelog.handlers.{module}"), function or "handle")
+        module, function = self._place()
+        handle: Callable[[Any, Any], Any] = getattr(import_module(module), function or "handle")
         return handle
 
     def load_errors(self) -> Mapping[ErrorCode, str]:
         """Import the table of errors: which are answered, and when."""
-        module, _, function = self.handler.partition(":")
+        module, function = self._place()
         table = f"{function.upper()}_ERRORS" if function else "ERRORS"
-        errors: Mapping[ErrorCode, str] = getattr(import_module(f"oncelog.handlers.{module}"), table)
+        errors: Mapping[ErrorCode, str] = getattr(import_module(module), table)
         return errors
+
+    def _place(self) -> tuple[str, str]:
+        """The module of the handler, and its function ("" for ``handle``)."""
+        module, _, function = self.handler.partition(":")
+        return module if module.startswith("oncelog.") else f"oncelog.handlers.{module}", function

@@ -1,7 +1,6 @@
-"""Logs of Kafka 0.7: its files read as they are, and imported into a topic exactly once.
+"""The old world, Kafka 0.7 to 1.1: its files, its message formats, its requests, and its groups in ZooKeeper.
 
-``entries`` reads the format over bytes, ``resync`` finds the next entry behind damage, ``directories`` knows the
-names of files and directories, ``log_reader`` reads one partition's files in order. ``importer`` writes what they
-hold to a topic; ``positions`` keeps how far it came, in the same transactions. Formats 0 and 1 of Kafka 0.8 to 0.10
-are ``records.message_set``.
+Each room here stands on its own level of the house and has a row of its own in ``.importlinter``. Apart from the
+command line, other rooms come in through one door: ``message_set`` through the package itself, ``requests`` through
+``handlers.legacy_registry``, ``zookeeper_groups`` through ``client.zookeeper`` and ``admin.zookeeper_groups``.
 """

@@ -24,6 +24,7 @@ from oncelog.base.units import INT64_MAX, KIB, MIB
 from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES, UnreadableRecords, visible_batches
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.whole_batches import formats
+from oncelog.legacy.message_set import messages_of, shallow
 from oncelog.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
@@ -34,8 +35,6 @@ from oncelog.records.batch import (
 from oncelog.records.builder import assemble
 from oncelog.records.compression import Codec, compress
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.message_set.deep import messages_of
-from oncelog.records.message_set.entry import shallow
 from oncelog.records.record import MIN_RECORD_BYTES, records_data
 from oncelog.records.varint import append_varint, read_varint, read_varlong
 

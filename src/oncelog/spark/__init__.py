@@ -4,7 +4,7 @@ Needs the ``spark`` extra. Every room stands on ``session``: sessions, options, 
 ``source`` and ``sink`` are the two sides of ``format``, which Spark calls; ``table`` is a directory of Parquet files
 whose names are offsets; ``jobs`` load into it, once or continuously, ``targets`` into tables of other formats, and
 ``export`` sends a table back into a topic. ``reports`` are functions over DataFrames; ``audit`` reads the log
-directories of brokers, ``old_logs`` loads those of Kafka 0.7.
+directories of brokers.
 
 Names are imported when they are asked for: Spark imports every ``pyspark_*`` package in a process of its own whenever
 a Python data source is looked up, and the source alone needs neither numpy nor pyarrow there. No room is named as a

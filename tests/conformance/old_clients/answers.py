@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from oncelog.legacy.message_set.entry import shallow
+from oncelog.legacy.message_set.reading import messages_of
 from oncelog.records.errors import CorruptBatch, TruncatedBatch
-from oncelog.records.message_set.deep import messages_of
-from oncelog.records.message_set.entry import shallow
 from tests.conformance.old_clients.sets import FAR_MS, MADE_MS
 
 CLOSED: Final = "connection closed"

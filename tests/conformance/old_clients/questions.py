@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, NamedTuple
 
+from oncelog.legacy.message_set.writing import write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
-from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record
 from oncelog.wire.message import Request
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.cli.main import invoke
-from oncelog.spark.old_logs.files import old_files
-from oncelog.spark.old_logs.rows import OldRow, rows_of
+from oncelog.legacy.tables.files import old_files
+from oncelog.legacy.tables.rows import OldRow, rows_of
 from tests.peers.old_kafka import OldKafka, run_old
 from tests.peers.zookeeper import ZooKeeper
 

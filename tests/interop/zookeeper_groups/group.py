@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from oncelog.client.machine.zookeeper_group.nodes import TOPICS, owners_path, read_topic
-from oncelog.client.zookeeper.connection import open_session
-from oncelog.client.zookeeper.stored_offsets import all_offsets, write_offsets
+from oncelog.legacy.zookeeper_groups.connection import open_session
+from oncelog.legacy.zookeeper_groups.machine.nodes import TOPICS, owners_path, read_topic
+from oncelog.legacy.zookeeper_groups.stored_offsets import all_offsets, write_offsets
 from tests.peers.old_kafka import OldProcess
 from tests.peers.reaper import watch
 from tests.waiting import HANG_S, wait_until

@@ -18,12 +18,11 @@ from oncelog.client.blocking import Client, GroupConsumer, Producer
 from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.consumed_records import read_fetched
-from oncelog.client.machine.zookeeper_group.member import ZooKeeperRebalanceFailed
-from oncelog.client.machine.zookeeper_group.nodes import owner_path
-from oncelog.client.machine.zookeeper_group.subscription import Subscription
-from oncelog.client.zookeeper import ZooKeeperConsumer
-from oncelog.client.zookeeper.connection import ZooKeeperUnreachable, open_session
-from oncelog.client.zookeeper.stored_offsets import all_offsets, write_offsets
+from oncelog.client.zookeeper import Subscription, ZooKeeperConsumer
+from oncelog.legacy.zookeeper_groups.connection import ZooKeeperUnreachable, open_session
+from oncelog.legacy.zookeeper_groups.machine.member import ZooKeeperRebalanceFailed
+from oncelog.legacy.zookeeper_groups.machine.nodes import owner_path
+from oncelog.legacy.zookeeper_groups.stored_offsets import all_offsets, write_offsets
 from oncelog.testing import Broker
 from tests.peers.process import free_ports
 from tests.peers.zookeeper import ZooKeeper

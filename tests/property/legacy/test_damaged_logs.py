@@ -10,8 +10,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.legacy.entries import Limits
-from oncelog.legacy.log_reader import BadPlace, LogReader, Messages
+from oncelog.legacy.logs.entries import Limits
+from oncelog.legacy.logs.log_reader import BadPlace, LogReader, Messages
 from tests.old_logs import GZIP, SNAPPY, file_path, message, message_set, write_log
 
 LIMITS = Limits(entry_bytes=1 << 20, set_bytes=1 << 20)

@@ -6,11 +6,11 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.tree import Create, TreeUnavailable
+from oncelog.legacy.message_set.entry import shallow
+from oncelog.legacy.message_set.reading import deep
+from oncelog.legacy.message_set.writing import write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
-from oncelog.records.message_set.deep import deep
-from oncelog.records.message_set.entry import shallow
-from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record
 from oncelog.storage.log.append import append_batch
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest

@@ -11,11 +11,11 @@ from typing import Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import ANY_VERSION, Create, Delete, Set
-from oncelog.client.machine.zookeeper_group.assignment import share_of
-from oncelog.client.machine.zookeeper_group.nodes import ids_path, offset_path, owner_path, read_offset
-from oncelog.client.machine.zookeeper_group.subscription import Subscription, registration_value
-from oncelog.client.zookeeper.group_nodes import GroupNodes
 from oncelog.coordination.zookeeper.client import Refused
+from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
+from oncelog.legacy.zookeeper_groups.machine.assignment import share_of
+from oncelog.legacy.zookeeper_groups.machine.nodes import ids_path, offset_path, owner_path, read_offset
+from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, registration_value
 from tests.simulation.zookeeper_groups.tree import Tree, TreeSession
 
 TRIES: Final = 4

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.cli.main import invoke
+from oncelog.legacy.message_set.message import Message, TimestampType
+from oncelog.legacy.message_set.writing import write
+from oncelog.legacy.tables.load import load_old_logs
 from oncelog.records.compression import Codec
-from oncelog.records.message_set.message import Message, TimestampType
-from oncelog.records.message_set.writing import write
 from oncelog.spark.jobs.shape import Shape
-from oncelog.spark.old_logs.load import load_old_logs
 from oncelog.spark.table.directory import TableError
 from tests.old_logs import GZIP, SNAPPY, message, message_set, write_log
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.machine.consumed_records import UnreadableRecords, read_fetched
 from oncelog.client.machine.positions import Fetched, whole_batches
+from oncelog.legacy.message_set.message import Message, TimestampType
+from oncelog.legacy.message_set.writing import write
 from oncelog.mirror.framing import JOINED_BYTES, SMALL_BYTES, Frame, FrameLimits, frames, visible_records
 from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
-from oncelog.records.message_set.message import Message, TimestampType
-from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record, read_records
 
 AT = TopicPartition(TopicName("t"), 0)

@@ -14,7 +14,7 @@ from oncelog.cli.topic.names import partitions_named
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetRow, ResetTo
-    from oncelog.client.machine.zookeeper_group.subscription import Subscription
+    from oncelog.client.zookeeper import Subscription
 
 
 def list_groups(zookeeper: str, states: list[str], as_json: bool) -> None:
@@ -106,8 +106,7 @@ def migrate(
       oncelog group migrate watchers --zookeeper localhost:2181/kafka --from zookeeper --to kafka
       oncelog group migrate watchers --zookeeper localhost:2181/kafka --from kafka --to zookeeper
     """
-    from oncelog.admin.zookeeper_groups import cluster_client, move_offsets, zookeeper_session
-    from oncelog.client.machine.zookeeper_group.starts import Storage
+    from oncelog.admin.zookeeper_groups import Storage, cluster_client, move_offsets, zookeeper_session
 
     if source is target:
         raise typer.BadParameter(f"--from and --to are both {source.value}; name the two storages")

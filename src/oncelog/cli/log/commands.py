@@ -16,7 +16,7 @@ from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.output import print_json_line
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import ClientError
-from oncelog.legacy.directories import file_start
+from oncelog.legacy.logs.directories import file_start
 
 app = CommandGroup("Look into data directories, offline; import those of Kafka 0.7.")
 app.command("import")(import_)

@@ -19,12 +19,12 @@ from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json_line, progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.legacy.directories import OldLogError, logs_in
+from oncelog.legacy.logs.directories import OldLogError, logs_in
 from oncelog.records.compression import Codec
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
-    from oncelog.legacy.importer import Event, ImportSettings, Totals, Watch
+    from oncelog.legacy.logs.importer import Event, ImportSettings, Totals, Watch
 
 
 class OnCorruption(StrEnum):
@@ -60,9 +60,9 @@ class ImportOptions:
 
     def settings(self) -> ImportSettings:
         """The settings of the importer."""
-        from oncelog.legacy.importer import ImportSettings
-        from oncelog.legacy.importer import OnCorruption as Policy
-        from oncelog.legacy.importer import Timestamps as Times
+        from oncelog.legacy.logs.importer import ImportSettings
+        from oncelog.legacy.logs.importer import OnCorruption as Policy
+        from oncelog.legacy.logs.importer import Timestamps as Times
 
         codec = Codec[self.compression.name.upper()]
         policy, times = Policy(self.on_corruption.value), Times(self.timestamps.value)
@@ -98,8 +98,8 @@ def import_(
       oncelog log import ./logs --log clicks --to clicks-archive --on-corruption skip -z zstd --json
       oncelog log import /var/kafka-0.7/logs --to events --follow
     """
-    from oncelog.legacy.import_positions import ImportKey
-    from oncelog.legacy.importer import Importer, Totals
+    from oncelog.legacy.logs.import_positions import ImportKey
+    from oncelog.legacy.logs.importer import Importer, Totals
 
     found, partitions = _log_in(directory, log, to)
     totals = Totals()
@@ -139,7 +139,7 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
     BrokerRefused."""
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
-    from oncelog.legacy.importer import Timestamps as Times
+    from oncelog.legacy.logs.importer import Timestamps as Times
 
     keeps_times = settings.timestamps is Times.FILE
     known = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed

@@ -19,7 +19,7 @@ from oncelog.cli.support.terminal import print_line
 if TYPE_CHECKING:
     from oncelog.cli.records.record_output import Sink
     from oncelog.client.machine.positions import FetchSettings
-    from oncelog.client.machine.zookeeper_group.subscription import Subscription
+    from oncelog.client.zookeeper import Subscription
 
 _RESETS = {"beginning": "smallest", "end": "largest"}
 

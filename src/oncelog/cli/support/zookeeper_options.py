@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from oncelog.client.machine.zookeeper_group.subscription import Subscription
+    from oncelog.client.zookeeper import Subscription
 
 
 class StorageName(Enum):
@@ -60,7 +60,7 @@ class ZooKeeperOptions:
     def subscription(self, topics: list[str]) -> Subscription:
         """The subscription to topics or to the one filter that is given. Raises BadParameter for none, and for
         several."""
-        from oncelog.client.machine.zookeeper_group.subscription import Subscription
+        from oncelog.client.zookeeper import Subscription
 
         if (bool(topics), self.white_list is not None, self.black_list is not None).count(True) != 1:
             raise typer.BadParameter("name topics, or give one of --whitelist and --blacklist")

@@ -117,7 +117,7 @@ def _load_old_logs(
     directory: Path, to: str, logs: list[str] | None, shape: Shape, as_json: bool, refused: list[str]
 ) -> None:
     """Load old logs; ``refused`` are the options given that are for topics alone."""
-    from oncelog.spark.old_logs.load import load_old_logs
+    from oncelog.legacy.tables.load import load_old_logs
 
     if refused:
         raise typer.BadParameter(f"it cannot be combined with {', '.join(refused)}", param_hint="--from-logs")

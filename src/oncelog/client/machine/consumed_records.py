@@ -61,8 +61,7 @@ def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: b
 
 def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
     """The records of a message set, whose checksums are always looked at."""
-    from oncelog.records.message_set.deep import deep
-    from oncelog.records.message_set.message import Limits, TimestampType
+    from oncelog.legacy.message_set import Limits, TimestampType, deep
 
     kinds = {TimestampType.CREATE_TIME: CREATE_TIME, TimestampType.LOG_APPEND_TIME: LOG_APPEND_TIME}
     topic, partition = fetched.partition

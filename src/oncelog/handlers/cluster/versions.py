@@ -77,7 +77,7 @@ def unsupported_version() -> ApiVersionsResponse:
 
 def _with_legacy() -> list[ApiVersion]:
     """The ranges with the older versions that are served beside the others."""
-    from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+    from oncelog.handlers.legacy_registry import LEGACY_BY_KEY
 
     return [
         ApiVersion(

@@ -75,7 +75,7 @@ class LoadedApis:
         """The API's versions that Apache Kafka 4 no longer has, where such versions are served."""
         loaded = self._legacy.get(key)
         if loaded is None and self._cluster.config.get("oncelog.legacy.protocol"):
-            from oncelog.handlers.legacy.registry import LEGACY_BY_KEY
+            from oncelog.handlers.legacy_registry import LEGACY_BY_KEY
 
             api = LEGACY_BY_KEY.get(key)
             if api is not None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from oncelog.cli.main import invoke
+from oncelog.legacy.message_set.message import Message, TimestampType
+from oncelog.legacy.message_set.writing import write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
-from oncelog.records.message_set.message import Message, TimestampType
-from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.legacy.message_set.message import Message, TimestampType
+from oncelog.legacy.message_set.writing import write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
-from oncelog.records.message_set.message import Message, TimestampType
-from oncelog.records.message_set.writing import write
 from oncelog.records.record import Record
 from oncelog.spark.audit.segments.batch_headers import Damage, Piece, read_pieces
 

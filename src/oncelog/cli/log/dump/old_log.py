@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from oncelog.cli.log.dump.files import Row, Wanted
-from oncelog.legacy.directories import file_start
-from oncelog.legacy.entries import (
+from oncelog.legacy.logs.directories import file_start
+from oncelog.legacy.logs.entries import (
     DEFAULT_LIMITS,
     HEAD_BYTES,
     BadEntry,
@@ -23,7 +23,7 @@ from oncelog.legacy.entries import (
     messages_of,
     read_entry,
 )
-from oncelog.legacy.resync import Budget, next_entry
+from oncelog.legacy.logs.resync import Budget, next_entry
 
 ReadAt = Callable[[int, int], bytes]
 

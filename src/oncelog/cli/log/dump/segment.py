@@ -15,13 +15,11 @@ from oncelog.base.ids import partition_of_directory
 from oncelog.base.units import MIB
 from oncelog.cli.log.dump.files import Header, Row, Wanted, error
 from oncelog.cli.log.dump.internal import decode_internal
+from oncelog.legacy.message_set import MAGIC_V0, MAGIC_V1, Entry, TimestampType, messages_of, read_entry
+from oncelog.legacy.message_set import crc_matches as message_crc_matches
 from oncelog.records.batch import BatchHeader, crc_matches, iter_headers, magic_at
 from oncelog.records.control import ControlType, control_type, end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.message_set.deep import messages_of
-from oncelog.records.message_set.entry import Entry, read_entry
-from oncelog.records.message_set.entry import crc_matches as message_crc_matches
-from oncelog.records.message_set.message import MAGIC_V0, MAGIC_V1, TimestampType
 from oncelog.records.record import Record, read_records
 
 MAX_BATCH_BYTES: Final = 512 * MIB

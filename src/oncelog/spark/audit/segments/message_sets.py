@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oncelog.legacy.message_set import Entry, crc_matches, messages_of, read_entry
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.message_set.deep import messages_of
-from oncelog.records.message_set.entry import Entry, crc_matches, read_entry
 from oncelog.spark.audit.segments.piece import Piece
 
 

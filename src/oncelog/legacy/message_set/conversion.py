@@ -1,0 +1,170 @@
+"""From message sets to record batches and back: Produce 0 to 2, and Fetch 0 to 3.
+
+Kept are key, value, offset and time. Format 0 has no timestamps, neither format has headers. Both directions go record
+by record and are generators with pauses, for a worker: a set of a few kilobytes may have millions of messages.
+
+Downwards the rule is that the answer is no longer than it may be, whatever a batch becomes: a batch is left in the
+middle, and records before the offset asked for are left out, so that the client's next request goes on there. Of
+compressed batches come wrappers of at most ``WRAPPER_BYTES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from oncelog.base.units import KIB
+from oncelog.legacy.message_set.entry import LOG_OVERHEAD, MIN_SIZES, Entry, append_entry
+from oncelog.legacy.message_set.message import MAGIC_V0, Limits, TimestampType
+from oncelog.legacy.message_set.reading import messages_of
+from oncelog.legacy.message_set.writing import wrap
+from oncelog.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, Buffer
+from oncelog.records.builder import NEXT_OFFSET, Encoded, assemble, encode_records
+from oncelog.records.compression import Codec, compress
+from oncelog.records.errors import InvalidSet
+from oncelog.records.record import Record, read_records
+
+RECORDS_A_STEP: Final = 2000
+WRAPPER_BYTES: Final = 64 * KIB
+"""Bytes of messages in one wrapper; a single one may be larger."""
+_WRAPPER_ROOM: Final = 64
+"""Bytes that a wrapper adds to messages that do not compress."""
+
+
+def up_converted(
+    data: Buffer, entries: Iterable[Entry], max_bytes: int, *, log_append_time: bool = False
+) -> Generator[None, None, bytearray | None]:
+    """The record batch with the messages of ``entries``, which are read from ``data``; offsets begin at 0. None where
+    there are no entries.
+
+    The codec is the wrapper's. Where a producer claims that a broker has set the timestamps, the batch says so too if
+    the topic has the broker set them (``log_append_time``) or there are none; else they are taken as the producer's.
+    ``max_bytes`` bounds what decompressing gives. Raises CorruptBatch and its kin.
+    """
+    read = iter(entries)
+    first = next(read, None)
+    if first is None:
+        return None
+    codec = first.codec
+    by_broker = first.timestamp_type is TimestampType.LOG_APPEND_TIME and (
+        log_append_time or first.timestamp == NO_TIMESTAMP
+    )
+    records = _records_of(data, chain((first,), read), Limits(max_bytes))
+    body = bytearray()
+    encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
+    while True:
+        before = encoded[0]
+        encoded = encode_records(body, islice(records, RECORDS_A_STEP), 0, encoded)
+        if encoded[0] - before < RECORDS_A_STEP:
+            break
+        yield
+    attributes = int(codec) | (LOG_APPEND_TIME if by_broker else 0)
+    nobody = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+    return assemble(compress(codec, body), encoded, 0, NO_LEADER_EPOCH, attributes, *nobody)
+
+
+def _records_of(data: Buffer, entries: Iterable[Entry], limits: Limits) -> Iterator[Record]:
+    before: Entry | None = None
+    for entry in entries:
+        magic = entry.magic
+        if before is not None and magic != before.magic:
+            raise InvalidSet(f"a message of format {magic} among those of format {before.magic}")
+        if before is not None and (before.is_compressed or entry.is_compressed):
+            raise InvalidSet("a compressed message among others: it has to be the only one")
+        before = entry
+        for message in messages_of(data, entry, limits):
+            if message.magic != magic:
+                raise InvalidSet(f"a message of format {message.magic} in one of format {magic}")
+            if message.timestamp < NO_TIMESTAMP:
+                raise InvalidSet(f"a message with the timestamp {message.timestamp}")
+            yield Record(NEXT_OFFSET, message.timestamp, message.key, message.value)
+
+
+class Converted(NamedTuple):
+    """A message set made of a batch; ``complete``: with all its records from the offset asked for on."""
+
+    data: bytearray
+    complete: bool
+
+
+def down_converted(
+    buffer: Buffer, position: int, header: BatchHeader, *, magic: int, first_offset: int, room: int, max_bytes: int
+) -> Generator[None, None, Converted]:
+    """The records of the batch at ``position`` from ``first_offset`` on, in format ``magic``, in ``room`` bytes.
+
+    One message is given whatever the room: it is the caller's to cut it. Control batches are the caller's to leave out.
+    ``max_bytes`` bounds what decompressing gives. Raises CorruptBatch, and ValueError for zstd, which these formats do
+    not have.
+    """
+    if header.codec is Codec.ZSTD:
+        raise ValueError("message sets cannot be compressed with zstd")
+    kind = _Kind(magic, header)
+    most = room if header.codec is Codec.NONE else min(WRAPPER_BYTES, room - _WRAPPER_ROOM)
+    output, inner = bytearray(), _Inner(kind)
+    records = (each for each in read_records(buffer, position, header, max_bytes) if each.offset >= first_offset)
+    for count, record in enumerate(records, 1):
+        if inner.data and len(inner.data) + kind.size_of(record) > most:
+            if not _take(output, inner.finished(), room):
+                return Converted(output, complete=False)
+            inner = _Inner(kind)
+            if header.codec is Codec.NONE:
+                return Converted(output, complete=False)
+        inner.append(record)
+        if count % RECORDS_A_STEP == 0:
+            yield
+    complete = not inner.data or _take(output, inner.finished(), room)
+    return Converted(output, complete)
+
+
+def _take(output: bytearray, data: Buffer, room: int) -> bool:
+    """Append what still has room, or is the first; True if it was."""
+    if output and len(output) + len(data) > room:
+        return False
+    output += data
+    return True
+
+
+class _Kind:
+    """The kind of messages that a batch becomes."""
+
+    __slots__ = ("bits", "codec", "magic", "overhead")
+
+    def __init__(self, magic: int, header: BatchHeader) -> None:
+        self.magic = magic
+        self.codec = header.codec
+        self.bits = LOG_APPEND_TIME if magic > MAGIC_V0 and header.is_log_append_time else 0
+        self.overhead = LOG_OVERHEAD + MIN_SIZES[magic]
+
+    def size_of(self, record: Record) -> int:
+        """Bytes of a record as a message."""
+        return self.overhead + len(record.key or b"") + len(record.value or b"")
+
+
+class _Inner:
+    """Messages that follow each other: as they are, or to be in one wrapper."""
+
+    __slots__ = ("_base", "_kind", "_last", "_latest", "data")
+
+    def __init__(self, kind: _Kind) -> None:
+        self._kind = kind
+        self.data = bytearray()
+        self._base = self._last = 0
+        self._latest = NO_TIMESTAMP
+
+    def append(self, record: Record) -> None:
+        """Append one: in a wrapper of format 1 its offset is counted from the first."""
+        kind = self._kind
+        if not self.data and kind.codec is not Codec.NONE and kind.magic > MAGIC_V0:
+            self._base = record.offset
+        offset, self._last = record.offset - self._base, record.offset
+        self._latest = max(self._latest, record.timestamp)
+        append_entry(self.data, offset, kind.magic, kind.bits, record.timestamp, record.key, record.value)
+
+    def finished(self) -> Buffer:
+        """The messages, in their wrapper if the batch is compressed."""
+        kind = self._kind
+        if kind.codec is Codec.NONE:
+            return self.data
+        return wrap(self.data, self._last, kind.magic, kind.codec, self._latest, kind.bits)

@@ -1,0 +1,178 @@
+"""One entry of a message set: its layout, the checks on it, and its encoding.
+
+Layout (big-endian): offset int64, size int32 (of all that follows it); then the message: crc uint32 (CRC-32 of all
+after it), magic int8, attributes int8, in format 1 timestamp int64 (KIP-32), key and value as int32 length (−1: none)
+and bytes. Attributes: bits 0–2 the codec, bit 3 (format 1) timestamps set by the broker.
+
+The rule: nothing is believed that the bytes do not hold, and what an entry declares must add up to its size. The magic
+is where a record batch has it, so one look tells the formats apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from oncelog.legacy.message_set.message import MAGIC_V1, TimestampType
+from oncelog.records.batch import CODEC_MASK, LOG_APPEND_TIME, MAGIC_POSITION, NO_TIMESTAMP
+from oncelog.records.compression import Buffer, Codec
+from oncelog.records.errors import CorruptBatch, InvalidSet, TruncatedBatch, UnsupportedMagic
+
+LOG_OVERHEAD: Final = 12
+"""Bytes before what ``size`` counts: offset and the size itself."""
+MIN_SIZES: Final = (14, 22)
+"""The least that ``size`` may be, by magic: a message without key and value."""
+_CRC_BYTES: Final = 4
+
+_PREFIX: Final = struct.Struct(">qi")
+_HEADERS: Final = (struct.Struct(">Ibb"), struct.Struct(">Ibbq"))
+_CRC: Final = struct.Struct(">I")
+_SIZE: Final = struct.Struct(">i")
+_NULL: Final = _SIZE.pack(-1)
+
+
+class Entry(NamedTuple):
+    """An entry as it stands in the bytes: a message, or the wrapper of several.
+
+    ``position`` is where it begins, ``size`` what it declares. ``key`` and ``value`` are slices of the buffer: bytes of
+    bytes, views of views.
+    """
+
+    position: int
+    offset: int
+    size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: Buffer | None
+    value: Buffer | None
+
+    @property
+    def end(self) -> int:
+        """The position after the entry."""
+        return self.position + LOG_OVERHEAD + self.size
+
+    @property
+    def is_compressed(self) -> bool:
+        """True for a wrapper."""
+        return bool(self.attributes & CODEC_MASK)
+
+    @property
+    def codec(self) -> Codec:
+        """Compression codec. Raises InvalidSet for zstd, which these formats do not have, and for unknown ones."""
+        codec = self.attributes & CODEC_MASK
+        if codec > Codec.LZ4:
+            raise InvalidSet(f"compression codec {codec} in a message of format {self.magic}")
+        return Codec(codec)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """The kind of the timestamp: the producer's or the broker's."""
+        if self.magic < MAGIC_V1:
+            return TimestampType.NONE
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
+
+
+def read_entry(buffer: Buffer, position: int = 0) -> Entry:
+    """The entry at ``position``; its CRC is not checked.
+
+    Raises TruncatedBatch when the buffer ends before the entry, UnsupportedMagic for a record batch or an unknown
+    format, CorruptBatch when the lengths do not add up.
+    """
+    left = len(buffer) - position
+    if left < LOG_OVERHEAD:
+        raise TruncatedBatch(f"{left} bytes left at {position}, a message set's entry begins with {LOG_OVERHEAD}")
+    offset, size = _PREFIX.unpack_from(buffer, position)
+    if size < MIN_SIZES[0]:
+        raise CorruptBatch(f"message of {size} bytes at {position}: the smallest has {MIN_SIZES[0]}")
+    if size > left - LOG_OVERHEAD:
+        if left > MAGIC_POSITION:
+            _known_magic(buffer, position)
+        raise TruncatedBatch(f"message of {size} bytes at {position}, {left - LOG_OVERHEAD} left")
+    magic = _known_magic(buffer, position)
+    at, end = position + LOG_OVERHEAD, position + LOG_OVERHEAD + size
+    if size < MIN_SIZES[magic]:
+        raise CorruptBatch(f"message of {size} bytes at {position}: format {magic} has at least {MIN_SIZES[magic]}")
+    header = _HEADERS[magic]
+    crc, _magic, attributes, *stamps = header.unpack_from(buffer, at)
+    key, at = _read_bytes(buffer, at + header.size, end)
+    value, at = _read_bytes(buffer, at, end)
+    if at != end:
+        raise CorruptBatch(f"message at {position} ends at {at}, its size says {end}")
+    timestamp = stamps[0] if stamps else NO_TIMESTAMP
+    return Entry(position, offset, size, crc, magic, attributes, timestamp, key, value)
+
+
+def shallow(data: Buffer, position: int = 0) -> Iterator[Entry]:
+    """The entries from ``position`` to the end of ``data``, wrappers unopened; CRCs are not checked.
+
+    Raises as ``read_entry`` does at the first that is not whole, after those before it were given out: a Fetch answer
+    and the last file of a log that was not closed may end inside an entry.
+    """
+    end = len(data)
+    while position < end:
+        entry = read_entry(data, position)
+        yield entry
+        position = entry.end
+
+
+def crc_matches(buffer: Buffer, entry: Entry) -> bool:
+    """True if the checksum of an entry that was read from ``buffer`` is the one it declares."""
+    start = entry.position + LOG_OVERHEAD + _CRC_BYTES
+    return crc32(memoryview(buffer)[start : entry.end]) == entry.crc
+
+
+def ensure_crc(buffer: Buffer, entry: Entry) -> None:
+    """Raises CorruptBatch if the checksum of an entry that was read from ``buffer`` is wrong."""
+    if not crc_matches(buffer, entry):
+        raise CorruptBatch(f"wrong checksum of the message at {entry.position}, offset {entry.offset}")
+
+
+def append_entry(
+    output: bytearray,
+    offset: int,
+    magic: int,
+    attributes: int,
+    timestamp: int,
+    key: Buffer | None,
+    value: Buffer | None,
+) -> None:
+    """Append one entry with its CRC; format 0 drops ``timestamp``."""
+    size = MIN_SIZES[magic] + len(key or b"") + len(value or b"")
+    start = len(output) + LOG_OVERHEAD
+    output += _PREFIX.pack(offset, size)
+    stamps = (timestamp,) if magic >= MAGIC_V1 else ()
+    output += _HEADERS[magic].pack(0, magic, attributes, *stamps)
+    _append_bytes(output, key)
+    _append_bytes(output, value)
+    _CRC.pack_into(output, start, crc32(memoryview(output)[start + _CRC_BYTES :]))
+
+
+def _known_magic(buffer: Buffer, position: int) -> int:
+    magic: int = buffer[position + MAGIC_POSITION]
+    if magic > MAGIC_V1:
+        raise UnsupportedMagic(magic - 256 if magic > 127 else magic)
+    return magic
+
+
+def _read_bytes(buffer: Buffer, at: int, end: int) -> tuple[Buffer | None, int]:
+    if end - at < _SIZE.size:
+        raise CorruptBatch(f"message ends at {end}, inside a length")
+    size = _SIZE.unpack_from(buffer, at)[0]
+    at += _SIZE.size
+    if size == -1:
+        return None, at
+    if not 0 <= size <= end - at:
+        raise CorruptBatch(f"field of {size} bytes at {at}, the message ends at {end}")
+    return buffer[at : at + size], at + size
+
+
+def _append_bytes(output: bytearray, value: Buffer | None) -> None:
+    if value is None:
+        output += _NULL
+        return
+    output += _SIZE.pack(len(value))
+    output += value

@@ -1,0 +1,135 @@
+"""The files of old logs, and the ranges of them that a table does not have yet.
+
+Offsets are each format's own: of 0.7 the byte at which an outer entry begins, which all messages in it share; of
+formats 0 and 1 the message's. A file ends where the next begins. The last one ends behind its last whole entry: the
+driver finds that by lengths alone, so that a range never ends inside an entry, and the next load begins where this
+one ended.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from oncelog.base.ids import partition_of_directory
+from oncelog.base.units import MIB
+from oncelog.legacy.logs.directories import files_of, logs_in
+from oncelog.legacy.logs.entries import LENGTH_BYTES, MIN_MESSAGE_BYTES
+from oncelog.legacy.message_set import LOG_OVERHEAD, MIN_SIZES
+from oncelog.spark.session.errors import SparkSourceError
+from oncelog.spark.source.offset_ranges import OffsetRange
+
+Format = Literal["0.7", "message set"]
+WINDOW_BYTES: Final = 4 * MIB
+_LENGTH: Final = struct.Struct(">i")
+_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
+
+
+class OldLogsError(SparkSourceError):
+    """Old logs cannot be found or read; the text names the file and says what to do."""
+
+
+@dataclass(frozen=True)
+class OldLogRange(OffsetRange):
+    """A task's range of one file. A dataclass, because it goes to executors."""
+
+    path: str = ""
+    file_start: int = 0
+    kind: Format = "0.7"
+    end_position: int = -1
+    """The end of whole entries in the file; −1: the file's end."""
+
+    @property
+    def most_rows(self) -> int | None:
+        """No bound in 0.7, whose compressed entries may hold more messages than bytes."""
+        return None if self.kind == "0.7" else self.size
+
+
+class OldFile(NamedTuple):
+    """A file of a partition, and the offsets in it: from ``start`` (inclusive) to ``end`` (exclusive)."""
+
+    topic: str
+    partition: int
+    path: Path
+    kind: Format
+    start: int
+    end: int
+    end_position: int = -1
+
+    def since(self, position: int) -> OldLogRange:
+        """The range from a position on, which may lie in the middle of the file."""
+        start = max(self.start, position)
+        return OldLogRange(
+            self.topic, self.partition, start, self.end, "", str(self.path), self.start, self.kind, self.end_position
+        )
+
+
+def old_files(directory: Path, topics: Iterable[str]) -> list[OldFile]:
+    """The files of the logs named (of all logs, if none is), by topic, partition and offset. Raises OldLogsError for a
+    directory without old logs and for a log that it does not have, ClientError, OSError."""
+    found: dict[str, list[OldFile]] = {}
+    for log, partitions in logs_in(directory).items():
+        for number, path in partitions.items():
+            found.setdefault(log, []).extend(_files_of_0_7(log, number, path))
+    for path in _directories(directory):
+        named = partition_of_directory(path.name)
+        segments = sorted(one for one in path.iterdir() if one.suffix == ".log" and one.stem.isdigit())
+        if named is not None and segments:
+            found.setdefault(named.topic, []).extend(_segments(named.topic, named.partition, segments))
+    wanted = set(topics)
+    missing = sorted(wanted - found.keys())
+    if missing or not found:
+        has = f"it has {', '.join(sorted(found))}" if found else "it has no directories NAME-N with files of a log"
+        raise OldLogsError(f"{directory} has no log {', '.join(missing)}; {has}" if missing else f"{directory}: {has}")
+    return sorted(one for log, files in found.items() if not wanted or log in wanted for one in files)
+
+
+def _directories(directory: Path) -> Iterator[Path]:
+    yield directory.resolve()
+    yield from sorted(one for one in directory.iterdir() if one.is_dir())
+
+
+def _files_of_0_7(log: str, partition: int, directory: Path) -> Iterator[OldFile]:
+    files = files_of(directory)
+    for file, following in pairwise(files):
+        yield OldFile(log, partition, file.path, "0.7", file.start, following.start)
+    if files:
+        start, path = files[-1]
+        end = start + _end_of_whole_entries(path, _LENGTH, LENGTH_BYTES, MIN_MESSAGE_BYTES)[0]
+        yield OldFile(log, partition, path, "0.7", start, end)
+
+
+def _segments(topic: str, partition: int, paths: list[Path]) -> Iterator[OldFile]:
+    for path, following in pairwise(paths):
+        yield OldFile(topic, partition, path, "message set", int(path.stem), int(following.stem))
+    last = paths[-1]
+    start = int(last.stem)
+    position, head = _end_of_whole_entries(last, _OFFSET_AND_SIZE, LOG_OVERHEAD, MIN_SIZES[0])
+    end = start if head is None else max(start, head[0] + 1)
+    yield OldFile(topic, partition, last, "message set", start, end, position)
+
+
+def _end_of_whole_entries(
+    path: Path, head: struct.Struct, overhead: int, least: int
+) -> tuple[int, tuple[int, ...] | None]:
+    """The position behind the last entry that is whole, and that entry's head, whose last number is its length."""
+    at, last = 0, None
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        window, begin = b"", 0
+        while at + overhead <= size:
+            if not begin <= at <= begin + len(window) - overhead:
+                window, begin = os.pread(file.fileno(), WINDOW_BYTES, at), at
+                if len(window) < overhead:
+                    break
+            found = head.unpack_from(window, at - begin)
+            if found[-1] < least or at + overhead + found[-1] > size:
+                break
+            last = found
+            at += overhead + found[-1]
+    return at, last

@@ -1,0 +1,141 @@
+"""Old logs → a table directory: each file is read by a task, written by Spark, checked and published as in every load.
+
+The table's names say where a partition goes on, so a load that was killed is run again, and one of a log that an old
+broker still writes takes what is new. A table of old logs takes no rows of a topic, and the other way round: their
+offsets have nothing to do with each other.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.legacy.tables.files import OldFile, OldLogRange, old_files
+from oncelog.spark.jobs.load_plan import Piece
+from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest, PartitionReport, Progress
+from oncelog.spark.jobs.shape import PLAIN, Shape
+from oncelog.spark.session.errors import DataLoss
+from oncelog.spark.source.options import parse_options
+from oncelog.spark.table.directory import RowsFile, TableError, topic_label
+from oncelog.spark.targets.parquet_table import FileWriter, ParquetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASKS_A_STEP: Final = 4
+"""For each that run side by side: a step's files are published when all of them are written."""
+_NOBODY: Final = {"kafka.bootstrap.servers": "no-broker:0", "subscribe": "none"}
+"""Options of a source that is never asked."""
+
+
+def load_old_logs(
+    directory: str | Path,
+    to: str | Path,
+    topics: Sequence[str] = (),
+    *,
+    spark: SparkSession | None = None,
+    shape: Shape = PLAIN,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> LoadReport:
+    """Load the logs named (all, if none is) from ``directory`` into the Parquet table at ``to``, each message once.
+
+    Offsets are the old log's own: of 0.7 the byte position of the outer entry, so messages of a compressed set share
+    one. Without ``spark`` a local session is started and stopped; executors must see the files under the same path.
+    Raises SparkSourceError (OldLogsError, TableError, DataLoss), each one line.
+    """
+    started = time.monotonic()
+    table = ParquetTable(LoadRequest((), to, _NOBODY, shape=shape), parse_options(_NOBODY))
+    files = old_files(Path(directory), topics)
+    with table.held(), ExitStack() as stack:
+        _check_same_table(table, {one.topic for one in files}, shape)
+        ranges = _missing(table, files)
+        report = _report(table, files, ranges)
+        progress = Progress(report, sum(one.size for one in ranges), on_event)
+        table.begin(progress)
+        progress.tell("planned")
+        if ranges:
+            writer = _writer(spark, table, stack)
+            report.new_columns = table.new_columns(writer)
+            table.prepare(writer)
+            for pieces in _steps(ranges, writer.parallelism * TASKS_A_STEP):
+                table.run_step("append", pieces, writer)
+        if report.quarantined:
+            report.quarantine = table.quarantine
+        report.finish(time.monotonic() - started)
+        return report
+
+
+def _missing(table: ParquetTable, files: Iterable[OldFile]) -> list[OldLogRange]:
+    """The ranges that the table does not have. Raises DataLoss if the old broker deleted some of them."""
+    has = table.files()
+    ranges: list[OldLogRange] = []
+    ends: dict[TopicPartition, int] = {}
+    for file in files:
+        partition = TopicPartition(TopicName(file.topic), file.partition)
+        if partition not in ends:
+            known = has.get((topic_label(file.topic), file.partition))
+            ends[partition] = known[-1].end if known else file.start
+            if ends[partition] < file.start:
+                raise DataLoss(partition, ends[partition], file.start, "the old broker deleted what was not loaded yet")
+        if file.end > ends[partition]:
+            ranges.append(file.since(ends[partition]))
+            ends[partition] = file.end
+    return ranges
+
+
+def _steps(ranges: Sequence[OldLogRange], tasks: int) -> Iterator[list[Piece]]:
+    for first in range(0, len(ranges), tasks):
+        some = ranges[first : first + tasks]
+        yield [Piece(one, RowsFile.of(one.topic_partition, one.start, one.end)) for one in some]
+
+
+def _report(table: ParquetTable, files: Iterable[OldFile], ranges: Iterable[OldLogRange]) -> LoadReport:
+    begins = {one.topic_partition: one.start for one in reversed(list(ranges))}
+    report = LoadReport(table.name)
+    for topic, number in sorted({(one.topic, one.partition) for one in files}):
+        begin = begins.get(TopicPartition(TopicName(topic), number))
+        has = table.files().get((topic_label(topic), number))
+        start = begin if begin is not None else has[-1].end if has else 0
+        report.partitions.append(PartitionReport(topic, number, start, start))
+    return report
+
+
+def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> None:
+    """Refuse a table of topics, and one with other columns. Raises TableError."""
+    described = table.describe()
+    if described and "oldLogs" not in described:
+        raise TableError(f"{table.name} is a table of topics: load old logs into another directory")
+    table.forget_unused_description()
+    described = table.describe()
+    settings: dict[str, Any] = {"includeHeaders": False, "read_committed": False, **shape.settings()}
+    for name, value in settings.items():
+        if described.get(name, value) != value:
+            raise TableError(
+                f"{name} is {value}, but the table at {table.name} was loaded with {name} {described[name]}: keep "
+                "that, or load into another directory"
+            )
+    logs = sorted(topics | set(described.get("oldLogs", ())))
+    if described.get("oldLogs") != logs:
+        topics_of: Mapping[str, str] = dict.fromkeys(logs, "an old log")
+        table.describe_as({"id": uuid.uuid4().hex, **described, **settings, "topics": topics_of, "oldLogs": logs})
+
+
+def _writer(spark: SparkSession | None, table: ParquetTable, stack: ExitStack) -> FileWriter:
+    from oncelog.legacy.tables.data_source import frame_of
+    from oncelog.spark.jobs.spark_reader import SparkReader
+    from oncelog.spark.session.local_session import local_session
+
+    class OldLogReader(SparkReader):
+        """Reads files instead of a cluster."""
+
+        def read(self, pieces: Sequence[Piece]) -> DataFrame:
+            ranges = [one.wanted for one in pieces if isinstance(one.wanted, OldLogRange)]
+            return frame_of(self.session, ranges, self.decoding_options())
+
+    session = spark or stack.enter_context(local_session(log=table.spark_log))
+    return table.writer(OldLogReader(session, _NOBODY))

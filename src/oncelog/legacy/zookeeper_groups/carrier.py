@@ -1,0 +1,209 @@
+"""Carrying out the steps of a member: over its session with ZooKeeper, and over a client of its own to the brokers.
+
+The rule: what fails for want of a connection is ``Unavailable``, to be asked for again; what brokers refuse is
+``Failed``. Nothing is raised but mistakes of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
+from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.blocking.offsets import Committed, commit_offsets, committed_offsets
+from oncelog.client.errors import ClientError, NoBrokerReachable, UnknownTopic
+from oncelog.legacy.zookeeper_groups.connection import ZooKeeperUnreachable, registered_brokers
+from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker, ids_path, owner_path, topic_path
+from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
+from oncelog.legacy.zookeeper_groups.machine.starts import Storage, Stored
+from oncelog.legacy.zookeeper_groups.machine.steps import (
+    Claim,
+    Commit,
+    Connect,
+    Disconnect,
+    Done,
+    Ends,
+    Failed,
+    FindEnds,
+    FindOffsets,
+    Look,
+    Outcome,
+    Register,
+    Release,
+    Renew,
+    SessionEnded,
+    Step,
+    StopDelivery,
+    Taken,
+    Unavailable,
+    Unregistered,
+)
+from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription
+from oncelog.legacy.zookeeper_groups.stored_offsets import read_offsets, write_offsets
+
+if TYPE_CHECKING:
+    from oncelog.coordination.zookeeper.client import ZooKeeperClient
+    from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
+
+Opening = Callable[[Callable[[], None]], "ZooKeeperClient"]
+"""Begins a session, given what is to be called when its connection has come back or it has ended."""
+Connecting = Callable[[list[RegisteredBroker]], Client]
+"""Makes a client of the brokers that are registered."""
+_NO_SESSION: Final = TreeUnavailable("there is no session with ZooKeeper")
+
+
+class StepCarrier:
+    """Carries out a member's steps. One thread uses it; ``changed`` is called from kazoo's, ``stop_delivery`` by
+    ``carry_out``."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        consumer: str,
+        subscription: Subscription,
+        settings: ZooKeeperGroupSettings,
+        *,
+        protocol: str,
+        connecting: Connecting,
+        changed: Callable[[], None],
+        stop_delivery: Callable[[], None],
+    ) -> None:
+        self._opening = opening
+        self._subscription = subscription
+        self._settings = settings
+        self._protocol = protocol
+        self._connecting = connecting
+        self._changed = changed
+        self._stop_delivery = stop_delivery
+        self._path = f"{ids_path(settings.group)}/{consumer}"
+        self._session: ZooKeeperClient | None = None
+        self._nodes: GroupNodes | None = None
+        self._client: Client | None = None
+        self._owned: tuple[TopicPartition, ...] = ()
+
+    @property
+    def brokers(self) -> list[RegisteredBroker]:
+        """The brokers, as of the last look."""
+        return [] if self._nodes is None else self._nodes.brokers
+
+    def open(self) -> None:
+        """Begin a session. Raises ZooKeeperUnreachable, and ConfigError without kazoo."""
+        self.close()
+        self._session = self._opening(self._changed)
+        from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
+
+        self._nodes = GroupNodes(self._session, self._settings.group, self._watched)
+
+    def close(self) -> None:
+        """End the session and the connections."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = self._nodes = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def carry_out(self, step: Step) -> Outcome:
+        """Do it; what came of it."""
+        try:
+            return self._do(step)
+        except SessionLost:
+            return SessionEnded()
+        except (TreeUnavailable, OutcomeUnknown, ZooKeeperUnreachable) as error:
+            is_connected = self._session is not None and self._session.connected
+            return Unavailable(f"{error}; it is asked again" if is_connected else "")
+        except ClientError as error:
+            return self._failed(error)
+
+    def _do(self, step: Step) -> Outcome:
+        match step:
+            case Connect():
+                if self._session is None or self._session.lost:  # the first one is there
+                    self.open()
+            case Disconnect():
+                self.close()
+            case StopDelivery():
+                self._stop_delivery()
+            case Register(path, value):
+                found = self._tree.register(path, value)
+                return Taken(path, "another consumer of the same id") if isinstance(found, Taken) else found
+            case Renew(path):
+                return Done() if self._tree.is_registered(path) else Unregistered()
+            case Look():
+                excluded = self._settings.exclude_internal_topics
+                return self._tree.look(self._subscription, exclude_internal=excluded, protocol=self._protocol)
+            case Claim(owners):
+                self._owned = tuple(owners)
+                return self._tree.claim(self._path, owners)
+            case Release(owners):
+                self._tree.release(owners)
+            case FindOffsets(partitions):
+                return self._stored(partitions)
+            case FindEnds(partitions, smallest):
+                wanted = dict.fromkeys(partitions, EARLIEST if smallest else LATEST)
+                return Ends({p: one.offset for p, one in self._brokers_client().list_offsets(wanted).items()})
+            case Commit(stores):
+                for storage, offsets in stores:
+                    self._commit(storage, offsets)
+        return Done()
+
+    def _failed(self, error: ClientError) -> Failed:
+        """A failure at the brokers. Those that cannot be reached may have moved: their addresses are read anew. And a
+        partition that is in the tree will be known to them soon."""
+        client, self._client = self._client, None
+        passes = isinstance(error, NoBrokerReachable | UnknownTopic)
+        if client is not None:
+            passes = passes or client.may_pass(error)
+            client.close()
+        return Failed(str(error), final=not passes)
+
+    @property
+    def _tree(self) -> GroupNodes:
+        if self._nodes is None:
+            raise _NO_SESSION
+        return self._nodes
+
+    def _watched(self, _event: object) -> None:
+        self._changed()
+
+    def _brokers_client(self) -> Client:
+        if self._client is None:
+            if self._session is None:
+                raise _NO_SESSION
+            self._client = self._connecting(registered_brokers(self._session, self._protocol))
+        return self._client
+
+    def _stored(self, partitions: tuple[TopicPartition, ...]) -> Stored:
+        """The offsets in both storages. Kafka's are asked for where they count and, for the sake of a warning, where
+        the cluster has kept offsets before: asking would make the topic for them."""
+        if self._session is None:
+            raise _NO_SESSION
+        settings = self._settings
+        in_zookeeper = read_offsets(self._session, settings.group, partitions)
+        counts = settings.storage is Storage.KAFKA or settings.dual_commit
+        in_kafka: Mapping[TopicPartition, int] = {}
+        if counts or self._session.exists(topic_path(CONSUMER_OFFSETS)) is not None:
+            try:
+                found = committed_offsets(self._brokers_client(), settings.group, partitions)
+                in_kafka = {partition: one.offset for partition, one in found.items()}
+            except ClientError:
+                if counts:
+                    raise
+        return Stored(in_zookeeper, in_kafka)
+
+    def _commit(self, storage: Storage, offsets: Mapping[TopicPartition, int]) -> None:
+        if storage is Storage.KAFKA:
+            committed = {partition: Committed(offset) for partition, offset in offsets.items()}
+            commit_offsets(self._brokers_client(), self._settings.group, committed)
+            return
+        if self._session is None:
+            raise _NO_SESSION
+        from oncelog.coordination.zookeeper.client import Refused
+
+        group = self._settings.group
+        try:
+            write_offsets(self._session, group, offsets, {p: owner_path(group, p) for p in offsets})
+        except Refused as refusal:
+            raise ClientError(f"the owners' nodes of the group are gone ({refusal})") from None

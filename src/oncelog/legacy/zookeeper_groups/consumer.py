@@ -1,0 +1,311 @@
+"""A consumer that shares topics with others through ZooKeeper; blocking, for one thread.
+
+Rules: delivery is at least once: only what was reported through ``processed`` is committed. A thread of its own keeps
+up the membership, for the group waits on each of its consumers: when partitions are to be released, the application has
+``release_wait_ms`` to finish what it holds, and is then not waited for any longer; ``processed`` returns False for what
+is somebody else's by then. The application holds what ``poll`` gave it until it has reported all, or polls again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.base.units import SECOND_MS
+from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.blocking.fetcher import Fetcher
+from oncelog.client.blocking.link import now_ms
+from oncelog.client.blocking.system import THIS_MACHINE
+from oncelog.client.config import ClientConfig
+from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
+from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.legacy.zookeeper_groups.carrier import StepCarrier
+from oncelog.legacy.zookeeper_groups.connection import client_of, open_session, protocol_of
+from oncelog.legacy.zookeeper_groups.machine.member import ENDED, ZooKeeperMember
+from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker
+from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
+from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription
+
+_LOG: Final = logging.getLogger("oncelog.client.zookeeper")
+_CLOSE_S: Final = 10.0
+"""The time for the last steps of a consumer that is closed; after it the session ends by its time-out."""
+_IDLE_MS: Final = SECOND_MS
+_HASTY_MS: Final = 2 * SECOND_MS
+OnAssigned = Callable[[dict[TopicPartition, int]], None]
+
+
+class ZooKeeperConsumer:
+    """One consumer of a group; a context manager.
+
+    ``zookeeper`` is ``host:port,host:port/chroot``. ``topics`` are named, or a Subscription is given, with filters and
+    numbers of streams. ``properties`` are the old consumer's keys, and a client's (``security.protocol``, …).
+    ``on_assigned`` is called by ``poll`` with the positions it begins at, and with nothing when its partitions go;
+    ``on_remark`` with warnings, by any thread. Raises ConfigError, and ZooKeeperUnreachable.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        group: str,
+        topics: Iterable[str] | Subscription,
+        *,
+        properties: Mapping[str, str] | None = None,
+        fetch: FetchSettings | None = None,
+        release_wait_ms: int = SECOND_MS,
+        on_assigned: OnAssigned | None = None,
+        on_remark: Callable[[str], None] = _LOG.warning,
+    ) -> None:
+        given = dict(properties or {})
+        self.settings = ZooKeeperGroupSettings.from_properties(group, given)
+        subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
+        own_id = self.settings.consumer_id or _made_up_id()
+        self.consumer_id: Final = f"{group}_{own_id}"
+        self._config = ClientConfig.from_properties({"client.id": group, **given})
+        self._fetch = replace(fetch or FetchSettings(), old_formats=True)
+        self._release_wait_ms = release_wait_ms
+        self._on_assigned = on_assigned
+        self._on_remark = on_remark
+        self._member = ZooKeeperMember(self.consumer_id, subscription, self.settings, THIS_MACHINE.wall_ms())
+        self._carrier = StepCarrier(
+            partial(open_session, zookeeper, self.settings.session_timeout_ms, self.settings.connection_timeout_ms),
+            self.consumer_id,
+            subscription,
+            self.settings,
+            protocol=protocol_of(given),
+            connecting=lambda brokers: self._connect(brokers, patient=False),
+            changed=self._changed,
+            stop_delivery=self._wait_for_application,
+        )
+        self._client: Client | None = None
+        self._fetcher: Fetcher | None = None
+        self._fetching = 0
+        """The generation that ``_positions`` are of."""
+        self._interrupted = False
+        """True if records of it were dropped, because there was no lease: they are fetched again."""
+        self._positions: dict[TopicPartition, int] = {}
+        self._held: dict[TopicPartition, int] = {}
+        """Records given to the application and not reported yet: by partition, the offset after them."""
+        self._broken: BaseException | None = None
+        """The mistake of ours that has ended the group's thread."""
+        self._condition = threading.Condition()
+        self._carrier.open()
+        self._thread = threading.Thread(target=self._run, name=f"oncelog-{self.consumer_id}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(commit=kind is None or kind is KeyboardInterrupt)
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that this consumer owns and delivers now."""
+        with self._condition:
+            return tuple(self._member.positions) if self._member.may_deliver(now_ms()) else ()
+
+    def new_client(self) -> Client:
+        """A client of the cluster, the caller's own. Raises ConfigError while no broker is known."""
+        return self._connect(self._carrier.brokers)
+
+    def owner_of(self, partition: TopicPartition) -> str | None:
+        """The thread that owns a partition of this consumer, as ``consumer-number``; None where it owns it not."""
+        with self._condition:
+            return self._member.owners.get(partition)
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The offset after the last record that was handed out of a partition that is read now."""
+        return self._positions.get(partition)
+
+    def poll(self, wait_ms: int = 500) -> list[Fetched]:
+        """Batches fetched meanwhile, possibly none. Raises ZooKeeperRebalanceFailed, and what the brokers refuse."""
+        self._follow_generation()
+        if not self._positions or self._fetcher is None:
+            with self._condition:
+                if self._member.generation == self._fetching and self._member.error is None:
+                    self._condition.wait(min(wait_ms, _IDLE_MS) / 1000)
+            return []
+        found = [one for one in self._fetcher.poll(wait_ms) if self._usable(one)]
+        with self._condition:
+            if self._member.generation != self._fetching:
+                return []
+            if not self._member.may_deliver(now_ms()):
+                self._interrupted = True
+                self._condition.wait(min(wait_ms, 100) / 1000)
+                return []
+            self._held = {one.partition: one.next_offset for one in found}
+        self._positions |= {one.partition: one.next_offset for one in found}
+        return found
+
+    def processed(self, partition: TopicPartition, next_offset: int) -> bool:
+        """Mark records before ``next_offset`` as processed: they may be committed. False if the partition went to
+        another consumer meanwhile, which reads them too."""
+        with self._condition:
+            if next_offset >= self._held.get(partition, next_offset + 1):
+                del self._held[partition]
+                self._condition.notify_all()
+            return self._member.processed(self._fetching, partition, next_offset)
+
+    def commit(self) -> None:
+        """Commit what was processed, and wait for it. Raises ClientError where it is not done within the time-out of
+        an operation (``default.api.timeout.ms``)."""
+        deadline_ms = now_ms() + self._config.retry_timeout_ms
+        with self._condition:
+            self._member.commit()
+            self._condition.notify_all()
+            while self._member.is_committing:
+                if now_ms() >= deadline_ms or not self._thread.is_alive():
+                    raise ClientError(f"the offsets of group {self.settings.group!r} were not committed in time")
+                self._condition.wait(0.1)
+            if self._member.commit_failure is not None:
+                raise ClientError(self._member.commit_failure)
+
+    def close(self, *, commit: bool = True) -> None:
+        """Commit what was processed (or not), release the partitions, leave, and close the connections."""
+        with self._condition:
+            self._held.clear()
+            self._member.leave(commit=commit)
+            self._condition.notify_all()
+        self._thread.join(_CLOSE_S)
+        self._carrier.close()
+        if self._fetcher is not None:
+            self._fetcher.close()
+        if self._client is not None:
+            self._client.close()
+
+    # The application's thread.
+
+    def _follow_generation(self) -> None:
+        """Fetch what is to be delivered now."""
+        with self._condition:
+            if self._held:
+                self._held.clear()
+                self._condition.notify_all()
+            member = self._member
+            if self._broken is not None:
+                raise self._broken
+            if member.error is not None:
+                raise member.error
+            is_new, may_deliver = member.generation != self._fetching, member.may_deliver(now_ms())
+            if not is_new and not (self._interrupted and may_deliver):
+                return
+            positions = dict(member.positions if is_new else self._positions)
+            was_reading, brokers = bool(self._positions), self._carrier.brokers
+            if positions and not may_deliver:
+                positions = {}  # for now: there is no lease
+            else:
+                self._fetching, self._interrupted = member.generation, False
+        if positions and self._fetcher is None:
+            self._client = self._connect(brokers)
+            self._fetcher = Fetcher(self._client, self._fetch)
+        self._positions = positions
+        self._assign(positions)
+        if self._on_assigned is not None and is_new and (positions or was_reading):
+            self._on_assigned(dict(positions))
+
+    def _assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these; brokers may not know partitions yet that are new in the tree."""
+        if self._client is None or self._fetcher is None:
+            return
+        deadline_ms = now_ms() + self._config.retry_timeout_ms
+        for attempt in range(1 << 30):
+            for topic in {partition.topic for partition in positions}:
+                self._client.view.forget(topic)
+            try:
+                self._fetcher.assign(positions)
+                return
+            except UnknownTopic:
+                if now_ms() >= deadline_ms:
+                    raise
+                self._client.pause(attempt)
+
+    def _usable(self, fetched: Fetched) -> bool:
+        """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
+        if not fetched.error_code:
+            return True
+        partition = fetched.partition
+        if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or self._client is None or self._fetcher is None:
+            raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
+        smallest = self.settings.reset == "smallest"
+        offset = self._client.list_offsets({partition: EARLIEST if smallest else LATEST})[partition].offset
+        where = f"the {self.settings.reset}, {offset}"
+        self._on_remark(f"{partition}: offset {fetched.position} is not in the log; it goes on at {where}")
+        with self._condition:
+            self._member.restarted(self._fetching, partition, offset)
+        self._fetcher.positions.seek({partition: offset})
+        return False
+
+    def _connect(self, brokers: list[RegisteredBroker], *, patient: bool = True) -> Client:
+        """A client; one that is not patient fails soon, for the group waits on it."""
+        config = self._config
+        if not patient:
+            config = replace(
+                config,
+                bootstrap_timeout_ms=min(config.bootstrap_timeout_ms, SECOND_MS),
+                connect_timeout_ms=min(config.connect_timeout_ms, _HASTY_MS),
+                request_timeout_ms=min(config.request_timeout_ms, _HASTY_MS),
+                retry_timeout_ms=min(config.retry_timeout_ms, _HASTY_MS),
+            )
+        return client_of(brokers, config)
+
+    # The group's thread.
+
+    def _run(self) -> None:
+        """Carry out the member's steps until it has left; a mistake of ours is raised by ``poll``."""
+        try:
+            self._carry_out_steps()
+        except BaseException as error:  # noqa: BLE001  # it is the application's thread that has to hear of it
+            with self._condition:
+                self._broken = error
+                self._condition.notify_all()
+
+    def _carry_out_steps(self) -> None:
+        member = self._member
+        while True:
+            with self._condition:
+                for remark in member.take_remarks():
+                    self._on_remark(remark)
+                if member.state in ENDED:
+                    self._condition.notify_all()
+                    return
+                step = member.next_step(now_ms())
+                if step is None:
+                    self._condition.wait(max(1, min(member.due_ms(now_ms()) - now_ms(), _IDLE_MS)) / 1000)
+                    continue
+            outcome = self._carrier.carry_out(step)
+            with self._condition:
+                member.done(outcome, now_ms())
+                self._condition.notify_all()
+
+    def _wait_for_application(self) -> None:
+        """Give the application some time to finish what it holds."""
+        deadline_ms = now_ms() + self._release_wait_ms
+        with self._condition:
+            while self._held and now_ms() < deadline_ms:
+                self._condition.wait(max(1, deadline_ms - now_ms()) / 1000)
+
+    def _changed(self) -> None:
+        """Called by kazoo's thread: a watch has fired, or the connection has come back or is lost for good."""
+        with self._condition:
+            self._member.changed()
+            self._condition.notify_all()
+
+
+def _made_up_id() -> str:
+    """An id as Java's consumers make it: host, time, chance."""
+    host = "localhost"
+    with contextlib.suppress(OSError):
+        host = socket.gethostname().replace("/", "")
+    return f"{host}-{THIS_MACHINE.wall_ms()}-{secrets.token_hex(4)}"

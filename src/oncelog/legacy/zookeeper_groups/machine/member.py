@@ -1,0 +1,449 @@
+"""A member of a group that balances through ZooKeeper: the next step, given what came of the last one.
+
+State          asks for       then
+-------------  -------------  ----------------------------------------------------------------------------------------
+UNCONNECTED    Connect        UNREGISTERED
+UNREGISTERED   Register       LOOKING; taken (a former self, or a second one of the same id): after a back-off again
+LOOKING        Look           CLAIMING; no broker there: IDLE until one comes
+CLAIMING       Claim          SEEKING; taken: BACKING_OFF, one try less
+SEEKING        FindOffsets    RESETTING or OWNING; failed: again after a back-off
+RESETTING      FindEnds       OWNING; failed: again after a back-off
+OWNING, IDLE   Renew, Commit  a change: CHECKING
+CHECKING       Look           the share is as it was: OWNING or IDLE; another: STOPPING
+BACKING_OFF    Renew          a change, or the back-off is over: LOOKING; no try left: FAILED
+STOPPING       StopDelivery   COMMITTING
+COMMITTING     Commit         RELEASING, also if it failed
+RELEASING      Release        LOOKING, or LEAVING
+LEAVING        Disconnect     LEFT
+any            –              the session ended: UNCONNECTED, and nothing is committed any more
+
+Rules:
+1. A change (a consumer, a topic, a lost connection, which loses watches) leads to a look as soon as the step under way
+   is done. If the share of this consumer is another then, it stops, commits and releases all that it owns, at once:
+   Java's consumers give up after four tries. After that it looks again, and claims.
+2. Offsets are looked up after the claim: whoever owned the partition before has committed by then.
+3. Records are delivered only under the lease: the session time-out, counted from before the last request that found the
+   session alive. So a process that was frozen, or cut off, delivers and commits nothing on top of its successor.
+4. Only what was reported as processed under the present generation is committed, and never less than before.
+5. ``rebalance.max.retries`` tries that found a partition taken end the member, with ``rebalance.backoff.ms`` after
+   each, as in Java; one that a change has cut short does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from oncelog.base.ids import TopicPartition
+from oncelog.base.invariant import invariant
+from oncelog.client.errors import ClientError
+from oncelog.legacy.zookeeper_groups.machine.assignment import Picture, share_of
+from oncelog.legacy.zookeeper_groups.machine.nodes import ids_path
+from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
+from oncelog.legacy.zookeeper_groups.machine.starts import Stored, start_warnings, starts
+from oncelog.legacy.zookeeper_groups.machine.steps import (
+    Claim,
+    Commit,
+    Connect,
+    Disconnect,
+    Ends,
+    Failed,
+    FindEnds,
+    FindOffsets,
+    Look,
+    Outcome,
+    Register,
+    Release,
+    Renew,
+    SessionEnded,
+    Step,
+    StopDelivery,
+    Taken,
+    Unavailable,
+    Unregistered,
+)
+from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, registration_value
+
+_AGAIN_MS: Final = 200
+"""The pause before a step that could not be carried out is asked for again."""
+
+
+class ZooKeeperRebalanceFailed(ClientError):
+    """Partitions that fall to this consumer stayed somebody else's through all tries."""
+
+
+class State(Enum):
+    """The states of a member; see the module's table."""
+
+    UNCONNECTED = "unconnected"
+    UNREGISTERED = "unregistered"
+    LOOKING = "looking"
+    CLAIMING = "claiming"
+    SEEKING = "seeking"
+    RESETTING = "resetting"
+    OWNING = "owning"
+    IDLE = "idle"
+    CHECKING = "checking"
+    BACKING_OFF = "backing off"
+    STOPPING = "stopping"
+    COMMITTING = "committing"
+    RELEASING = "releasing"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+_LEAVABLE: Final = (State.OWNING, State.IDLE, State.CHECKING, State.LOOKING, State.CLAIMING, State.BACKING_OFF)
+_DELIVERING: Final = (State.OWNING, State.CHECKING)
+ENDED: Final = (State.LEFT, State.FAILED)
+
+
+class ZooKeeperMember:
+    """The machine. ``consumer`` is the id under which it registers, unique in the group; times in milliseconds."""
+
+    def __init__(
+        self, consumer: str, subscription: Subscription, settings: ZooKeeperGroupSettings, wall_ms: int
+    ) -> None:
+        self.consumer = consumer
+        self.settings = settings
+        self.state = State.UNCONNECTED
+        self.generation = 0
+        """Rises when delivery begins and when it stops."""
+        self.positions: Mapping[TopicPartition, int] = {}
+        """The partitions to deliver, each with the offset to begin at."""
+        self.owners: Mapping[TopicPartition, str] = {}
+        """The partitions claimed, each with the thread that owns it."""
+        self.error: ClientError | None = None
+        """The reason for ``FAILED``."""
+        self.commit_failure: str | None = None
+        """The reason for which the last commit failed since ``commit`` was called."""
+        self.lease_until_ms = 0
+        self._subscription = subscription
+        self._value = registration_value(subscription, wall_ms)
+        self._begun: dict[TopicPartition, int] = {}
+        self._processed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._asked: Step | None = None
+        self._asked_ms = 0
+        self._changed = False
+        self._leaving = False
+        self._commit_wanted = False
+        self._tries = 0
+        self._not_before_ms = 0
+        self._commit_due_ms = 0
+        self._remarks: list[str] = []
+        self._last_reason = ""
+
+    # For the application.
+
+    def may_deliver(self, now_ms: int) -> bool:
+        """True while records of ``positions`` may be handed out."""
+        return self.state in _DELIVERING and now_ms < self.lease_until_ms
+
+    def processed(self, generation: int, partition: TopicPartition, next_offset: int) -> bool:
+        """Note that records before ``next_offset``, read under a generation, are processed. False if they count for
+        nothing any more: another consumer reads them, too."""
+        if generation != self.generation or partition not in self.positions:
+            return False
+        if next_offset > self._processed.get(partition, self.positions[partition]):
+            self._processed[partition] = next_offset
+        return True
+
+    def restarted(self, generation: int, partition: TopicPartition, offset: int) -> None:
+        """Note that a partition goes on at another offset, because its position is not in the log any more."""
+        if generation == self.generation and partition in self.positions:
+            self.positions = {**self.positions, partition: offset}
+            self._processed.pop(partition, None)
+
+    def commit(self) -> None:
+        """Commit what was processed, with the next step."""
+        self._commit_wanted = bool(self._uncommitted())
+        self.commit_failure = None
+
+    @property
+    def is_committing(self) -> bool:
+        """True until what ``commit`` asked for is done, or has failed."""
+        return self._commit_wanted or isinstance(self._asked, Commit)
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """True if processed offsets wait to be committed."""
+        return bool(self._uncommitted())
+
+    def leave(self, *, commit: bool = True) -> None:
+        """Stop, commit what was processed (or not), release and end the session."""
+        self._leaving = True
+        if not commit:
+            self._processed = {}
+
+    def take_remarks(self) -> list[str]:
+        """Warnings for whoever runs the consumer, each once."""
+        remarks, self._remarks = self._remarks, []
+        return remarks
+
+    # For the shell.
+
+    def changed(self) -> None:
+        """Note that a watch has fired: the group, its topics, or the owner in the way may have changed."""
+        self._changed = True
+
+    def due_ms(self, now_ms: int) -> int:
+        """Time at which ``next_step`` may have another answer if nothing happens meanwhile."""
+        if self._not_before_ms > now_ms:
+            return self._not_before_ms
+        due = self._renew_due_ms()
+        if self.state is State.OWNING and self.settings.auto_commit and self._uncommitted():
+            due = min(due, self._commit_due_ms)
+        return max(now_ms, due)
+
+    def next_step(self, now_ms: int) -> Step | None:
+        """The step to carry out now, or None. Each has to be answered before the next is asked for."""
+        invariant(self._asked is None, "a step while another is under way", asked=self._asked)
+        self._asked, self._asked_ms = self._choose(now_ms), now_ms
+        return self._asked
+
+    def done(self, outcome: Outcome, now_ms: int) -> None:
+        """Go on from what came of the step."""
+        asked, self._asked = self._asked, None
+        invariant(asked is not None, "an outcome that nothing was asked for", outcome=outcome)
+        match outcome:
+            case SessionEnded():
+                self._session_ended()
+            case Unavailable(reason):
+                self._not_before_ms = now_ms + _AGAIN_MS
+                if reason and reason != self._last_reason:
+                    self._remarks.append(reason)
+                self._last_reason = reason
+            case Failed(reason, final):
+                self._failed(asked, reason, final, now_ms)
+            case Taken(path, owner):
+                self._taken(path, owner, now_ms)
+            case Unregistered():
+                self._renewed()  # it was answered: the session is alive
+                self._unregistered()
+            case _:
+                self._advance(asked, outcome, now_ms)
+
+    # Choosing a step.
+
+    def _choose(self, now_ms: int) -> Step | None:
+        if self._wants_out():
+            self._begin_to_stop()
+        if self._changed and self.state in (State.OWNING, State.IDLE):
+            self.state = State.CHECKING
+        if now_ms < self._not_before_ms and self.state is not State.BACKING_OFF:
+            return None
+        match self.state:
+            case State.UNCONNECTED:
+                return Disconnect() if self._leaving else Connect()
+            case State.UNREGISTERED:
+                return Disconnect() if self._leaving else Register(self._path, self._value)
+            case State.LOOKING | State.CHECKING:
+                self._changed = False
+                return Look()
+            case State.CLAIMING:
+                return Claim(self.owners)
+            case State.SEEKING:
+                return FindOffsets(tuple(self.owners))
+            case State.RESETTING:
+                missing = tuple(partition for partition in self.owners if partition not in self._begun)
+                return FindEnds(missing, self.settings.reset == "smallest")
+            case State.STOPPING:
+                return StopDelivery()
+            case State.COMMITTING:
+                return self._commit_step(now_ms)
+            case State.RELEASING:
+                return Release(self.owners)
+            case State.LEAVING:
+                return Disconnect()
+            case State.BACKING_OFF if self._changed or now_ms >= self._not_before_ms:
+                return self._try_again()
+            case State.OWNING | State.IDLE | State.BACKING_OFF:
+                return self._keep(now_ms)
+        return None
+
+    def _wants_out(self) -> bool:
+        """True if what is under way is to end: this consumer leaves, or there was a change before it could begin."""
+        if self.state in (State.SEEKING, State.RESETTING):
+            return self._changed or self._leaving
+        return self._leaving and self.state in _LEAVABLE
+
+    def _begin_to_stop(self) -> None:
+        self._tries = 0
+        self._not_before_ms = 0
+        self.state = State.STOPPING
+
+    def _keep(self, now_ms: int) -> Step | None:
+        """Keep up the lease, and commit what is due."""
+        if now_ms >= self._renew_due_ms():
+            return Renew(self._path)
+        due = self.settings.auto_commit and now_ms >= self._commit_due_ms
+        if self.state is State.OWNING and (due or self._commit_wanted):
+            self._commit_wanted = False
+            self._commit_due_ms = now_ms + self.settings.auto_commit_interval_ms
+            return self._commit_of(self._uncommitted())
+        return None
+
+    def _renew_due_ms(self) -> int:
+        return self.lease_until_ms - self.settings.session_timeout_ms * 2 // 3
+
+    def _commit_step(self, now_ms: int) -> Step | None:
+        """The last commit before the release; a member whose lease is over first finds out whether it is one."""
+        offsets = self._uncommitted() if self.settings.auto_commit or self._commit_wanted else {}
+        if offsets and now_ms >= self.lease_until_ms:
+            return Renew(self._path)
+        self._commit_wanted = False
+        step = self._commit_of(offsets)
+        if step is None:
+            self.state = State.RELEASING
+            return Release(self.owners)
+        return step
+
+    def _commit_of(self, offsets: Mapping[TopicPartition, int]) -> Commit | None:
+        if not offsets:
+            return None
+        storage = self.settings.storage
+        storages = (storage, storage.other) if self.settings.dual_commit else (storage,)
+        return Commit(tuple((one, offsets) for one in storages))
+
+    def _uncommitted(self) -> dict[TopicPartition, int]:
+        return {p: offset for p, offset in self._processed.items() if offset != self._committed.get(p)}
+
+    def _try_again(self) -> Step:
+        if self._changed:
+            self._tries -= 1
+        self._changed = False
+        self._not_before_ms = 0
+        self.state = State.LOOKING
+        return Look()
+
+    # Going on from an outcome.
+
+    def _advance(self, asked: Step | None, outcome: Outcome, now_ms: int) -> None:
+        match asked, outcome:
+            case Connect(), _:
+                self.state = State.UNREGISTERED
+            case Register(), _:
+                self._renewed()
+                self.state = State.LOOKING
+            case Renew(), _:
+                self._renewed()
+            case Look(), Picture():
+                self._looked(outcome)
+            case Claim(), _:
+                self._tries = 0
+                self.state = State.SEEKING
+            case FindOffsets(), Stored():
+                self._found(outcome, now_ms)
+            case FindEnds(), Ends(offsets):
+                self._begun |= offsets
+                self._begin_delivery(now_ms)
+            case StopDelivery(), _:
+                self.generation += 1
+                self.state = State.COMMITTING
+            case Commit(stores), _:
+                self._committed |= stores[0][1]
+                if self.state is State.COMMITTING:
+                    self.state = State.RELEASING
+            case Release(), _:
+                self._forget()
+                self.state = State.LEAVING if self._leaving else State.LOOKING
+            case Disconnect(), _:
+                self.state = State.LEFT if self.error is None else State.FAILED
+
+    def _renewed(self) -> None:
+        self.lease_until_ms = self._asked_ms + self.settings.session_timeout_ms
+
+    def _looked(self, picture: Picture) -> None:
+        self._renewed()
+        if self.consumer not in picture.members:
+            self._unregistered()
+            return
+        excluded = self.settings.exclude_internal_topics
+        share = share_of(self.consumer, self._subscription, picture, exclude_internal=excluded)
+        if not picture.brokers:  # then there is nobody to fetch from, and nobody to take over either
+            share = dict(self.owners)
+        if self.state is State.LOOKING:
+            self.owners = share
+            self._tries = self._tries if share else 0
+            self.state = State.CLAIMING if share else State.IDLE
+        elif share == self.owners:
+            self.state = State.OWNING if share else State.IDLE
+        else:
+            self._begin_to_stop()
+
+    def _found(self, stored: Stored, now_ms: int) -> None:
+        settings = self.settings
+        for warning in start_warnings(stored, settings.storage, settings.dual_commit):
+            if warning not in self._remarks:
+                self._remarks.append(warning)
+        self._begun = starts(stored, settings.storage, settings.dual_commit)
+        if all(partition in self._begun for partition in self.owners):
+            self._begin_delivery(now_ms)
+        else:
+            self.state = State.RESETTING
+
+    def _begin_delivery(self, now_ms: int) -> None:
+        self.positions = {partition: self._begun[partition] for partition in self.owners}
+        self._processed, self._committed = {}, {}
+        self._commit_due_ms = now_ms + self.settings.auto_commit_interval_ms
+        self.generation += 1
+        self.state = State.OWNING
+
+    def _forget(self) -> None:
+        """Own nothing any more."""
+        self.generation += 1
+        self.owners, self.positions, self._begun = {}, {}, {}
+        self._processed, self._committed = {}, {}
+        self._commit_wanted = False
+
+    def _taken(self, path: str, owner: str, now_ms: int) -> None:
+        self._not_before_ms = now_ms + self.settings.rebalance_backoff_ms
+        self._tries += 1
+        if self._tries > self.settings.rebalance_max_retries:
+            self._give_up(
+                ZooKeeperRebalanceFailed(
+                    f"group {self.settings.group!r}: {path} has belonged to {owner} through "
+                    f"{self._tries} tries, {self.settings.rebalance_backoff_ms} ms apart; stop that consumer, or "
+                    "raise rebalance.max.retries or rebalance.backoff.ms above its session time-out"
+                )
+            )
+        elif self.state is State.CLAIMING:
+            self.owners = {}
+            self.state = State.BACKING_OFF
+
+    def _unregistered(self) -> None:
+        """Register again, after the release of what is owned."""
+        if not self.owners:
+            self.state = State.UNREGISTERED
+        elif self.state is not State.COMMITTING:
+            self._begin_to_stop()
+
+    def _session_ended(self) -> None:
+        self._forget()
+        self._not_before_ms = 0
+        self.lease_until_ms = 0
+        self.state = State.UNCONNECTED
+
+    def _failed(self, asked: Step | None, reason: str, final: bool, now_ms: int) -> None:
+        if isinstance(asked, Commit):
+            self.commit_failure = f"offsets of group {self.settings.group!r} were not committed: {reason}"
+            self._remarks.append(self.commit_failure)
+            if self.state is State.COMMITTING:
+                self.state = State.RELEASING
+        elif final:
+            self._give_up(ClientError(reason))
+        else:
+            self._not_before_ms = now_ms + self.settings.rebalance_backoff_ms
+
+    def _give_up(self, error: ClientError) -> None:
+        """End the member in order: what it has is released, and its session ends."""
+        self.error = error
+        self._leaving = True
+        self._not_before_ms = 0
+        self.state = State.STOPPING if self.owners else State.LEAVING
+
+    @property
+    def _path(self) -> str:
+        return f"{ids_path(self.settings.group)}/{self.consumer}"
