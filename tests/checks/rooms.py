@@ -91,16 +91,21 @@ def place(room: str) -> Path:
 
 
 def _is_box(path: Path) -> bool:
-    return (path / "__init__.py").exists() or (path.suffix == ".py" and not path.stem.startswith("__"))
+    return _is_package(path) or (path.suffix == ".py" and not path.stem.startswith("__"))
+
+
+def _is_package(path: Path) -> bool:
+    # A folder that was a package before a pull may still hold byte code.
+    return (path / "__init__.py").exists()
 
 
 def _shown(box: Path) -> str:
-    return f"{box.name}/" if box.is_dir() else box.name
+    return f"{box.name}/" if _is_package(box) else box.name
 
 
 def purpose(box: Path) -> str:
     """The first sentence of the docstring of a package or module, given without its suffix."""
-    path = box / "__init__.py" if box.is_dir() else box.with_suffix(".py")
+    path = box / "__init__.py" if _is_package(box) else box.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     sentence = re.split(r"(?<=[.!?])\s|\n\n", docstring, maxsplit=1)[0]
     return sentence.replace("``", "`").replace("|", r"\|").replace("\n", " ").rstrip(".")
