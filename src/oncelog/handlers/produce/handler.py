@@ -78,7 +78,7 @@ def append_and_answer(
     elif transactional:
         yield from _append_in_transaction(request, appends, context)
     else:
-        yield from _append_each(acks, appends, None, context)
+        yield from _append_each(request, appends, None, context)
     if acks == ACKS_NONE:
         _close_on_error(appends)
         return None
@@ -104,7 +104,7 @@ def _may_transact(request: ProduceRequest, context: Context) -> bool:
 
 
 def _append_each(
-    acks: int,
+    request: ProduceRequest,
     appends: Sequence[PartitionAppend],
     transactional_id: str | None,
     context: Context,
@@ -115,6 +115,7 @@ def _append_each(
     In a large request others have their turn in between. Leadership may move meanwhile, so that acks=all vouches only
     for partitions that this broker leads as it did when it appended.
     """
+    acks = request.acks
     many = len(appends) > ITEMS_WHILE_CREATING
     budget, left = SliceBudget(context.partitions), _TURN_BYTES
     gave_way = False
@@ -133,7 +134,12 @@ def _append_each(
             validated = yield Offload(append.leader.log.validate_records(append.records, context.now_ms))
             gave_way, left = True, _TURN_BYTES
             append.resolve(context)
-            append.write(acks, transactional_id, context, verified=is_verified, validated=validated)
+            append.validated = validated
+            if transactional_id is not None and unopened([append]) and not (is_verified and append.is_guarded):
+                # The transaction has ended while the worker had the records: only the coordinator can say why.
+                yield from _append_in_transaction(request, [append], context)
+            else:
+                append.write(acks, transactional_id, context, verified=is_verified)
     if gave_way and acks == ACKS_ALL:
         reject_if_leadership_lost(appends, context)
 
@@ -152,14 +158,14 @@ def _append_in_transaction(
             yield NextSlice()
     to_verify = unopened(appends)
     if not to_verify:
-        yield from _append_each(request.acks, appends, name, context)
+        yield from _append_each(request, appends, name, context)
         return
     identity, *others = set(to_verify.values())
     if others:
         for append in appends:
             if append.partition in to_verify:
                 append.unverified = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        yield from _append_each(request.acks, appends, name, context)
+        yield from _append_each(request, appends, name, context)
         return
     # A transaction that was open when the coordinator was asked, and is not any more, was not asked about.
     verified = to_verify if verifies(context) else {append.partition for append in appends}
@@ -170,7 +176,7 @@ def _append_in_transaction(
             yield from verification.ask(context)
             if may_ask_again and verification.is_overtaken():
                 continue
-            yield from _append_each(request.acks, appends, name, context, verified)
+            yield from _append_each(request, appends, name, context, verified)
         finally:  # also when the client is gone
             verification.end()
         break

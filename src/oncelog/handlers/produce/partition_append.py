@@ -55,7 +55,7 @@ _NO_END: Final = Offset(-1)
 class PartitionAppend:
     """A batch, the partition it is for, and the answer about it."""
 
-    __slots__ = ("attributes", "end", "guard", "leader", "partition", "records", "result", "unverified")
+    __slots__ = ("attributes", "end", "guard", "leader", "partition", "records", "result", "unverified", "validated")
 
     def __init__(self, partition: TopicPartition, records: memoryview, result: PartitionProduceResponse) -> None:
         self.partition = partition
@@ -68,6 +68,8 @@ class PartitionAppend:
         """The guard under which the partition was verified as part of the transaction (KIP-890)."""
         self.unverified = ErrorCode.NONE
         """The reason for which the coordinator does not take the partition as part of the transaction."""
+        self.validated: ValidatedRecords | None = None
+        """A worker's outcome, where it has validated the records."""
         self.end = _NO_END
         """The high watermark at which acks=all is answered, once the records are appended."""
 
@@ -80,6 +82,13 @@ class PartitionAppend:
     def is_pending(self) -> bool:
         """True while acks=all waits for what was appended. With ``log.sync.policy=none`` and no followers never."""
         return self.leader is not None and self.leader.log.high_watermark < self.end
+
+    @property
+    def is_guarded(self) -> bool:
+        """True while nothing has ended the transaction since its verification began."""
+        if self.leader is None or self.guard is None:
+            return False
+        return self.leader.log.producers.verifications.is_current(self.guard)
 
     def replace_records(self, batch: bytearray) -> None:
         """Append ``batch`` in place of the records received."""
@@ -123,12 +132,11 @@ class PartitionAppend:
         context: Context,
         *,
         verified: bool,
-        validated: ValidatedRecords | None = None,
     ) -> int:
         """Append the batch to the log, which was resolved in this step of the loop, and fill in the answer.
 
         ``verified``: the coordinator knows of the partition as part of the transaction of ``transactional_id``.
-        ``validated``: a worker's outcome. Returns the bytes of records that were inspected, or could have been. Raises
+        Returns the bytes of records that were inspected, or could have been. Raises
         TooMuchWork where a worker has to validate the records first; then nothing has changed.
         """
         leader = self.leader
@@ -149,7 +157,7 @@ class PartitionAppend:
                 verified=verified,
                 guard=self.guard,
                 transactional_id=transactional_id,
-                validated=validated,
+                validated=self.validated,
                 bounded=True,
             )
         except AppendRefused as refused:

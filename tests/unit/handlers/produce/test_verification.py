@@ -179,24 +179,34 @@ def test_a_transaction_that_has_ended_since_the_question_is_not_begun_again(lead
     assert leader.logs.logs[HERE].producers.ongoing == {}
 
 
+@pytest.mark.parametrize("was_open", [True, False])
 @pytest.mark.parametrize("ended", [True, False])
-def test_the_word_of_a_coordinator_here_holds_while_a_worker_validates(leader: Leader, ended: bool) -> None:
-    """A marker in between makes it worthless, as it does another broker's."""
+def test_a_transaction_that_ends_while_a_worker_validates_is_verified_again(
+    leader: Leader, ended: bool, was_open: bool
+) -> None:
+    """The coordinator, asked after the marker, says why: a fenced producer learns of its epoch."""
+    if was_open:
+        assert Producing(leader, 11).told(YES[11]) is ErrorCode.NONE
     leader.takes_part = True
     records = [Record(number, NOW_MS, None, b"") for number in range(RECORDS_A_STEP + 1)]
-    large = build_batch(records, producer_id=PRODUCER, producer_epoch=0, base_sequence=0, transactional=True)
+    sequence = int(was_open)
+    large = build_batch(records, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, transactional=True)
     data = [PartitionProduceData(index=0, records=memoryview(large))]
     topics = [TopicProduceData(name=TopicName("t"), partition_data=data)]
     request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=topics)
     steps = cast("Generator[Any, Any, Any]", produce.handle(request, context_of(leader, 0, 11)))
     offload = steps.send(None)
     assert isinstance(offload, Offload)
+    reply = outcome_of(offload.steps)
     if ended:
         write_marker(leader)
+        leader.takes_part = False
+        assert isinstance(steps.send(reply), AddToTransaction)
+        reply = AddReply(ErrorCode.PRODUCER_FENCED)
     with pytest.raises(StopIteration) as answered:
-        steps.send(outcome_of(offload.steps))
+        steps.send(reply)
     (answer,) = answered.value.value.responses[0].partition_responses
-    assert answer.error_code == (ErrorCode.INVALID_TXN_STATE if ended else ErrorCode.NONE)
+    assert answer.error_code == (ErrorCode.INVALID_PRODUCER_EPOCH if ended else ErrorCode.NONE)
     producers = leader.logs.logs[HERE].producers
     assert (len(producers.verifications), bool(producers.ongoing)) == (0, not ended)
 
