@@ -48,7 +48,10 @@ def read_api(module: str) -> Api:
                 name = _rename(module, struct)
             struct.fields.extend(EXTENSIONS.get((module, name), ()))
             if api.structs.setdefault(name, struct) != struct:
-                raise ValueError(f"{module}: request and response each have a {name} of their own")
+                raise ValueError(
+                    f"{module}: request and response each have a {name} of their own; "
+                    "name the response's in RESPONSE_NAMES (codegen/tables.py)"
+                )
     add_old_versions(api)
     return api
 

@@ -27,9 +27,11 @@ def missing(text: str, page: Path) -> Iterator[str]:
     rooms = "|".join({row.partition(".")[0] for row in contracts()["oncelog"]})
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     yield from (link for link in _LINK.findall(prose) if not (page.parent / link).exists())
+    folders = "|".join({path.name for path in SOURCE.rglob("*") if path.is_dir() and path.parent != SOURCE})
     kinds: list[tuple[str, Callable[[str], bool]]] = [
         (rf"(?:{'|'.join(_TOP)})/[\w./-]+", lambda name: _is_there(ROOT / name)),
         (rf"(?:{rooms})/[a-z_0-9/]+(?:\.py)?", lambda name: _is_there(SOURCE / name)),
+        (rf"(?!(?:{'|'.join(_TOP)}|{rooms})/)(?:{folders})/[a-z_/]+(?:\.py)?", _is_within_a_room),
         (rf"oncelog\.(?:{rooms})\.[\w.]+", _is_module_or_name),
     ]
     for name in _CODE.findall(text):
@@ -41,6 +43,11 @@ def missing(text: str, page: Path) -> Iterator[str]:
 
 def _is_there(path: Path) -> bool:
     return path.exists() or path.with_suffix(".py").exists()
+
+
+def _is_within_a_room(name: str) -> bool:
+    """True for a path that a page names without its room: `requests/dispatch`."""
+    return any(_is_there(folder / name) for folder in SOURCE.rglob("*") if folder.is_dir())
 
 
 def _is_module_or_name(name: str) -> bool:
@@ -57,7 +64,7 @@ def test_what_a_page_names_is_there(page: str) -> None:
 
 
 def test_names_of_nothing_are_found() -> None:
-    code = "`src/oncelog/nothing.py` `storage/log/nothing` `oncelog.client.nothing.at.all`"
-    assert len(list(missing(f"[a](nowhere.md) {code} python -m tests.nothing", ROOT / "README.md"))) == 5
-    code = "`tests/checks` `storage/log/append` `oncelog.client.errors.ClientError` `a/b`"
+    code = "`src/oncelog/nothing.py` `storage/log/nothing` `log/nothing` `oncelog.client.nothing.at.all`"
+    assert len(list(missing(f"[a](nowhere.md) {code} python -m tests.nothing", ROOT / "README.md"))) == 6
+    code = "`tests/checks` `storage/log/append` `log/append` `oncelog.client.errors.ClientError` `a/b`"
     assert list(missing(f"[a](docs/jobs.md#x) {code} python -m bench", ROOT / "README.md")) == []

@@ -129,6 +129,7 @@ DOCUMENTATION: Final = {
     "log.dir": "The directory that holds the data; serve --data-dir sets it.",
     "log.dirs": "The directory that holds the data, if set instead of log.dir; one is supported.",
     "log.flush.interval.messages": "Records after which a log is flushed to disk, whatever log.sync.policy says.",
+    "max.connections": "Connections the broker has at a time; those above are refused.",
     "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions kept.",
     "node.id": "The broker's id in the cluster.",
     "offsets.topic.replication.factor": "Replicas of __consumer_offsets; not set: as many as there are brokers, at "

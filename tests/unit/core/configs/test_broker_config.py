@@ -237,3 +237,8 @@ def test_offsets_are_reset_by_durations_as_java_reads_them(text: str, accepted: 
     else:
         with pytest.raises(ConfigError):
             key.parse(text)
+
+
+def test_a_limit_of_connections_is_not_described_as_waiting() -> None:
+    """Apache Kafka's text says that connections above it are blocked; here they are refused."""
+    assert "refused" in DOCUMENTATION["max.connections"]
