@@ -223,10 +223,10 @@ def _aborted_kept(right: Any) -> Any:
 
 
 def _one_segment_more(right: Any) -> Any:
-    def deletable(self: LogMaintenance, now_ms: int) -> list[Segment]:
-        gone: list[Segment] = right(self, now_ms)
+    def deletable(self: LogMaintenance, now_ms: int) -> tuple[list[Segment], Segment | None]:
+        gone, doubtful = right(self, now_ms)
         segments = list(self._log.segments)
-        return segments[: len(gone) + 1] if gone and len(segments) > len(gone) + 1 else gone
+        return segments[: len(gone) + 1] if gone and len(segments) > len(gone) + 1 else gone, doubtful
 
     return deletable
 
