@@ -110,6 +110,8 @@ class Driver:
                 await cast("asyncio.Lock", lock).acquire()
             case Submit(link, message, version, timeout_ms, answered):
                 request = cast("AsyncLink", link).call(message, version, timeout_ms, answered=answered)
+                if not answered:  # written, at least: the program counts it as done, and may close the link
+                    return await request
                 return _Sent(asyncio.create_task(request))
             case Wait(pending, milliseconds):
                 tasks = [cast("_Sent", sent).task for sent in pending]
