@@ -191,6 +191,9 @@ class _SideBySide:
         for strand in self._waiting:
             if isinstance(strand.step, Call):
                 strand.step.link.abort()
+        for strand, _, _ in self._ready:
+            if isinstance(strand.step, Acquire):  # granted, but its program has not gone on to release it
+                strand.step.lock.release()
         for strand in reversed(self._strands):  # programs before those that run them
             strand.program.close()
 
