@@ -55,7 +55,7 @@ def measure(repeat: int, scale: float, progress: Callable[[str], None]) -> Compa
 
 def _whole(directory: Path) -> tuple[float, int]:
     """CPU seconds of a whole audit in this process, and how much it has found."""
-    from oncelog.spark.audit.directories.directory_layout import plan
+    from oncelog.spark.audit.directories import plan
     from oncelog.spark.audit.engines.local_engine import LocalEngine
     from oncelog.spark.audit.pipeline import audit
 
@@ -71,7 +71,7 @@ def _warm_up(directory: Path) -> None:
 
 def _audit_rate(directory: Path, *, check_crc: bool) -> float:
     """The work of a task: segments → facts."""
-    from oncelog.spark.audit.directories.directory_layout import plan
+    from oncelog.spark.audit.directories import plan
     from oncelog.spark.audit.segments.segment_facts import ReadOptions, read_segment
 
     planned = plan([directory])

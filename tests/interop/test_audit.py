@@ -12,7 +12,7 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
-from oncelog.spark.audit.directories.directory_layout import plan
+from oncelog.spark.audit.directories import plan
 from oncelog.spark.audit.engines.local_engine import LocalEngine
 from oncelog.spark.audit.pipeline import AuditResult, audit
 from oncelog.testing import Broker

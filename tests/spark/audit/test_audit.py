@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.cli.main import invoke
 from oncelog.cli.support.output import to_json
-from oncelog.spark.audit.directories.directory_layout import plan
+from oncelog.spark.audit.directories import plan
 from oncelog.spark.audit.engines import spark_engine
 from oncelog.spark.audit.report import as_json
 from tests.unit.spark.audit.logs import Coordinator, Log, commit_offset, run

@@ -155,7 +155,7 @@ def audit(
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
     """
     _check_packages(engine_options.spark)
-    from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
+    from oncelog.spark.audit.directories import NothingToAudit, plan
     from oncelog.spark.audit.pipeline import audit as run
 
     limits = limit_options.limits()
@@ -169,7 +169,7 @@ def audit(
     with engine_options.engine(planned.size_bytes, progress) as engine:
         result = run(planned, engine, check_crc=crc, limits=limits, to=to)
     if html is not None:
-        from oncelog.spark.audit.html.page import page
+        from oncelog.spark.audit.html import page
 
         html.write_text(page(result), encoding="utf-8")
     if as_json:
@@ -214,8 +214,7 @@ def _here(progress: bool) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, progress: bool) -> Iterator[Engine]:
-    from oncelog.spark.audit.engines.spark_engine import SparkEngine
-    from oncelog.spark.audit.engines.spark_progress import watched
+    from oncelog.spark.audit.engines.spark_engine import SparkEngine, watched
     from oncelog.spark.session.local_session import local_session
 
     if progress:

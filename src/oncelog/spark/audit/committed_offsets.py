@@ -19,7 +19,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.records.batch import HEADER_SIZE, CorruptBatch, read_header
 from oncelog.spark.audit.audit_context import AuditContext
 from oncelog.spark.audit.audit_plan import PartitionPlace
-from oncelog.spark.audit.directories.log_end import position_before
+from oncelog.spark.audit.directories import position_before
 from oncelog.spark.audit.model import NONE, Fact, Finding, Rank
 from oncelog.storage.file_names import LOG, parse_segment_file
 

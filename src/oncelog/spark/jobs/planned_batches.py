@@ -22,8 +22,8 @@ from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP, Piece
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.spark_reader import ranges_option
 from oncelog.spark.session.errors import OptionError
+from oncelog.spark.source.offset_ranges import ReadLimits
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.read_limits import ReadLimits
 from oncelog.spark.source.plan.stream_planner import StreamPlanner
 from oncelog.spark.source.stream_position import Position
 from oncelog.spark.table.directory import RowsFile

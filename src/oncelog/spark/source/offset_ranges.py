@@ -1,6 +1,12 @@
-"""Offset ranges, their division among tasks, and bounds on those of a batch query. Pure arithmetic.
+"""Offset ranges, their division among tasks, bounds on those of a batch query, limits of a micro-batch. Pure
+arithmetic; the clock is an argument.
 
 The rule: dividing never loses or repeats an offset; the parts of a range follow each other and add up to it.
+
+Spark's own read limits can neither wait with a time-out nor be combined in Python, so ``latestOffset`` decides. Rules,
+as in Spark's Kafka connector: a batch is held back while fewer offsets than the minimum wait *and* less than the delay
+has passed since the last batch was admitted; the first batch is not held back; a batch that is admitted is cut to the
+maximum.
 """
 
 from __future__ import annotations
@@ -109,3 +115,44 @@ class RangeBounds:
             self.first = first if self.first is None else max(self.first, first)
         if end is not None:
             self.end = end if self.end is None else min(self.end, end)
+
+
+@dataclass(slots=True)
+class ReadLimits:
+    """The limits of one query. ``None`` is no limit; times in milliseconds on any clock that does not go back."""
+
+    min_offsets: int | None
+    max_offsets: int | None
+    max_delay_ms: int
+    _admitted_ms: int | None = None
+
+    def end_of_batch(
+        self, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], now_ms: int
+    ) -> Offsets | None:
+        """The end of the next batch, None while it is held back. ``start`` has every partition of ``latest``."""
+        if self.min_offsets is not None:
+            waiting = sum(max(0, latest[partition] - start[partition]) for partition in latest)
+            last = self._admitted_ms
+            if waiting < self.min_offsets and last is not None and now_ms - last < self.max_delay_ms:
+                return None
+            self._admitted_ms = now_ms
+        if self.max_offsets is None:
+            return dict(latest)
+        return limit_rows(start, latest, self.max_offsets)
+
+
+def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows: int) -> Offsets:
+    """``end`` moved back so that about ``rows`` offsets lie between, each partition by its share of the waiting
+    offsets.
+
+    A partition with anything to read advances by one offset at least, so that a small share does not starve.
+    """
+    waiting = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
+    total = sum(waiting.values())
+    if total <= rows:
+        return dict(end)
+    limited: Offsets = {}
+    for partition, size in waiting.items():
+        share = max(1, rows * size // total) if size else 0
+        limited[partition] = start.get(partition, 0) + min(size, share) if size else end[partition]
+    return limited

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from oncelog.spark.session.shipped import Shipped
 from oncelog.spark.source.batch_reader import rows_of
+from oncelog.spark.source.offset_ranges import ReadLimits
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.plan.read_limits import ReadLimits
 from oncelog.spark.source.plan.stream_planner import StreamPlanner
 from oncelog.spark.source.stream_position import Position
 

@@ -10,18 +10,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncelog.spark.jobs.cluster_log import ClusterLog
+from oncelog.base.ids import TopicPartition, uuid_text
+from oncelog.client.blocking import Client
+from oncelog.client.machine.requests import offset_query
 from oncelog.spark.jobs.load_job import request_for, run_load
-from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP
+from oncelog.spark.jobs.load_plan import DEFAULT_ROWS_PER_STEP, PartitionState
 from oncelog.spark.jobs.load_report import Event, LoadReport, LoadRequest
-from oncelog.spark.jobs.load_table import LoadTable
+from oncelog.spark.jobs.load_table import LoadTable, TableFiles
 from oncelog.spark.jobs.quarantine_topic import quarantine_sender
 from oncelog.spark.jobs.shape import PLAIN, Shape
 from oncelog.spark.jobs.stream_query import StreamRequest, run_stream
 from oncelog.spark.source.options import SourceOptions, parse_options
+from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
 from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES, CompactReport
 from oncelog.spark.table.compact import compact as compact_parquet
-from oncelog.spark.table.directory import TableError
+from oncelog.spark.table.directory import TableError, topic_label
 from oncelog.spark.targets.address import TableAddress, parse_address
 from oncelog.spark.targets.format_table import FormatTable, held, open_target
 from oncelog.spark.targets.parquet_table import ParquetTable
@@ -30,6 +33,52 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from oncelog.spark.jobs.spark_reader import SparkReader
+
+
+class ClusterLog:
+    """The offsets and topic ids of a load's topics, asked of the cluster."""
+
+    def __init__(self, options: SourceOptions, request: LoadRequest) -> None:
+        self._options, self._request = options, request
+
+    def topic_ids(self) -> dict[str, str]:
+        """Topic → id as Apache Kafka prints it, "" where the cluster has none."""
+        with open_client(self._options) as client:
+            infos = [client.topic(topic) for topic in self._request.topics]
+        return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
+
+    def states(self, table: TableFiles) -> list[PartitionState]:
+        """Every partition's files, log start and end, and offset at the time asked for."""
+        with open_client(self._options) as client:
+            planner = OffsetPlanner(client, self._options)
+            partitions = planner.partitions()
+            files = table.files(partitions)  # before the ends: another writer may go on, beyond those
+            topic_ids = planner.topic_ids(partitions)
+            earliest, latest = planner.earliest(partitions), planner.latest(partitions)
+            ends = planner.high_watermarks(partitions) if self._options.read_committed else latest
+            since = self._offsets_at(client, partitions, latest)
+        return [
+            PartitionState(
+                one,
+                files.get((topic_label(one.topic), one.partition), []),
+                earliest[one],
+                latest[one],
+                since.get(one),
+                ends[one],
+                topic_ids.get(one.topic, ""),
+            )
+            for one in partitions
+        ]
+
+    def _offsets_at(
+        self, client: Client, partitions: list[TopicPartition], latest: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        if self._request.from_ms is None:
+            return {}
+        listed = client.list_offsets(
+            dict.fromkeys(partitions, offset_query(self._request.from_ms)), read_committed=self._options.read_committed
+        )
+        return {one: listed[one].offset if listed[one].offset >= 0 else latest[one] for one in partitions}
 
 
 def load(

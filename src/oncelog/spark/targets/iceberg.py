@@ -3,38 +3,53 @@
 The rule: every snapshot's summary has, under ``oncelog.offsets``, the span of *all* partitions; rows and spans are one
 swap of the catalog's pointer. Other writers' snapshots (a compaction) have no such entry: the newest ancestor that has
 one counts. A change is made for the spans that it found (``iceberg_commit``).
+
+pyiceberg has no rewrite of data files, so a compaction is made of what it has: a scan of the small files, one new file
+for each group, and one OVERWRITE snapshot that takes those out and puts these in. Rows are neither added nor changed,
+but to a reader of changes the snapshot looks as if they were: it says ``oncelog.compaction`` in its summary. Files of
+one partition value are merged, those with delete files are left alone, and the new files have to have as many rows as
+the old. If another writer took one of the old files out meanwhile, nothing is changed. A table that another engine
+maintains needs none of this.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError, ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import DayTransform, HourTransform
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.offset_ranges import OffsetRange
-from oncelog.spark.table.directory import TableError
+from oncelog.spark.table.directory import TableBusy, TableError
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.file_stores import DirectoryStore, IcebergStore
 from oncelog.spark.targets.iceberg_commit import OFFSETS, ConditionalCommit, one_line, spans_of, spans_text
 from oncelog.spark.targets.table_target import Change, FileStore, Spans
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table import Transaction
 
 NAMESPACE: Final = "oncelog"
 SETTINGS: Final = "oncelog.table"
+_ATTEMPTS: Final = 10
+_SMALL: Final = 0.75
+"""A file of at least this share of the target size is left as it is."""
 
 
 class IcebergTarget:
@@ -115,7 +130,7 @@ class IcebergTarget:
         ConditionalCommit(self._catalog(), self._identifier, self.name).run(change, fill)
 
     def compact(self, target_bytes: int) -> tuple[int, int]:
-        from oncelog.spark.targets.iceberg_compact import compact_iceberg
+        from oncelog.spark.targets.iceberg import compact_iceberg
 
         return compact_iceberg(self._need(), target_bytes, self.name)
 
@@ -138,20 +153,20 @@ class IcebergTarget:
                     raise
                 raise TableError(self._unknown_catalog()) from error
 
-    def _table(self) -> IcebergTable | None:
+    def _table(self) -> Table | None:
         try:
             with self._explained():
                 return self._catalog().load_table(self._identifier)
         except NoSuchTableError:
             return None
 
-    def _need(self) -> IcebergTable:
+    def _need(self) -> Table:
         table = self._table()
         if table is None:
             raise TableError(f"there is no table at {self.name}")
         return table
 
-    def _create(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> IcebergTable:
+    def _create(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> Table:
         catalog = self._catalog()
         properties = {SETTINGS: json.dumps(description, sort_keys=True)} if description else {}
         try:
@@ -199,3 +214,79 @@ class _Explained:
 def _rows_of(one: OffsetRange) -> str:
     """The rows of a range, as a filter; a topic's name has no character that would need quoting."""
     return f"topic = '{one.topic}' and partition = {one.partition} and offset >= {one.start} and offset < {one.end}"
+
+
+def compact_iceberg(table: Table, target_bytes: int, name: str) -> tuple[int, int]:
+    """Merge small files up to ``target_bytes``; the number of files before and after. Raises TableError."""
+    tasks = list(table.scan().plan_files())
+    groups = list(_groups(tasks, table, target_bytes))
+    old = [task.file for group in groups for task in group]
+    if not old:
+        return len(tasks), len(tasks)
+    new: list[DataFile] = []
+    try:
+        new += (_merge(table, group) for group in groups)
+        _commit(table, old, new, name)
+    except BaseException as error:
+        if not isinstance(error, Exception) or isinstance(error, TableError):
+            for one in new:
+                with suppress(Exception):
+                    table.io.delete(one.file_path)
+        raise
+    return len(tasks), len(tasks) - len(old) + len(new)
+
+
+def _groups(tasks: Sequence[FileScanTask], table: Table, target_bytes: int) -> Iterator[list[FileScanTask]]:
+    by_value: dict[str, list[FileScanTask]] = {}
+    for task in tasks:
+        small = task.file.file_size_in_bytes < target_bytes * _SMALL
+        if small and not task.delete_files and task.file.spec_id == table.spec().spec_id:
+            by_value.setdefault(repr(task.file.partition), []).append(task)
+    for own in by_value.values():
+        group: list[FileScanTask] = []
+        size = 0
+        for task in own:
+            if group and size + task.file.file_size_in_bytes > target_bytes:
+                yield from [group] if len(group) > 1 else []
+                group, size = [], 0
+            group.append(task)
+            size += task.file.file_size_in_bytes
+        yield from [group] if len(group) > 1 else []
+
+
+def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
+    """One new file with the rows of a group, in the columns of today."""
+    path = table.location_provider().new_data_location(f"{uuid.uuid4().hex}.parquet")
+    schema, rows = schema_to_pyarrow(table.schema()), 0
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    stream: Any = table.io.new_output(path).create()
+    with stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        for task in group:
+            for batch in scan.to_record_batches([task]):
+                writer.write_batch(batch.cast(schema))
+                rows += batch.num_rows
+    wanted = sum(task.file.record_count for task in group)
+    if rows != wanted:
+        table.io.delete(path)
+        raise TableError(f"{len(group)} files have {wanted} rows, and {rows} were read of them: nothing was changed")
+    return parquet_file_to_data_file(table.io, table.metadata, path)
+
+
+def _commit(table: Table, old: Sequence[DataFile], new: Sequence[DataFile], name: str) -> None:
+    said = {"oncelog.compaction": f"{len(old)} files to {len(new)}"}
+    for attempt in range(_ATTEMPTS):
+        live = {task.file.file_path for task in table.scan().plan_files()}
+        if any(one.file_path not in live for one in old):
+            raise TableBusy(f"{name} was not compacted: another writer replaced some of its files meanwhile")
+        try:
+            with table.transaction() as change, change.update_snapshot(snapshot_properties=said).overwrite() as rewrite:
+                for one in old:
+                    rewrite.delete_data_file(one)
+                for one in new:
+                    rewrite.append_data_file(one)
+        except (CommitFailedException, ValidationException) as error:
+            if attempt == _ATTEMPTS - 1:
+                raise TableBusy(f"{name} was not compacted: {one_line(error)}") from error
+            table.refresh()
+        else:
+            return

@@ -22,7 +22,7 @@ from oncelog.records.internal.group_records import (
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
 from oncelog.spark.audit.audit_context import Limits
-from oncelog.spark.audit.directories.directory_layout import plan
+from oncelog.spark.audit.directories import plan
 from oncelog.spark.audit.engines.local_engine import LocalEngine
 from oncelog.spark.audit.model import Finding
 from oncelog.spark.audit.pipeline import AuditResult, audit

@@ -15,7 +15,7 @@ from oncelog.records.batch import read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.spark.audit.audit_context import Limits
-from oncelog.spark.audit.directories.directory_layout import plan
+from oncelog.spark.audit.directories import plan
 from tests.unit.spark.audit.logs import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.records.batch import HEADER_SIZE, read_header
-from oncelog.spark.audit.directories.directory_layout import NothingToAudit, plan
+from oncelog.spark.audit.directories import NothingToAudit, plan
 from oncelog.spark.audit.model import Finding
 from oncelog.spark.audit.segments import batch_headers
 from tests.unit.spark.audit.logs import TIME, Coordinator, Log, damaged, found, run

@@ -5,10 +5,14 @@ executors) because three steps read them; they are small beside the segments. Ex
 paths as the driver: a shared file system, or ``local[*]``.
 
 Segments are assigned to tasks, largest first; those of a few MB share tasks, since a task costs Spark about 10 ms.
+
+Progress is the number of tasks done of those of the stages that run now, asked of the status tracker twice a second.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +23,12 @@ import pyarrow as pa
 
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import KINDS, Fact, Finding, Part, SegmentStat, rows_of, schema_of
-from oncelog.spark.audit.pipeline import Tally, gravest_first, typed_batches
+from oncelog.spark.audit.pipeline import Tally, Tell, gravest_first, typed_batches
 from oncelog.spark.audit.segments.segment_facts import Typed
 from oncelog.spark.session.shipped import Shipped
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TASK_BYTES: Final = 64 << 20
@@ -39,6 +44,7 @@ _MIXED: Final = pa.schema([pa.field(name, struct) for name, struct in _STRUCTS.i
 _SQL: Final = {pa.string(): "string", pa.int64(): "bigint", pa.bool_(): "boolean", pa.float64(): "double"}
 _PLAIN: Final = ("committed", "aborted")
 _DISTINCT: Final = ("kind", "topic", "partition", "offset", "producer_id", "epoch")
+_EVERY_S: Final = 0.5
 
 
 class SparkEngine:
@@ -224,3 +230,31 @@ def _gravity(kind: Column) -> Column:
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, str) else int(value)
+
+
+@contextlib.contextmanager
+def watched(context: SparkContext, tell: Tell) -> Iterator[None]:
+    """Tell how far the stages are while the block runs; what is as it was is not told again."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        told = None
+        tracker = context.statusTracker()
+        while not ended.wait(_EVERY_S):
+            stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
+            found = [one for one in stages if one is not None]
+            number = max((one.stageId for one in found), default=None)
+            if number is None:
+                continue
+            now = sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)
+            if (number, now) != told:
+                told = number, now
+                tell(f"stage {number} of Spark", *now)
+
+    thread = threading.Thread(target=watch, name="oncelog-audit-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

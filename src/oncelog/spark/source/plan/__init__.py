@@ -1,6 +1,5 @@
 """Planning on the driver: from options and the cluster's offsets to the ranges that tasks read.
 
 ``offset_planner`` resolves options to offsets, ``stream_planner`` does so again for each micro-batch and compares two
-positions; ``read_limits`` and ``pushdown`` are arithmetic on ranges.
-``stable_offset_watch`` names the transaction that holds a partition's last stable offset.
+positions. ``stable_offset_watch`` names the transaction that holds a partition's last stable offset.
 """

@@ -13,7 +13,6 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.spark.jobs.cluster_log import ClusterLog
 from oncelog.spark.jobs.load_plan import plan_partition, steps_of
 from oncelog.spark.jobs.load_report import LoadRequest
 from oncelog.spark.jobs.spark_reader import ranges_option
@@ -24,6 +23,7 @@ from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.source.plan.stream_planner import HELD, StreamPlanner
 from oncelog.spark.source.read.range_reader import read_range
 from oncelog.spark.table.directory import RowsFile
+from oncelog.spark.targets.entry import ClusterLog
 from oncelog.testing import Broker
 
 TIME = 1_700_000_000_000

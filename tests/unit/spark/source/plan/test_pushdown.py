@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
+from oncelog.spark.source.filtering_reader import PushedFilters
 from oncelog.spark.source.offset_ranges import OffsetRange
-from oncelog.spark.source.plan.pushdown import PushedFilters
 
 OFFSET, PARTITION, TIME = ("offset",), ("partition",), ("timestamp",)
 

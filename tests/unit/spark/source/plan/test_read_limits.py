@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MINUTE_MS
 from oncelog.spark.session.errors import OptionError
+from oncelog.spark.source.offset_ranges import ReadLimits, limit_rows
 from oncelog.spark.source.options import parse_options
-from oncelog.spark.source.plan.read_limits import ReadLimits, limit_rows
 
 ZERO, ONE = (TopicPartition(TopicName("t"), number) for number in range(2))
 BASE = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}

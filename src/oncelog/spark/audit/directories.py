@@ -1,24 +1,43 @@
-"""The segments below some directories, and the files beside each.
+"""The segments below some directories, the ends of their logs, and the files of the broker beside them.
 
 A directory may be one broker's data directory, a partition's, or hold several brokers' directories (at most three
-levels down). Partitions found twice are replicas: the one whose log reaches furthest (``_Replica.extent``) is the
-primary, whose history counts; of the others only the files themselves are checked. Directories waiting for deletion,
-moving, or that were found stray are passed over.
+levels down). Partitions found twice are replicas: the one whose log reaches furthest is the primary, whose history
+counts; of the others only the files themselves are checked. Neither names nor sizes of files say which one that is:
+replicas roll at different offsets, and one that has just rolled has an empty last segment. Directories waiting for
+deletion, moving, or that were found stray are passed over.
+
+The number of partitions of ``__transaction_state`` stands in a KRaft cluster's ``__cluster_metadata``, or in oncelog's
+coordination tree; without it a missing coordinator's log cannot be told from one that never was. A clean shutdown says
+that the files are of one instant. The rule for these files: each may be missing, damaged or hostile; then the answer is
+None. Reads are bounded, nothing is written (a database is opened as a file that does not change).
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
-from oncelog.base.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicPartition, partition_of_directory, uuid_bytes
+from oncelog.base.ids import (
+    INTERNAL_TOPICS,
+    NO_TOPIC_ID,
+    TRANSACTION_STATE,
+    TopicPartition,
+    partition_of_directory,
+    uuid_bytes,
+)
+from oncelog.records.batch import CorruptBatch, read_header
+from oncelog.records.record import Record, read_records
 from oncelog.spark.audit.audit_plan import PartitionPlace, Plan, SegmentTask
-from oncelog.spark.audit.directories.broker_directory import coordinators_declared, was_stopped
-from oncelog.spark.audit.directories.log_end import log_end
+from oncelog.spark.audit.segments.batch_headers import PIECE_BYTES, walk
+from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     LOG,
     LOG_START_OFFSETS,
@@ -31,9 +50,19 @@ from oncelog.storage.file_names import (
     TRANSACTION_INDEX,
     parse_segment_file,
 )
+from oncelog.storage.index.offset_index import load_offset_index
 
 _MAX_DEPTH: Final = 3
 _MAX_CHECKPOINT_BYTES: Final = 64 << 20
+_MAX_INDEX_BYTES: Final = 64 << 20
+_FIRST_AND_DELTA: Final = slice(0, 27)
+_KRAFT_LOG: Final = "__cluster_metadata-0"
+_TREE: Final = "coordination.db"
+_TREE_TOPIC: Final = f"/brokers/topics/{TRANSACTION_STATE}"
+_MAX_FILE_BYTES: Final = 256 << 20
+_MAX_RECORDS_BYTES: Final = 64 << 20
+_TOPIC_RECORD: Final = 2
+_PARTITION_RECORD: Final = 3
 
 
 class NothingToAudit(Exception):
@@ -206,3 +235,105 @@ def _topic_id(path: Path) -> bytes:
     except (OSError, ValueError):
         pass
     return NO_TOPIC_ID
+
+
+def log_end(path: str, base_offset: int) -> int:
+    """The offset after the last whole batch of a segment file; ``base_offset`` if there is none, or the file cannot be
+    read."""
+    end = base_offset
+    try:
+        with open(path, "rb", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            position = position_before(path, base_offset, 1 << 62, size)
+            while position < size:
+                data = os.pread(file.fileno(), PIECE_BYTES, position)
+                places, after, _ = walk(data, position, size)
+                if not places:
+                    break
+                header = data[places[-1] :][_FIRST_AND_DELTA]
+                end = int.from_bytes(header[:8], "big") + int.from_bytes(header[23:27], "big") + 1
+                position += after
+    except OSError:
+        pass
+    return max(end, base_offset)
+
+
+def position_before(path: str, base_offset: int, offset: int, size: int) -> int:
+    """A position in a segment file at or before the batch with ``offset``, by the index, else 0."""
+    index = path.removesuffix(LOG) + OFFSET_INDEX
+    try:
+        if os.path.getsize(index) > _MAX_INDEX_BYTES:
+            return 0
+        with open(index, "rb") as file:
+            return load_offset_index(file.read(), base_offset, size).entry_before(offset)[1]
+    except (OSError, CorruptFile):
+        return 0
+
+
+def was_stopped(directory: Path) -> bool:
+    """True if the broker closed this data directory itself, in a clean shutdown."""
+    return (directory / CLEAN_SHUTDOWN).exists()
+
+
+def coordinators_declared(directory: Path) -> int | None:
+    """Number of partitions of ``__transaction_state`` by a broker's data directory; None if it does not say."""
+    return _by_tree(directory / _TREE) or _by_kraft(directory / _KRAFT_LOG)
+
+
+def _by_tree(path: Path) -> int | None:
+    if not path.exists():
+        return None
+    try:
+        tree = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
+        try:
+            row = tree.execute("SELECT value FROM node WHERE path = ?", (_TREE_TOPIC,)).fetchone()
+        finally:
+            tree.close()
+        partitions = json.loads(row[0])["partitions"] if row is not None else None
+    except (sqlite3.Error, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return len(partitions) if isinstance(partitions, dict) else None
+
+
+def _by_kraft(directory: Path) -> int | None:
+    """Topic and partition records (KIP-631); a snapshot has what the log no longer has."""
+    named: set[bytes] = set()
+    partitions: dict[bytes, set[int]] = {}
+    for record in _metadata_records(directory):
+        value = record.value or b""
+        if len(value) < 3 or value[0] != 1:  # frame version, record type, record version: each below 128
+            continue
+        body = value[3:]
+        if value[1] == _TOPIC_RECORD:
+            name = TRANSACTION_STATE.encode()
+            if body[:1] == bytes((len(name) + 1,)) and body[1 : 1 + len(name)] == name:
+                named.add(body[1 + len(name) : 17 + len(name)])
+        elif value[1] == _PARTITION_RECORD and len(body) >= 20:
+            partitions.setdefault(body[4:20], set()).add(int.from_bytes(body[:4], "big"))
+    return max((len(partitions.get(topic_id, ())) for topic_id in named), default=0) or None
+
+
+def _metadata_records(directory: Path) -> Iterator[Record]:
+    try:
+        names = sorted(one for one in os.listdir(directory) if one.endswith((".checkpoint", ".log")))
+    except OSError:
+        return
+    for name in names:
+        try:
+            with open(directory / name, "rb") as file:
+                data = memoryview(file.read(_MAX_FILE_BYTES))
+        except OSError:
+            continue
+        yield from _records(data)
+
+
+def _records(data: memoryview) -> Iterator[Record]:
+    at = 0
+    try:
+        while at < len(data):
+            header = read_header(data, at)
+            if not header.is_control:
+                yield from read_records(data, at, header, _MAX_RECORDS_BYTES)
+            at += header.size_bytes
+    except CorruptBatch:
+        return  # what stands before it counts

@@ -1,1 +1,0 @@
-"""The audit's result as one HTML page."""
