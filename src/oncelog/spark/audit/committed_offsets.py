@@ -81,17 +81,15 @@ def _finding(kind: str, commit: Fact, text: str) -> Finding:
     )
 
 
-def batch_lookup(places: Mapping[TopicPartition, PartitionPlace]) -> Lookup:
-    """A look-up in the files."""
-
-    def lookup(partition: TopicPartition, offset: int) -> tuple[int, int] | None:
-        place = places.get(partition)
-        try:
-            return None if place is None else _find(place.directory, offset)
-        except OSError:
-            return None
-
-    return lookup
+def batch_at(
+    places: Mapping[TopicPartition, PartitionPlace], partition: TopicPartition, offset: int
+) -> tuple[int, int] | None:
+    """First and last offset of the batch that holds an offset, by the files."""
+    place = places.get(partition)
+    try:
+        return None if place is None else _find(place.directory, offset)
+    except OSError:
+        return None
 
 
 def _find(directory: str, offset: int) -> tuple[int, int] | None:

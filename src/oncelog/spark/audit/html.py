@@ -15,7 +15,7 @@ from oncelog.base.text import counted
 from oncelog.plotting.columns import column_plot
 from oncelog.spark.audit.model import Finding, Part
 from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
-from oncelog.spark.audit.report import fates, meaning, size_text, time_text, totals
+from oncelog.spark.audit.report import fates, fates_by_stretch, meaning, size_text, time_text, totals
 
 MAX_ROWS: Final = 500
 _COLUMNS: Final = ("partition", "offset", "transactional id", "producer", "epoch", "time", "what")
@@ -189,14 +189,9 @@ class _Scale:
 
 def density(result: AuditResult) -> str:
     """A stacked column for each stretch of time; grave fates are always high enough to be seen."""
-    columns: dict[int, dict[str, int]] = {}
-    for tally in result.tallies:
-        bucket = min(BUCKETS - 1, max(0, tally.bucket))
-        column = columns.setdefault(bucket, {})
-        column[tally.fate] = column.get(tally.fate, 0) + tally.parts
     start, width = result.buckets
     title = "Transactions over time by fate"
-    plot = column_plot(title, start, width, BUCKETS, sorted(columns.items()), _FATES, _GRAVE)
+    plot = column_plot(title, start, width, BUCKETS, fates_by_stretch(result), _FATES, _GRAVE)
     drawn = [
         f'<line class="grid" x1="{plot.left}" x2="{plot.right}" y1="{tick.at}" y2="{tick.at}"/>'
         f'<text x="{plot.left - 6}" y="{tick.at + 4}" text-anchor="end">{tick.label}</text>'

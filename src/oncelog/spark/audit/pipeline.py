@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
 from oncelog.spark.audit.audit_plan import Plan, SegmentTask
-from oncelog.spark.audit.committed_offsets import batch_lookup, committed_offsets
+from oncelog.spark.audit.committed_offsets import batch_at, committed_offsets
 from oncelog.spark.audit.fates import fates
 from oncelog.spark.audit.model import (
     FACT_ORDER,
@@ -103,7 +104,6 @@ class AuditResult:
     buckets: tuple[int, int]
     seconds: float
     check_crc: bool
-    replicas: tuple[str, ...] = field(default=())
 
     @property
     def found(self) -> int:
@@ -124,14 +124,16 @@ def audit(
     began = time.perf_counter()
     limits = limits or Limits()
     options = ReadOptions(check_crc, plan.partitions, moving=skew_of(plan, limits) > 0)
-    facts = engine.map_segments(plan.tasks, _Reader(options))
+    # Steps are partial functions, not closures: they are pickled to wherever the engine runs them.
+    facts = engine.map_segments(plan.tasks, partial(read_segment, options=options))
     stats: list[SegmentStat] = list(engine.rows([facts], SegmentStat))
     context = context_of(plan, stats, limits, int(time.time() * 1000) if wall_ms is None else wall_ms)
     history_ranks = ("rank", [one for one in Rank if one <= Rank.MARKER])
-    history = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, _Histories(context))
-    parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, _Fates(context))
+    history = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, partial(histories, context=context))
+    parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, partial(fates, context=context))
     offset_ranks = ("rank", [Rank.ABORTED_DATA, Rank.COMMITTED_OFFSET])
-    offsets = engine.map_sorted([facts, history], Fact, FACT_ORDER, 2, offset_ranks, _Commits(context, options))
+    commits = partial(committed_offsets, context=context, lookup=partial(batch_at, plan.partitions))
+    offsets = engine.map_sorted([facts, history], Fact, FACT_ORDER, 2, offset_ranks, commits)
     sources = [facts, history, parts, offsets]
     kinds, findings = engine.findings(sources, SHOWN_FINDINGS)
     for path, reason in plan.unreadable:
@@ -154,7 +156,6 @@ def audit(
         buckets,
         time.perf_counter() - began,
         check_crc,
-        plan.log_directories,
     )
 
 
@@ -169,42 +170,6 @@ def _buckets(stats: Sequence[SegmentStat], now_ms: int) -> tuple[int, int]:
     begins = [one.first_timestamp for one in stats if 0 < one.first_timestamp <= now_ms]
     start = min(begins, default=max(0, now_ms))
     return start, max(1, (now_ms - start) // BUCKETS + 1)
-
-
-# The steps are objects, not closures: they are pickled to wherever the engine runs them.
-
-
-@dataclass(frozen=True)
-class _Reader:
-    options: ReadOptions
-
-    def __call__(self, task: SegmentTask) -> Iterator[Typed]:
-        return read_segment(task, self.options)
-
-
-@dataclass(frozen=True)
-class _Histories:
-    context: AuditContext
-
-    def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
-        return histories(rows, self.context)
-
-
-@dataclass(frozen=True)
-class _Fates:
-    context: AuditContext
-
-    def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
-        return fates(rows, self.context)
-
-
-@dataclass(frozen=True)
-class _Commits:
-    context: AuditContext
-    options: ReadOptions
-
-    def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
-        return committed_offsets(rows, self.context, batch_lookup(self.options.places))
 
 
 def typed_batches(rows: Iterable[Any], size: int = 16_384) -> Iterator[Typed]:

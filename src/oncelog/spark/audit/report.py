@@ -77,12 +77,17 @@ def fates(result: AuditResult) -> dict[str, int]:
 def over_time(result: AuditResult) -> dict[str, Any]:
     """Numbers of transactions by fate in stretches of equal length, those without any left out."""
     start, width = result.buckets
+    stretches = [{"time": time_text(start + number * width), **column} for number, column in fates_by_stretch(result)]
+    return {"from": time_text(start), "stretch_ms": width, "stretches": BUCKETS, "transactions": stretches}
+
+
+def fates_by_stretch(result: AuditResult) -> list[tuple[int, dict[str, int]]]:
+    """Number of each stretch of time that has transactions, and how many it has by fate."""
     columns: dict[int, dict[str, int]] = {}
     for tally in result.tallies:
         column = columns.setdefault(min(BUCKETS - 1, max(0, tally.bucket)), {})
         column[tally.fate] = column.get(tally.fate, 0) + tally.parts
-    stretches = [{"time": time_text(start + number * width), **columns[number]} for number in sorted(columns)]
-    return {"from": time_text(start), "stretch_ms": width, "stretches": BUCKETS, "transactions": stretches}
+    return sorted(columns.items())
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:

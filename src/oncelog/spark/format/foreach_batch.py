@@ -159,6 +159,3 @@ def _check_name(name: str) -> None:
             f"query={name!r} cannot name a transaction: it needs 1 to {MOST_NAME} characters without '/', "
             f"not beginning with {JOB}, {ONE_WRITE} or {PROBE}"
         )
-
-
-__all__ = ["SinkTransaction", "transaction"]

@@ -128,11 +128,7 @@ def bad_rows(frame: DataFrame) -> DataFrame:
     """The rows for the quarantine: their place in the log, their bytes, and the reason."""
     from pyspark.sql import functions as f
 
-    bad = (
-        frame.where(f.col(BAD).isNotNull()).drop("value")
-        if "value" in frame.columns
-        else frame.where(f.col(BAD).isNotNull())
-    )
+    bad = frame.where(f.col(BAD).isNotNull()).drop("value")
     bad = bad.withColumnRenamed(_RAW, "value").withColumnRenamed(BAD, "reason")
     names = [*QUARANTINE_COLUMNS[:-1], *(["headers"] if "headers" in bad.columns else []), "reason"]
     return bad.select(*names)

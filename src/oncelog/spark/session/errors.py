@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any, Self
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, ConfigError
 
 
 class SparkSourceError(ClientError):
-    """Anything the source or a load refuses to do; the text is one line."""
+    """Anything the source or a load refuses to do; the text is one line.
+
+    Executors and Python workers send their errors pickled: each is made again of the arguments that it was made of.
+    """
+
+    _arguments: tuple[Any, ...]
+
+    def __new__(cls, *arguments: Any) -> Self:
+        made = super().__new__(cls, *arguments)
+        made._arguments = arguments
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments, self.__dict__
 
 
 class OptionError(SparkSourceError, ConfigError, ValueError):
@@ -26,10 +40,6 @@ class ServerLacksOncelog(SparkSourceError):
             "Python of the server and of its executors (docs/deploy-spark.md)"
         )
 
-    def __reduce__(self) -> tuple[type[ServerLacksOncelog], tuple[str]]:
-        """Executors send their errors pickled."""
-        return type(self), (self.module,)
-
 
 class SparkLostWorker(SparkSourceError):
     """Spark 4.0 counts a Python worker among another pool's and then does not find it (SPARK-52642).
@@ -43,10 +53,6 @@ class SparkLostWorker(SparkSourceError):
             "start Spark, or its Connect server, with --conf spark.python.worker.reuse=false, and run it again"
         )
 
-    def __reduce__(self) -> tuple[type[SparkLostWorker], tuple[()]]:
-        """Python workers send their errors pickled."""
-        return type(self), ()
-
 
 class SparkWorkerLate(SparkSourceError):
     """The Python process of a streaming source was not there in the ten seconds that Spark waits for it."""
@@ -56,10 +62,6 @@ class SparkWorkerLate(SparkSourceError):
             "Python worker failed to connect back: Spark gives the Python process of a stream's source ten seconds to "
             "start, which were too few on this busy machine. Nothing was read or written: run it again"
         )
-
-    def __reduce__(self) -> tuple[type[SparkWorkerLate], tuple[()]]:
-        """Python workers send their errors pickled."""
-        return type(self), ()
 
 
 class OtherOncelog(SparkSourceError):
@@ -71,10 +73,6 @@ class OtherOncelog(SparkSourceError):
             f"the driver of this job has oncelog {sent}, and a Python process that works for it has oncelog {here}: "
             "install one release for the driver, the server and all executors (docs/deploy-spark.md)"
         )
-
-    def __reduce__(self) -> tuple[type[OtherOncelog], tuple[str, str]]:
-        """Executors send their errors pickled."""
-        return type(self), (self.sent, self.here)
 
 
 class DataLoss(SparkSourceError):
@@ -96,10 +94,6 @@ class DataLoss(SparkSourceError):
     def summary(self) -> str:
         """The offset asked for, the nearest that exists, and the reason."""
         return f"wanted offset {self.wanted}, available is {self.available}: {self.reason}"
-
-    def __reduce__(self) -> tuple[type[DataLoss], tuple[TopicPartition, int, int, str]]:
-        """Executors send their errors pickled."""
-        return type(self), (self.partition, self.wanted, self.available, self.reason)
 
 
 class SinkError(SparkSourceError):

@@ -58,18 +58,7 @@ class RefusedReader(DataSourceStreamReader):
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
-    def initialOffset(self) -> NoReturn:  # noqa: N802 - PySpark's name
-        """A new query has no beginning."""
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise self._error
 
-    def latestOffset(self, *_: Any) -> NoReturn:  # noqa: N802 - PySpark's name, with a start and a limit from 4.2 on
-        """A micro-batch has no end."""
-        raise self._error
-
-    def partitions(self, start: Any, end: Any) -> NoReturn:
-        """A query that goes on has no ranges."""
-        raise self._error
-
-    def read(self, partition: Any) -> NoReturn:
-        """A range has no rows."""
-        raise self._error
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - PySpark's names

@@ -109,11 +109,6 @@ def behind(end: Position, latest: Position) -> list[int]:
     return [max(0, latest.offsets[p] - offset) for p, offset in end.offsets.items() if p in latest.offsets]
 
 
-def partition_name(partition: TopicPartition) -> str:
-    """``topic-partition``, for messages and notes."""
-    return f"{TopicName(partition.topic)}-{partition.partition}"
-
-
 def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """Offsets as Spark keeps them in a checkpoint: topic → partition (text) → offset."""
     nested: dict[str, dict[str, int]] = {}

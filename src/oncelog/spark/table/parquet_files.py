@@ -107,6 +107,16 @@ def check_staged(path: Path, wanted: OffsetRange) -> FooterStats:
     return facts
 
 
+def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> Any:
+    """True for the rows of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
+    (topic, number), offset = partition, batch.column("offset")
+    own = pc.and_(
+        pc.equal(batch.column("topic"), pa.scalar(topic)),
+        pc.equal(batch.column("partition"), pa.scalar(number, pa.int32())),
+    )
+    return pc.and_(own, pc.and_(pc.greater_equal(offset, pa.scalar(start)), pc.less(offset, pa.scalar(end))))
+
+
 def write_common_columns(table: Table, schema: pa.Schema) -> None:
     """The columns of the table for Spark, which takes them from here before it looks at any one file."""
     final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"

@@ -20,7 +20,7 @@ from deltalake.transaction import RemoveAction
 
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import TableError
-from oncelog.spark.table.parquet_files import NO_VALUE
+from oncelog.spark.table.parquet_files import NO_VALUE, rows_within
 from oncelog.spark.targets.table_target import FileStore, NewFile
 
 _PLACE = ("topic", "partition", "offset")
@@ -111,11 +111,5 @@ def _inside(batch: Any, ranges: Sequence[OffsetRange]) -> Any:
     """True for the rows that go."""
     inside: Any = pa.repeat(pa.scalar(False), batch.num_rows)
     for one in ranges:
-        offset = batch.column("offset")
-        own = pc.and_(
-            pc.equal(batch.column("topic"), pa.scalar(one.topic)),
-            pc.equal(batch.column("partition"), pa.scalar(one.partition, pa.int32())),
-        )
-        within = pc.and_(pc.greater_equal(offset, pa.scalar(one.start)), pc.less(offset, pa.scalar(one.end)))
-        inside = pc.or_(inside, pc.and_(own, within))
+        inside = pc.or_(inside, rows_within(batch, one.topic_partition, one.start, one.end))
     return inside

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.session.shipped import Shipped
-from oncelog.spark.table.parquet_files import NO_VALUE
+from oncelog.spark.table.parquet_files import NO_VALUE, rows_within
 from oncelog.spark.targets.table_target import FileStore, NewFile, Spans
 
 FACTS: Final = (
@@ -92,15 +92,8 @@ class TaskFiles(Shipped):
         assert self.bad_schema is not None
         arrays = [rows.column(columns.get(name, name)) for name in self.bad_schema.names]
         named: Any = pa.RecordBatch.from_arrays(arrays, names=self.bad_schema.names)
-        for (topic, partition), span in self.skipped_bad.items():
-            own = pc.and_(
-                pc.equal(named["topic"], pa.scalar(topic)),
-                pc.equal(named["partition"], pa.scalar(partition, pa.int32())),
-            )
-            inside = pc.and_(
-                pc.greater_equal(named["offset"], pa.scalar(span.begin)), pc.less(named["offset"], pa.scalar(span.end))
-            )
-            named = named.filter(pc.invert(pc.and_(own, inside)))
+        for partition, span in self.skipped_bad.items():
+            named = named.filter(pc.invert(rows_within(named, partition, span.begin, span.end)))
         return named
 
 

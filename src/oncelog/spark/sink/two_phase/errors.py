@@ -21,10 +21,6 @@ class Behind(Superseded):
             f"new query's; acceptLoss={written} goes on and writes nothing up to epoch {written}"
         )
 
-    def __reduce__(self) -> tuple[type[Behind], tuple[str, int, int]]:
-        """Python workers send their errors pickled."""
-        return type(self), (self.query, self.epoch, self.written)
-
 
 class OtherRows(SinkError):
     """An epoch was decided before, with another number of rows than it has now. Nothing was written again."""
@@ -51,7 +47,3 @@ class LostRows(SinkError):
             f"rows first, so they may be missing: {rows}. Look at the topics; to go on as things are, set the option "
             f"acceptLoss={epoch}"
         )
-
-    def __reduce__(self) -> tuple[type[LostRows], tuple[int, tuple[Listed, ...]]]:
-        """Python workers send their errors pickled."""
-        return type(self), (self.epoch, self.listed)

@@ -64,7 +64,6 @@ from oncelog.spark.sink.two_phase.register import (
     Listed,
     Register,
     Standing,
-    State,
     begun,
     decided,
     done,
@@ -345,6 +344,3 @@ def _superseded(attempt: Attempt) -> str:
 
 def _fenced(what: str) -> str:
     return f"another driver of the query has taken over ({what}); is it running twice on one checkpoint?"
-
-
-__all__ = ["Attempt", "State", "TaskAction", "abort", "begin", "claim", "commit", "confirm"]

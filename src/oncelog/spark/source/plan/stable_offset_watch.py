@@ -22,7 +22,6 @@ from oncelog.base.notation.shell_words import option
 from oncelog.base.units import SECOND_MS
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ClientError
-from oncelog.spark.source.stream_position import partition_name
 
 _LOG: Final = logging.getLogger("oncelog.spark")
 _ASK_EVERY_MS: Final = 10 * SECOND_MS
@@ -118,6 +117,6 @@ def describe_held(
         if holder.age_ms is not None:
             who += f", since {moment_text(now_ms - holder.age_ms)} ({duration_text(holder.age_ms)})"
     return (
-        f"{partition_name(partition)} at offset {stable}, {end - stable} offsets below its end: {who}; "
+        f"{partition} at offset {stable}, {end - stable} offsets below its end: {who}; "
         f"see `oncelog txn explain {option('--topic', partition.topic)} --partition {partition.partition}`"
     )

@@ -28,7 +28,6 @@ from oncelog.spark.source.stream_position import (
     Shorter,
     behind,
     changes,
-    partition_name,
     same_topic_only,
 )
 
@@ -160,7 +159,7 @@ class StreamPlanner:
         match change:
             case Added(partition):
                 if change not in self._noticed:
-                    self.warn(f"{partition_name(partition)} is new: it is read from its beginning")
+                    self.warn(f"{partition} is new: it is read from its beginning")
             case Gone(partition, offset):
                 self._lost(DataLoss(partition, offset, offset, "it is gone: deleted, or not subscribed to any more"))
             case Recreated(partition, offset, topic_id):
