@@ -70,8 +70,7 @@ from oncelog.node.kernel.events import (
     Stopped,
     Synced,
 )
-from oncelog.node.kernel.offload import OffloadedWork
-from oncelog.node.kernel.tasks import Runnable
+from oncelog.node.kernel.tasks import OffloadedWork, Runnable
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
