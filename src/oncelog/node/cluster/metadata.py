@@ -36,8 +36,7 @@ class ReplicationThrottle:
     def __init__(self, cluster: Metadata, rate_key: str, replicas_key: str) -> None:
         config = cluster.config
         windows = Windows(
-            config.get("replication.quota.window.num"),
-            config.get("replication.quota.window.size.seconds") * SECOND_MS,
+            config.get("replication.quota.window.num"), config.get("replication.quota.window.size.seconds") * SECOND_MS
         )
         self._cluster = cluster
         self._rate_key = rate_key

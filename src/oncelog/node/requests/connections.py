@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.units import MIB
@@ -22,7 +23,7 @@ from oncelog.node.kernel.tasks import Slot
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
-    from oncelog.node.kernel.events import ConnectionOpened
+    from oncelog.base.security import SecurityProtocol
     from oncelog.node.requests.login_state import LoginState
     from oncelog.wire.chunks import Chunk
 
@@ -56,58 +57,36 @@ class Holder(Protocol):
         """End it where it waits."""
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """One client connection as the node sees it."""
 
-    __slots__ = (
-        "backlog",
-        "backlog_bytes",
-        "half_closed",
-        "holder",
-        "host",
-        "id",
-        "listener",
-        "listener_name",
-        "login",
-        "muted_until_ms",
-        "muting",
-        "open",
-        "paused",
-        "principal",
-        "refusal",
-        "refused",
-        "security_protocol",
-        "slots",
-        "spent_ns",
-    )
-
-    def __init__(self, opened: ConnectionOpened) -> None:
-        self.id = opened.connection_id
-        self.host = opened.host
-        self.listener = opened.listener
-        self.listener_name = opened.listener_name
-        self.security_protocol = opened.security_protocol
-        self.principal = opened.principal
-        self.login: LoginState | None = None
-        """How far its client has authenticated by SASL; None where the listener asks for none."""
-        self.open = True
-        """False once nothing can be sent any more."""
-        self.half_closed = False
-        """The client sends nothing more, but may still read: what has arrived is answered, then this end closes too."""
-        self.paused = False
-        self.refused = False
-        """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
-        self.refusal: str | None = None
-        self.slots: deque[Slot] = deque()
-        self.backlog: deque[Buffer] = deque()
-        self.backlog_bytes = 0
-        self.muting: Slot | None = None
-        """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
-        self.muted_until_ms = 0
-        self.spent_ns = 0
-        """Time that its requests took and that was not counted yet, while a quota of request time is set."""
-        self.holder: Holder | None = None
-        """The newest task that held the connection; ended with it, while a produce goes on without it."""
+    id: int
+    host: str
+    listener: tuple[str, int]
+    principal: str
+    listener_name: str
+    security_protocol: SecurityProtocol
+    login: LoginState | None = None
+    """How far its client has authenticated by SASL; None where the listener asks for none."""
+    open: bool = True
+    """False once nothing can be sent any more."""
+    half_closed: bool = False
+    """The client sends nothing more, but may still read: what has arrived is answered, then this end closes too."""
+    paused: bool = False
+    refused: bool = False
+    """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
+    refusal: str | None = None
+    slots: deque[Slot] = field(default_factory=deque)
+    backlog: deque[Buffer] = field(default_factory=deque)
+    backlog_bytes: int = 0
+    muting: Slot | None = None
+    """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
+    muted_until_ms: int = 0
+    spent_ns: int = 0
+    """Time that its requests took and that was not counted yet, while a quota of request time is set."""
+    holder: Holder | None = None
+    """The newest task that held the connection; ended with it, while a produce goes on without it."""
 
     def reserve(self) -> Slot:
         """A slot for the request being decided."""
