@@ -13,7 +13,8 @@ from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.groups import offset_commit
 from oncelog.handlers.produce import handler as produce_handler
 from oncelog.node.replication.partitions import LOGS_PER_SLICE
-from oncelog.node.requests import closed_connections, dispatch, large_responses
+from oncelog.node.requests import connections as closed_connections
+from oncelog.node.requests import dispatch, large_responses
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record

@@ -12,7 +12,7 @@ from typing import Final
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
 from oncelog.console.logins import Login, Nobody
-from oncelog.listening.host_names import HOST_NAME, is_addressed_to
+from oncelog.listening.addresses import HOST_NAME, is_addressed_to
 
 MOST_METRICS_URLS: Final = 32
 

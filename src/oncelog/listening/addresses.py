@@ -1,4 +1,4 @@
-"""From the host and port of a listener to bound sockets.
+"""From the host and port of a listener to bound sockets, and the names that it answers to.
 
 No host, and ``::``, mean all addresses of the machine, IPv4 and IPv6, as Apache Kafka's ``[::]`` does where the
 kernel's ``bindv6only`` is 0. That takes two sockets: one socket for both would show IPv4 peers as ``::ffff:…``, which
@@ -8,8 +8,9 @@ no ACL, quota or limit by address matches.
 from __future__ import annotations
 
 import errno
+import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from ipaddress import IPv6Address, ip_address
 from typing import Final
@@ -110,3 +111,24 @@ def _bound(address: Address, port: int) -> socket.socket:
         made.close()
         raise
     return made
+
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+
+
+def is_addressed_to(host_header: str, names: Collection[str]) -> bool:
+    """True if a Host header of HTTP has an IP address, a name of loopback, or one of ``names`` (in lower case).
+
+    Any page may make a name of its own point at this machine (DNS rebinding) and read what its browser is answered
+    there. It cannot do that with an IP address, nor with ``localhost``; every other name has to be told to the server.
+    """
+    host, colon, port = host_header.rpartition(":")
+    name = (host if colon and port.isdigit() else host_header).strip("[]").lower().rstrip(".")
+    if name in LOCAL_NAMES or name in names:
+        return bool(name)
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -70,8 +70,7 @@ from oncelog.node.kernel.events import (
     Stopped,
     Synced,
 )
-from oncelog.node.kernel.offload import OffloadedWork
-from oncelog.node.kernel.tasks import Runnable
+from oncelog.node.kernel.tasks import OffloadedWork, Runnable
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
@@ -270,7 +269,14 @@ class Node:
             self._shut_down(event)
 
     def _open(self, event: ConnectionOpened) -> None:
-        self._connections[event.connection_id] = connection = Connection(event)
+        connection = self._connections[event.connection_id] = Connection(
+            event.connection_id,
+            event.host,
+            event.listener,
+            event.principal,
+            event.listener_name,
+            event.security_protocol,
+        )
         if event.security_protocol.has_sasl:
             connection.login = self.logins.begin(event.listener_name)
 
@@ -345,8 +351,6 @@ class Node:
             return False
         return not self.requests.closed.is_idle() or any(each.backlog for each in self._connections.values())
 
-    # In step with the cluster
-
     def _apply(self, delta: ImageDelta) -> None:
         """Follow a committed change: first the partitions, then the coordinators that lead some of them."""
         before = self.cluster.image
@@ -414,12 +418,7 @@ class Node:
         from oncelog.node.replication.confirmation import LeadershipConfirmation
 
         return LeadershipConfirmation(
-            self.links,
-            self._tree_reads,
-            self.cluster,
-            self._deadlines,
-            self._runnable,
-            self.partitions.leader_log,
+            self.links, self._tree_reads, self.cluster, self._deadlines, self._runnable, self.partitions.leader_log
         )
 
     def _make_requests(self) -> Requests:

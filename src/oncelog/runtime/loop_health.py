@@ -19,12 +19,10 @@ class LoopHealth:
         self.samples = 0
 
     def start(self) -> None:
-        """Begin to measure."""
         due = self._loop.time() + INTERVAL_S
         self._handle = self._loop.call_at(due, self._sample, due)
 
     def stop(self) -> None:
-        """Stop sampling."""
         if self._handle is not None:
             self._handle.cancel()
 

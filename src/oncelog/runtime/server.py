@@ -24,8 +24,7 @@ from oncelog.node.listeners.broker_settings import read_settings as read_setting
 from oncelog.ports import Clock, Coordination
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen
-from oncelog.runtime.connections.connection_limits import ConnectionLimits
-from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
+from oncelog.runtime.connections.connection_quotas import ConnectionLimits, ConnectionQuotas
 from oncelog.runtime.data.data_directory import DataDirectory, open_data_directory
 from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
 from oncelog.runtime.effects.effect_runner import AUTHORIZER_LOG, EffectRunner
@@ -158,8 +157,7 @@ class Server:
         places = key_set_places(self.settings)
         if not places:
             return
-        from oncelog.runtime.security.key_set import SecurityExtraMissing
-        from oncelog.runtime.security.oauth_keys import OAuthKeys
+        from oncelog.runtime.security.oauth_keys import OAuthKeys, SecurityExtraMissing
 
         try:
             self._oauth_keys = OAuthKeys(loop, places)

@@ -11,7 +11,7 @@ from oncelog.base.units import MIB
 from oncelog.handlers.broker.waits import UntilReadable
 from oncelog.handlers.registry import APIS
 from oncelog.node.kernel.events import Continued
-from oncelog.node.requests import closed_connections
+from oncelog.node.requests import connections as closed_connections
 from oncelog.node.requests.connections import MAX_UNANSWERED
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

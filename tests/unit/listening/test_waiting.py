@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from oncelog.listening.host_names import is_addressed_to
+from oncelog.listening.addresses import is_addressed_to
 from oncelog.listening.limited_lines import EVERY_S, LimitedLines
 from oncelog.listening.waiting import Waiting, source_of
 

@@ -84,10 +84,7 @@ class Repeats:
 def _kept(record: AuditRecord) -> AuditRecord:
     """A record as it is kept until the interval is over: a request may name a megabyte."""
     return replace(
-        record,
-        who=_short(record.who),
-        transaction=_short(record.transaction),
-        details=_short(record.details),
+        record, who=_short(record.who), transaction=_short(record.transaction), details=_short(record.details)
     )
 
 

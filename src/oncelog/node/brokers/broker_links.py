@@ -184,8 +184,6 @@ class BrokerLinks:
                 del self._links[key]
                 link.drop()
 
-    # Events and effects
-
     def connected(self, event: BrokerConnected) -> None:
         link = self._wires.link_of(event.link_id)
         if link is not None:
@@ -204,5 +202,4 @@ class BrokerLinks:
             link.disconnected(refused=event.refused)
 
     def take_outgoing(self, effects: list[Effect]) -> None:
-        """Hand out what is to happen outside."""
         self._wires.take_outgoing(effects)

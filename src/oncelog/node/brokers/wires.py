@@ -83,7 +83,6 @@ class Wires:
         self._links.pop(link_id, None)
 
     def report(self, message: str) -> None:
-        """Tell the operator."""
         self._outgoing.append(Report("warning", message))
 
     def take_outgoing(self, effects: list[Effect]) -> None:

@@ -8,20 +8,61 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.base.units import SECOND_MS
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig, TopicConfigs
 from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, ImageDelta
 from oncelog.core.controller.image.model import TopicImage
+from oncelog.core.quotas.rates import Windows
+from oncelog.core.quotas.replication import ReplicationQuota, is_throttled_replica
 from oncelog.node.cluster.client_quotas import ClientQuotas
-from oncelog.node.cluster.replication_throttle import (
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-    ReplicationThrottle,
-)
 from oncelog.ports import Entropy
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+
+
+class ReplicationThrottle:
+    """The throttle of replication for one side of this broker (KIP-73); implements
+    ``handlers.broker.limits.ReplicationLimit``.
+
+    The leader's side holds back what followers fetch here, the follower's what this broker fetches. Without a rate
+    nothing is looked at.
+    """
+
+    def __init__(self, cluster: Metadata, rate_key: str, replicas_key: str) -> None:
+        config = cluster.config
+        windows = Windows(
+            config.get("replication.quota.window.num"), config.get("replication.quota.window.size.seconds") * SECOND_MS
+        )
+        self._cluster = cluster
+        self._rate_key = rate_key
+        self._replicas_key = replicas_key
+        self.quota = ReplicationQuota(windows)
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes a second; None: none is set."""
+        limit: int | None = self._cluster.config.get(self._rate_key)
+        return limit
+
+    def holds_back(self, partition: TopicPartition, now_ms: int) -> bool:
+        """True while a replica that is not in sync has to wait."""
+        limit = self.limit
+        return limit is not None and self.quota.is_exceeded(limit, now_ms) and self._names(partition)
+
+    def record(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
+        if size_bytes and self.limit is not None and self._names(partition):
+            self.quota.record(size_bytes, now_ms)
+
+    def _names(self, partition: TopicPartition) -> bool:
+        topic = self._cluster.image.topics.get(partition.topic)
+        replicas = "" if topic is None else topic.configs.get(self._replicas_key, "")
+        return is_throttled_replica(replicas, partition.partition, self._cluster.broker_id)
+
 
 CHECK_AGAIN_MS: Final = 100
 

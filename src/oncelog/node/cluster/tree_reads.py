@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 
 from oncelog.handlers.broker.waits import ReadNodes
 from oncelog.node.kernel.events import NodesRead, Outbox, ReadTree
 from oncelog.node.kernel.tasks import Runnable, Task
-
-Values = Mapping[str, bytes]
-"""Values of the nodes that exist, by path."""
 
 
 class TreeReads:

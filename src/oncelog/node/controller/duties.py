@@ -130,8 +130,6 @@ class ControllerDuties:
         """Claim the place of the controller no more: this broker is about to stop."""
         self._ending = True
 
-    # A round
-
     def _look_at(self, topics: Iterable[TopicName]) -> None:
         self._topics.update(dict.fromkeys(topics))
 

@@ -13,14 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_BROKER, TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition
-from oncelog.node.brokers.messages import (
-    UNREACHABLE,
-    Answered,
-    AwaitMarkers,
-    BrokerMessages,
-    Forget,
-    nothing_to_forget,
-)
+from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget, nothing_to_forget
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable, Task

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -41,21 +42,19 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 
+@dataclass(slots=True, eq=False)
 class PendingRequest:
     """A request that waits for one decision: first for its shard to be loaded, then for the reply."""
 
-    __slots__ = ("alarm", "answer", "name", "token", "wait")
-
-    def __init__(self, name: str, wait: Any, answer: Callable[[Any], None]) -> None:
-        self.name = name
-        """The group or transactional id that it is about."""
-        self.wait = wait
-        """The request, as its handler has put it: ``Coordinate`` or ``Transact``."""
-        self.answer = answer
-        """Takes the reply, or a CoordinatorRefusal."""
-        self.token: int | None = None
-        """The token by which the reply is released, once its shard has decided."""
-        self.alarm: Alarm | None = None
+    name: str
+    """The group or transactional id that it is about."""
+    wait: Any
+    """The request, as its handler has put it: ``Coordinate`` or ``Transact``."""
+    answer: Callable[[Any], None]
+    """Takes the reply, or a CoordinatorRefusal."""
+    token: int | None = None
+    """The token by which the reply is released, once its shard has decided."""
+    alarm: Alarm | None = None
 
 
 class ShardDecision(Protocol):
@@ -106,40 +105,24 @@ D = TypeVar("D", bound=ShardDecision)
 """The decisions of the shards."""
 
 
+@dataclass(slots=True, eq=False)
 class HostedShard(Generic[S]):
-    """A shard that this broker leads in one epoch.
+    """A shard that this broker leads in one epoch."""
 
-    ``log`` is None as long as the internal topic's log is still to be created: then there is nothing to load.
-    """
-
-    __slots__ = (
-        "alarm",
-        "is_led",
-        "leader_epoch",
-        "log",
-        "next_offset",
-        "partition",
-        "pending",
-        "shard",
-        "until_loaded",
-    )
-
-    def __init__(
-        self, shard: S, partition: TopicPartition, leader_epoch: LeaderEpoch, log: PartitionLog | None
-    ) -> None:
-        self.shard = shard
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.log = log
-        self.alarm: Alarm | None = None
-        self.is_led = True
-        """False once this broker has resigned: what was under way for it is dropped when it comes back."""
-        self.next_offset = Offset(0) if log is None else Offset(log.log_start_offset)
-        """Offset at which loading goes on."""
-        self.until_loaded: dict[PendingRequest, None] = {}
-        """Requests that decide when the shard is loaded, in order of arrival."""
-        self.pending: dict[int, PendingRequest] = {}
-        """Requests that wait for their reply, by token."""
+    shard: S
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    log: PartitionLog | None
+    """None as long as the internal topic's log is still to be created: then there is nothing to load."""
+    next_offset: Offset
+    """Offset at which loading goes on."""
+    is_led: bool = True
+    """False once this broker has resigned: what was under way for it is dropped when it comes back."""
+    until_loaded: dict[PendingRequest, None] = field(default_factory=dict)
+    """Requests that decide when the shard is loaded, in order of arrival."""
+    pending: dict[int, PendingRequest] = field(default_factory=dict)
+    """Requests that wait for their reply, by token."""
+    alarm: Alarm | None = None
 
 
 AT_ONCE_MS: Final = 0
@@ -218,8 +201,6 @@ class Coordinators(Generic[S, D]):
     def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
         """Do what else a decision calls for, once its records are appended."""
 
-    # Leading and resigning
-
     def follow(self, topic: TopicImage | None) -> None:
         """Lead and resign shards as the internal topic's partitions are led now; None: the topic does not exist.
 
@@ -242,7 +223,8 @@ class Coordinators(Generic[S, D]):
         """Load the shard when its log is durable, at once when there is no log yet and so nothing to load."""
         partition = TopicPartition(self.topic, index)
         log = self._open_log(partition) if self._partitions.has_log(partition) else None
-        hosted = HostedShard(self._new_shard(index, leader_epoch), partition, leader_epoch, log)
+        start_offset = Offset(0) if log is None else log.log_start_offset
+        hosted = HostedShard(self._new_shard(index, leader_epoch), partition, leader_epoch, log, start_offset)
         self._hosted[index] = hosted
         if log is None:
             self._loading.append(hosted)

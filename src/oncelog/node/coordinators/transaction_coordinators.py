@@ -214,8 +214,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
     def audit(self, record: AuditRecord) -> None:
         self._audit_trail.add(record)
 
-    # Requests that wait
-
     def park(self, task: Task, wait: Transact) -> None:
         """Let a request decide in the shard of its transactional id."""
         self.decide(task, wait.request.transactional_id, wait)

@@ -286,8 +286,6 @@ class HangingTransactionWatch:
     def _warn(self, message: str) -> None:
         self._reports.append(Report("warning", message))
 
-    # Hanging transactions
-
     def _hanging(
         self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
@@ -332,8 +330,6 @@ class HangingTransactionWatch:
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
-
-    # Two-phase commit
 
     def _see_overdue(
         self, transaction: OpenTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int

@@ -82,10 +82,7 @@ def _tls(config: BrokerConfig) -> TlsSettings:
     versions = config.get("zookeeper.ssl.enabled.protocols") or (config.get("zookeeper.ssl.protocol"),)
     return TlsSettings(
         key_store=_store(
-            config,
-            "zookeeper.ssl.keystore.location",
-            "zookeeper.ssl.keystore.type",
-            "zookeeper.ssl.keystore.password",
+            config, "zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.type", "zookeeper.ssl.keystore.password"
         ),
         trust_store=_store(
             config,

@@ -42,12 +42,7 @@ class DirectoryHealth:
     """Watches for a disk that has failed or is full, and says so in this broker's registration."""
 
     def __init__(
-        self,
-        errors: DiskErrors,
-        metadata: Metadata,
-        commits: MetadataLog,
-        deadlines: Deadlines,
-        outbox: Outbox,
+        self, errors: DiskErrors, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox
     ) -> None:
         self._errors = errors
         self._metadata = metadata

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -28,15 +29,13 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 
+@dataclass(slots=True, eq=False)
 class _DurableWait:
     """One task that waits for several partitions."""
 
-    __slots__ = ("missing", "runnable", "task")
-
-    def __init__(self, task: Task, missing: set[TopicPartition], runnable: Runnable) -> None:
-        self.task = task
-        self.missing = missing
-        self.runnable = runnable
+    task: Task
+    missing: set[TopicPartition]
+    runnable: Runnable
 
     def reached(self, partition: TopicPartition) -> None:
         self.missing.discard(partition)

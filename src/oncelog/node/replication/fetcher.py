@@ -314,9 +314,7 @@ class LeaderFetcher:
         found: dict[int, int] = {}
         for timestamp in (_EARLIEST, _LATEST):
             asked = ListOffsetsPartition(
-                partition_index=copy.partition.partition,
-                current_leader_epoch=copy.leader_epoch,
-                timestamp=timestamp,
+                partition_index=copy.partition.partition, current_leader_epoch=copy.leader_epoch, timestamp=timestamp
             )
             services = self._services
             services.links.request(

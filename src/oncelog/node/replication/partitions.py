@@ -106,8 +106,6 @@ class PartitionManager:
         self.records_in = 0
         self.record_bytes_in = 0
 
-    # In step with the image
-
     def start(self) -> None:
         """Give every log its configuration and note those that the image has and the disk lacks (a crash between the
         commit of a topic and the creation of its directory)."""

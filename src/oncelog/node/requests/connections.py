@@ -9,12 +9,13 @@ Invariants:
    its sync holds back only its response. A follower's fetch is answered when another request comes behind it.
 3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
 4. A request that has arrived whole is carried out in its turn, also when its client has closed meanwhile
-   (``closed_connections``). Only a client that has not logged in, or sent what closes the connection, loses its own.
+   (``ClosedConnections``). Only a client that has not logged in, or sent what closes the connection, loses its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.units import MIB
@@ -22,12 +23,19 @@ from oncelog.node.kernel.tasks import Slot
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
-    from oncelog.node.kernel.events import ConnectionOpened
+    from oncelog.base.security import SecurityProtocol
     from oncelog.node.requests.login_state import LoginState
     from oncelog.wire.chunks import Chunk
 
 MAX_UNANSWERED: Final = 100
 MAX_BACKLOG_BYTES: Final = MIB
+MAX_CONNECTIONS: Final = 1_000
+"""Closed connections with work left."""
+MAX_BYTES: Final = 64 * MIB
+"""Bytes of their requests, those under way among them. The last connection that came may exceed it alone: one Produce
+may be larger."""
+_FRAME_BYTES: Final = 300
+"""Memory that a frame takes beside its bytes."""
 
 
 class Holder(Protocol):
@@ -49,58 +57,36 @@ class Holder(Protocol):
         """End it where it waits."""
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """One client connection as the node sees it."""
 
-    __slots__ = (
-        "backlog",
-        "backlog_bytes",
-        "half_closed",
-        "holder",
-        "host",
-        "id",
-        "listener",
-        "listener_name",
-        "login",
-        "muted_until_ms",
-        "muting",
-        "open",
-        "paused",
-        "principal",
-        "refusal",
-        "refused",
-        "security_protocol",
-        "slots",
-        "spent_ns",
-    )
-
-    def __init__(self, opened: ConnectionOpened) -> None:
-        self.id = opened.connection_id
-        self.host = opened.host
-        self.listener = opened.listener
-        self.listener_name = opened.listener_name
-        self.security_protocol = opened.security_protocol
-        self.principal = opened.principal
-        self.login: LoginState | None = None
-        """How far its client has authenticated by SASL; None where the listener asks for none."""
-        self.open = True
-        """False once nothing can be sent any more."""
-        self.half_closed = False
-        """The client sends nothing more, but may still read: what has arrived is answered, then this end closes too."""
-        self.paused = False
-        self.refused = False
-        """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
-        self.refusal: str | None = None
-        self.slots: deque[Slot] = deque()
-        self.backlog: deque[Buffer] = deque()
-        self.backlog_bytes = 0
-        self.muting: Slot | None = None
-        """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
-        self.muted_until_ms = 0
-        self.spent_ns = 0
-        """Time that its requests took and that was not counted yet, while a quota of request time is set."""
-        self.holder: Holder | None = None
-        """The newest task that held the connection; ended with it, while a produce goes on without it."""
+    id: int
+    host: str
+    listener: tuple[str, int]
+    principal: str
+    listener_name: str
+    security_protocol: SecurityProtocol
+    login: LoginState | None = None
+    """How far its client has authenticated by SASL; None where the listener asks for none."""
+    open: bool = True
+    """False once nothing can be sent any more."""
+    half_closed: bool = False
+    """The client sends nothing more, but may still read: what has arrived is answered, then this end closes too."""
+    paused: bool = False
+    refused: bool = False
+    """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
+    refusal: str | None = None
+    slots: deque[Slot] = field(default_factory=deque)
+    backlog: deque[Buffer] = field(default_factory=deque)
+    backlog_bytes: int = 0
+    muting: Slot | None = None
+    """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
+    muted_until_ms: int = 0
+    spent_ns: int = 0
+    """Time that its requests took and that was not counted yet, while a quota of request time is set."""
+    holder: Holder | None = None
+    """The newest task that held the connection; ended with it, while a produce goes on without it."""
 
     def reserve(self) -> Slot:
         """A slot for the request being decided."""
@@ -201,3 +187,65 @@ class Connection:
     def is_full(self) -> bool:
         """True if reading should pause."""
         return len(self.slots) + len(self.backlog) >= MAX_UNANSWERED or self.backlog_bytes >= MAX_BACKLOG_BYTES
+
+
+def _size_bytes(connection: Connection) -> int:
+    holder = connection.holder
+    under_way = holder.request_bytes if holder is not None and holder.waiting else 0
+    return under_way + connection.backlog_bytes + _FRAME_BYTES * len(connection.backlog)
+
+
+class ClosedConnections:
+    """The closed connections of a node that have work left, in the order in which they closed.
+
+    What has arrived whole is carried out in order: a consumer that commits, leaves its group and closes does not wait
+    for answers (Apache Kafka's ``Selector`` keeps closing channels for the same reason, until an answer cannot be
+    sent). Their clients hold nothing any more, so a stranger could leave ever more of them behind. Above either bound
+    the largest gives way, for good: its backlog is dropped and the request under way ends where it waits.
+    """
+
+    def __init__(self) -> None:
+        self._working: dict[Connection, None] = {}
+        self._ready: dict[Connection, None] = {}
+        """Connections whose turn comes again."""
+
+    def update(self, connection: Connection, *, is_ready: bool) -> None:
+        """Remember a closed connection while it has work left, within the bounds. ``is_ready``: its next requests can
+        be decided when others have had their turn."""
+        if not connection.is_working:
+            self._working.pop(connection, None)
+            return
+        if is_ready:
+            self._ready[connection] = None
+        if connection not in self._working:
+            self._working[connection] = None
+            self._shrink()
+
+    def take_ready(self) -> Connection | None:
+        """The next connection whose requests can be decided."""
+        while self._ready:
+            connection = next(iter(self._ready))
+            del self._ready[connection]
+            if connection in self._working:
+                return connection
+        return None
+
+    def has_ready(self) -> bool:
+        """True while requests wait only for the turns of others."""
+        return bool(self._ready)
+
+    def is_idle(self) -> bool:
+        """True if everything that had arrived is decided."""
+        return not any(connection.backlog for connection in self._working)
+
+    def __len__(self) -> int:
+        return len(self._working)
+
+    def _shrink(self) -> None:
+        sizes = {connection: _size_bytes(connection) for connection in self._working}
+        total = sum(sizes.values())
+        while len(sizes) > MAX_CONNECTIONS or (total > MAX_BYTES and len(sizes) > 1):
+            largest = max(sizes, key=sizes.__getitem__)
+            total -= sizes.pop(largest)
+            del self._working[largest]
+            largest.shut()

@@ -23,8 +23,7 @@ from oncelog.node.access.authoriser import AccessControl
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Authenticated, Close, Fatal, Outbox, Pause, Report, Resume, Send
 from oncelog.node.kernel.tasks import RequestTask, Runnable, Slot, Task
-from oncelog.node.requests.closed_connections import ClosedConnections
-from oncelog.node.requests.connections import MAX_UNANSWERED, Connection
+from oncelog.node.requests.connections import MAX_UNANSWERED, ClosedConnections, Connection
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
 from oncelog.node.requests.loaded_apis import Handle, LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification

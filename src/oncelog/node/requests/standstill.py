@@ -33,12 +33,7 @@ class Standstill:
     """Postpones requests from the moment in which this broker may have been replaced until it has read the metadata."""
 
     def __init__(
-        self,
-        metadata: Metadata,
-        metadata_log: MetadataLog,
-        deadlines: Deadlines,
-        requests: Requests,
-        outbox: Outbox,
+        self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, requests: Requests, outbox: Outbox
     ) -> None:
         self._metadata = metadata
         self._outbox = outbox

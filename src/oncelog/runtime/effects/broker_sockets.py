@@ -129,8 +129,6 @@ class BrokerSockets:
             self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_SIZE))
         return BrokerConnection(self, link_id, self._receive_buffer)
 
-    # The connections
-
     def made(self, link_id: int, transport: asyncio.Transport) -> None:
         """A connection is there, if it is still wanted."""
         if self._connecting.pop(link_id, None) is None:

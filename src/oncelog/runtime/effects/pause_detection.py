@@ -41,12 +41,10 @@ class PauseWatch:
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look."""
         self._looked_ns = self._now_ns()
         self._handle = self._loop.call_later(self._interval_s, self._look_again)
 
     def stop(self) -> None:
-        """Look no more."""
         if self._handle is not None:
             self._handle.cancel()
 

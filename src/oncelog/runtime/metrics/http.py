@@ -19,9 +19,8 @@ from typing import Final
 
 from oncelog.base.units import KIB
 from oncelog.listening.acceptor import Acceptor
-from oncelog.listening.addresses import bind, unbracketed
+from oncelog.listening.addresses import bind, is_addressed_to, unbracketed
 from oncelog.listening.descriptors import metrics_bound
-from oncelog.listening.host_names import is_addressed_to
 from oncelog.listening.waiting import Waiting, source_of
 
 MAX_HEAD_BYTES: Final = 8 * KIB

@@ -118,8 +118,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         """The peer's ``host:port``."""
         return self._above.peer
 
-    # From the socket
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is there."""
         self._below = cast("asyncio.Transport", transport)
@@ -178,8 +176,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         """asyncio: the peer has caught up."""
         if self.state is State.OPEN:
             self._above.resume_writing()
-
-    # The handshake
 
     def _begin(self) -> None:
         self.state = State.HANDSHAKE
@@ -255,8 +251,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         self.state = State.CLOSED
         if self._below is not None:
             self._below.close()
-
-    # Decrypting
 
     def _decrypt(self) -> None:
         """Hand on what has arrived, as much at a time as the buffer above takes."""

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from oncelog.handlers.broker.waits import Lane, Offload
 from oncelog.node.kernel.events import Effect, JobFinished, RunJob
-from oncelog.node.kernel.offload import OffloadedWork
-from oncelog.node.kernel.tasks import Runnable, Task
+from oncelog.node.kernel.tasks import OffloadedWork, Runnable, Task
 
 
 class Waiting:

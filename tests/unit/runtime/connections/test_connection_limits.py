@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.node.listeners.broker_settings import ConfigError, read_settings
-from oncelog.runtime.connections.connection_limits import ConnectionLimits, Rate
-from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
+from oncelog.runtime.connections.connection_quotas import ConnectionLimits, ConnectionQuotas, Rate
 from tests.waiting import HANG_S, wait_until
 
 TWO = {"listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0"}

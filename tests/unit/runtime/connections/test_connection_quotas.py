@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from oncelog.node.listeners.broker_settings import read_settings
-from oncelog.runtime.connections.connection_limits import ConnectionLimits
-from oncelog.runtime.connections.connection_quotas import ConnectionQuotas
+from oncelog.runtime.connections.connection_quotas import ConnectionLimits, ConnectionQuotas
 
 
 class Peer:

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from oncelog.core.sasl.exchange import InvalidToken
-from oncelog.runtime.security.key_set import MAX_BYTES, MAX_KEYS, UnusableKeySet, read_key_set
+from oncelog.runtime.security.oauth_keys import MAX_BYTES, MAX_KEYS, UnusableKeySet, read_key_set
 from tests.unit.runtime.security.signing import document, ec_key, jwk, rsa_key, signed
 
 pytestmark = pytest.mark.slow  # keys are made

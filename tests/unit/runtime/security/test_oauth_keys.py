@@ -13,8 +13,7 @@ import trustme
 
 from oncelog.core.sasl.exchange import InvalidToken
 from oncelog.core.sasl.settings import KeySetSettings
-from oncelog.runtime.security.key_set import MAX_BYTES
-from oncelog.runtime.security.oauth_keys import OAuthKeys, fetch
+from oncelog.runtime.security.oauth_keys import MAX_BYTES, OAuthKeys, fetch
 from tests.unit.runtime.security.signing import document, ec_key, jwk, signed
 from tests.waiting import HANG_S
 

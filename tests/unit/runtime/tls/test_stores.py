@@ -16,8 +16,7 @@ from cryptography.x509 import load_pem_x509_certificate, load_pem_x509_certifica
 
 from oncelog.node.listeners.broker_settings import StoreUnusable
 from oncelog.node.listeners.tls import StoreSettings, TlsSettings
-from oncelog.runtime.tls.contexts import make_contexts
-from oncelog.runtime.tls.stores import read_key_store, read_trust_store
+from oncelog.runtime.tls.contexts import make_contexts, read_key_store, read_trust_store
 from tests.certificates import Authority, Identity
 
 AUTHORITY = Authority()

@@ -99,11 +99,7 @@ class QueuedRequests(Generic[M]):
     """Messages that wait to share a request: first in, first out, for each broker."""
 
     def __init__(
-        self,
-        links: BrokerLinks,
-        purpose: LinkPurpose,
-        new_batch: Callable[[], Batch[M]],
-        timeout_ms: int | None = None,
+        self, links: BrokerLinks, purpose: LinkPurpose, new_batch: Callable[[], Batch[M]], timeout_ms: int | None = None
     ) -> None:
         self._links = links
         self._purpose = purpose
