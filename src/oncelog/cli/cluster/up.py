@@ -26,22 +26,19 @@ _JOIN_S: Final = 60.0
 _POLL_S: Final = 0.02
 
 
-DataDirectory = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir",
-        metavar="DIR",
-        parser=directory,
-        help="Directory for the data of all brokers; created if missing.",
-    ),
-]
-
-
 def up(
     brokers: Annotated[
         int, typer.Option("--brokers", "-n", metavar="COUNT", min=1, max=_MOST, help="Number of brokers.")
     ] = 3,
-    data_dir: DataDirectory = DEFAULT_DIRECTORY,
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            parser=directory,
+            help="Directory for the data of all brokers; created if missing.",
+        ),
+    ] = DEFAULT_DIRECTORY,
     base_port: Annotated[
         int,
         typer.Option(

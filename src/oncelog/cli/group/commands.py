@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 app = CommandGroup("List, describe, reset, delete and move consumer groups.")
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(
@@ -132,7 +131,7 @@ def describe(
 
 @app.command("reset-offsets")
 def reset_offsets(
-    group: Name,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     topic: Annotated[
         list[str] | None,
         typer.Option(

@@ -29,13 +29,12 @@ class Mechanism(Enum):
     SHA_512 = "SCRAM-SHA-512"
 
 
-User = Annotated[str, typer.Argument(metavar="NAME", help="The user; User:NAME in access control lists.")]
 _MAX_PASSWORD_BYTES: Final = 4096
 
 
 @app.command()
 def add(
-    name: User,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user; User:NAME in access control lists.")],
     mechanisms: Annotated[
         list[Mechanism] | None,
         typer.Option("--mechanism", help="A mechanism it may log in by; may be repeated. [default: both]"),

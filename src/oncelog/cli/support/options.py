@@ -20,15 +20,6 @@ from oncelog.cli.support.properties_file import PropertiesError, read_properties
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
 
-Bootstrap = Annotated[
-    str,
-    typer.Option(
-        *BOOTSTRAP_NAMES,
-        envvar=BOOTSTRAP_VARIABLE,
-        metavar="HOST:PORT,…",
-        help="Brokers to start from.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Properties = Annotated[
     list[str] | None,
@@ -57,7 +48,15 @@ def directory(text: str) -> Path:
 class ClusterOptions:
     """The cluster that a command is about, and the settings of its client: a group of options (``option_groups``)."""
 
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            *BOOTSTRAP_NAMES,
+            envvar=BOOTSTRAP_VARIABLE,
+            metavar="HOST:PORT,…",
+            help="Brokers to start from.",
+        ),
+    ] = DEFAULT_BOOTSTRAP
     properties: Properties = None
     command_config: CommandConfig = None
 
