@@ -52,7 +52,6 @@ class ResourceOptions:
 
     @property
     def pattern_type(self) -> PatternType:
-        """The way in which the names are meant."""
         return PatternType.LITERAL
 
     def named(self) -> list[ResourcePattern]:
@@ -91,7 +90,6 @@ class PatternOptions(ResourceOptions):
 
     @property
     def pattern_type(self) -> PatternType:
-        """The way in which the names are meant."""
         return PatternType.PREFIXED if self.prefix else PatternType.LITERAL
 
 
@@ -128,7 +126,6 @@ def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[O
 
 
 def print_acls(bindings: Iterable[AclBinding]) -> None:
-    """A table of entries."""
     print_table(
         ("resource", "pattern", "name", "principal", "host", "permission", "operation"),
         [

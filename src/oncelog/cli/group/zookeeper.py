@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def list_groups(zookeeper: str, states: list[str], as_json: bool) -> None:
-    """Print the groups of a tree."""
     from oncelog.admin.zookeeper_groups import list_zookeeper_groups, zookeeper_session
 
     with zookeeper_session(zookeeper) as session:

@@ -31,8 +31,6 @@ _IDLE_MS: Final = 20
 
 
 class Compression(StrEnum):
-    """Codecs by Apache Kafka's names."""
-
     none = "none"
     gzip = "gzip"
     snappy = "snappy"

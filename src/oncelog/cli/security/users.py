@@ -23,8 +23,6 @@ app = CommandGroup("Add, list and delete users that log in by a password (SCRAM)
 
 
 class Mechanism(Enum):
-    """The mechanisms by their names on the command line."""
-
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
 

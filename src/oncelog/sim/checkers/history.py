@@ -178,8 +178,6 @@ class Copied(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """The whole history of a run."""
-
     transactions: Sequence[Transaction] = ()
     streams: Sequence[Stream] = ()
     polls: Sequence[Poll] = ()

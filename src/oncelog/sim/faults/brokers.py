@@ -27,12 +27,10 @@ async def _down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None
 
 
 async def _kill(world: World, fault: Fault) -> None:
-    """kill -9 of the broker."""
     await _down_for(world, fault, BrokerHost.kill)
 
 
 async def _power_cut(world: World, fault: Fault) -> None:
-    """The broker's machine loses power."""
     await _down_for(world, fault, BrokerHost.lose_power)
 
 
@@ -73,7 +71,6 @@ async def _kill_at_end_txn(world: World, fault: Fault) -> None:
 
 
 async def _restart(world: World, fault: Fault) -> None:
-    """A clean shutdown and a start."""
     await _down_for(world, fault, BrokerHost.shut_down)
 
 
@@ -94,13 +91,11 @@ async def slower(world: World, fault: Fault, **spans_us: tuple[int, int]) -> Non
 
 
 async def _slow_disk(world: World, fault: Fault) -> None:
-    """Every sync takes long."""
     most_us = 1_000 * (1 + fault.choice % 3_000)
     await slower(world, fault, sync_us=(most_us // 2, most_us), slice_us=(1_000, 200_000))
 
 
 async def _slow_metadata(world: World, fault: Fault) -> None:
-    """Every commit to the coordination tree takes long."""
     most_us = 1_000 * (1 + fault.choice % 4_000)
     await slower(world, fault, metadata_us=(most_us // 2, most_us))
 
@@ -118,7 +113,6 @@ async def _failing_sync_then_power_cut(world: World, fault: Fault) -> None:
 
 
 async def _full_disk(world: World, fault: Fault) -> None:
-    """The disk is full for a while."""
     await _little_space(world, fault, fault.choice % 20_000)
 
 
@@ -135,7 +129,6 @@ async def _little_space(world: World, fault: Fault, left_bytes: int) -> None:
 
 
 async def _clock_jump(world: World, fault: Fault) -> None:
-    """The broker's clock is set forward."""
     broker_of(world, fault).move_clock(fault.choice % 20_000)
 
 

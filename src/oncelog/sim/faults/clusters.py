@@ -31,7 +31,6 @@ async def _power_cut_of_all(world: World, fault: Fault) -> None:
 
 
 async def _kill_of_all(world: World, fault: Fault) -> None:
-    """kill -9 of every process."""
     struck = [broker for broker in world.brokers if not broker.stays_down]
     for broker in struck:
         broker.stays_down = True

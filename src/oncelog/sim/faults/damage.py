@@ -32,8 +32,6 @@ _MAX_BATCH_BYTES: Final = 1 << 30
 
 
 class _Place(NamedTuple):
-    """A batch on a disk."""
-
     partition: TopicPartition
     path: str
     position: int
@@ -162,7 +160,6 @@ def _segments(files: MemoryFiles, partition: TopicPartition) -> list[tuple[int, 
 
 
 def _end(files: MemoryFiles, partition: TopicPartition) -> int:
-    """The end of a log; its last segment may be empty."""
     base = max((base for base, _ in _segments(files, partition)), default=0)
     return max((place.header.next_offset for place in _batches(files, partition, base)), default=base)
 

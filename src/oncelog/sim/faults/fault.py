@@ -35,7 +35,6 @@ Kind = Callable[[World, Fault], Awaitable[None]]
 
 
 async def span(fault: Fault) -> None:
-    """Let the fault's span pass."""
     await asyncio.sleep(fault.span_ms / 1000)
 
 

@@ -55,16 +55,13 @@ class HostileClients(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> HostileClients:
-        """Draw one by chance."""
         victims = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
         return cls(name, victims, entropy.randint(1, 2), entropy.randint(1, 2))
 
     def topics(self) -> list[Topic]:
-        """The topic of the victims."""
         return self.victims.topics()
 
     def start(self, context: WorkloadContext) -> None:
-        """Start the hostile clients and their victims."""
         self.victims.start(context)
         for index in range(self.attackers):
             context.launch(f"{self.name}-wrong{index}", self, _Attacker)
@@ -103,7 +100,6 @@ class _Attacker(WorkloadProgram[HostileClients]):
                     await host.pause(self.entropy, 800)
 
     async def a_victim(self, client: AsyncClient) -> TransactionState | None:
-        """A producer as its coordinator describes it."""
         name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
         coordinator = await transaction_coordinator_of(client, name)
         described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]), broker=coordinator)
@@ -111,12 +107,10 @@ class _Attacker(WorkloadProgram[HostileClients]):
         return None if found.error_code or found.producer_id < 0 else found
 
     async def end_unknown(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """EndTxn for an id that nobody has."""
         request = EndTxnRequest(transactional_id="nobody", producer_id=victim.producer_id, committed=True)
         self.context.expect("EndTxn of an unknown id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
 
     async def end_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """EndTxn with another producer's id."""
         request = EndTxnRequest(
             transactional_id=victim.transactional_id,
             producer_id=victim.producer_id + 100_000,
@@ -336,7 +330,6 @@ async def produce(
     sequence: int,
     value: bytes,
 ) -> PartitionProduceResponse:
-    """The answer to one transactional batch of one record."""
     data = build_batch(
         [Record(-1, client.now_ms(), None, value, ())],
         producer_id=producer_id,

@@ -36,7 +36,6 @@ Disks = Mapping[BrokerId, Mapping[TopicPartition, ScannedLog]]
 
 
 def replicas_agree(disks: Disks) -> Iterator[str]:
-    """Compare every partition's logs."""
     partitions = {partition for logs in disks.values() for partition in logs}
     for partition in sorted(partitions):
         seen: dict[tuple[bytes, int, int], tuple[int, BrokerId]] = {}
@@ -171,7 +170,6 @@ class LogStarts:
             known[partition, topic_id] = max(before, known.get((partition, topic_id), 0))
 
     def lost_disk(self, broker: BrokerId) -> None:
-        """A broker has an empty disk now."""
         self._deleted.pop(broker, None)
 
     def started(self, broker: BrokerId, starts: Mapping[tuple[TopicPartition, TopicId], int]) -> None:

@@ -64,7 +64,6 @@ class FetchedLogs:
             self._reigns.clear()
 
     def fetched(self, asked: Exchange, response: FetchResponse) -> None:
-        """A Fetch response."""
         committed = asked.request.isolation_level == 1
         for topic in response.responses:
             for data in topic.partitions:

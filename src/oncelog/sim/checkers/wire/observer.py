@@ -94,7 +94,6 @@ class WireObserver:
 
     @property
     def watermarks(self) -> Watermarks:
-        """The offsets that clients were told."""
         return self._watermarks
 
     def received(

@@ -50,7 +50,6 @@ class Watermarks:
             self._told(LOG_START, self._start[key], key, log_start, asked, index)
 
     def fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
-        """A Fetch response."""
         for topic in response.responses:
             for data in topic.partitions:
                 key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)

@@ -140,7 +140,6 @@ class Recorder:
         return records
 
     def history(self) -> History:
-        """The whole history, as values."""
         return History(
             transactions=list(self.transactions),
             streams=list(self.streams),
