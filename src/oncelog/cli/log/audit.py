@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.support.failures import EXIT_FAILED, complain
-from oncelog.cli.support.moments import MomentError, parse_time_ms
-from oncelog.cli.support.options import key_values
+from oncelog.cli.support.options import key_values, time_option
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 
@@ -74,7 +73,7 @@ class LimitOptions:
         return Limits(
             self.max_timeout_ms,
             transactional_id_expiration_ms=self.id_expiration_ms,
-            now_ms=_moment(self.as_of),
+            now_ms=time_option(self.as_of, "--as-of"),
             skew_ms=None if self.copied_within is None else int(self.copied_within * 1000),
             transaction_partitions=self.transaction_partitions,
         )
@@ -183,13 +182,6 @@ def _check_packages(on_spark: bool | None) -> None:
                 "Spark pip install 'oncelog[spark]'"
             )
             raise typer.Exit(EXIT_FAILED) from None
-
-
-def _moment(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_time_ms(text)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--as-of") from None
 
 
 @contextlib.contextmanager

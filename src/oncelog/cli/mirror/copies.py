@@ -16,7 +16,7 @@ from oncelog.cli.mirror.settings import (
     read_clusters,
 )
 from oncelog.cli.support.options import AsJson
-from oncelog.cli.support.output import print_json, print_json_line, print_table, progress
+from oncelog.cli.support.output import print_json_line, print_rows, print_table, progress
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
@@ -56,11 +56,8 @@ def offsets(
     rows = []
     for source in clusters.sources:
         rows += asyncio.run(translate(source, clusters.target, wanted, back=back, apply=apply, force=force))
-    if as_json:
-        print_json(rows)
-        return
     columns = ("group", "from", "partition", "offset", "to", "translated", "there now", "state")
-    print_table(columns, [_offset_cells(row) for row in rows])
+    print_rows(columns, map(_offset_cells, rows), rows, as_json=as_json)
 
 
 def _offset_cells(row: GroupOffsetRow) -> tuple[object, ...]:
