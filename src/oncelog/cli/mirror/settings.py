@@ -36,7 +36,7 @@ class EndOptions:
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """Files and properties with settings of a mirror and its clients: a group of options (``option_groups``)."""
+    """Files and properties with a mirror's settings: a group of options (``option_groups``)."""
 
     source_config: Annotated[
         list[str] | None,

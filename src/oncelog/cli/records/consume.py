@@ -49,7 +49,7 @@ class RangeOptions:
         int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")
     ] = None
 
-    def where(self, group: str | None) -> tuple[Start, int | None]:
+    def bounds(self, group: str | None) -> tuple[Start, int | None]:
         """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
         try:
             where = parse_start(self.start or ("beginning" if group is None else "stored"))
@@ -141,7 +141,7 @@ def consume(
     """
     from oncelog.client.machine.positions import FetchSettings
 
-    where, until_ms = reading.where(group)
+    where, until_ms = reading.bounds(group)
     sink = Sink(output.formatter(), reading.count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     if old_consumer.zookeeper is not None:

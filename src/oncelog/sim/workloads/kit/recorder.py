@@ -143,4 +143,4 @@ class Recorder:
 
     def history(self) -> History:
         """The history so far, by fields of these names."""
-        return History(**{each.name: copy(getattr(self, each.name)) for each in fields(History)})
+        return History(**{field.name: copy(getattr(self, field.name)) for field in fields(History)})
