@@ -99,7 +99,6 @@ class SimulatedSystem:
         self._entropy: random.Random = host.world.kernel.entropy("jitter")
 
     def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> SimulatedStream:
-        """Over the simulated network."""
         stream = SimulatedStream(self._baton, address, self._sending)
         try:
             self._baton.wait(_within(timeout_ms, stream.open()))
@@ -115,11 +114,9 @@ class SimulatedSystem:
         return self._sends_left != 0
 
     def now_ms(self) -> int:
-        """Virtual time."""
         return self._kernel.now_ms()
 
     def now_us(self) -> int:
-        """Virtual time."""
         return self._kernel.now_us
 
     def wall_ms(self) -> int:
@@ -127,7 +124,6 @@ class SimulatedSystem:
         return self._kernel.now_ms()
 
     def sleep(self, milliseconds: float) -> None:
-        """Let virtual time pass."""
         self._baton.wait(asyncio.sleep(milliseconds / 1000))
 
     def wait(self, streams: Sequence[Stream], wait_ms: float) -> bool:
@@ -194,7 +190,6 @@ class SimulatedStream(asyncio.Protocol):
         return bool(self._came)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -248,7 +243,6 @@ async def with_client(
 
 
 async def _first(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Wait for one of them."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

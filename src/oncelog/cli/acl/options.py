@@ -21,14 +21,6 @@ from oncelog.base.acls import (
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.cli.support.output import print_table
 
-Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")]
-TransactionalId = Annotated[
-    str | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; '*': all of them.")
-]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-User = Annotated[str | None, typer.Option("--user", metavar="PRINCIPAL", help="A user, as the owner of tokens.")]
-Prefix = Annotated[bool, typer.Option("--prefix", help="All resources whose names begin with this.")]
 Principal = Annotated[
     str | None, typer.Option("--principal", metavar="NAME", help="User:alice, or alice for short; '*': everybody.")
 ]
@@ -46,15 +38,20 @@ OPTIONS: Final = {
 class ResourceOptions:
     """The resources that a command names: a group of options (``option_groups``)."""
 
-    topic: Topic = None
-    group: Group = None
-    transactional_id: TransactionalId = None
-    cluster: Cluster = False
-    user: User = None
+    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")] = None
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")] = (
+        None
+    )
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; '*': all of them.")
+    ] = None
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False
+    user: Annotated[str | None, typer.Option("--user", metavar="PRINCIPAL", help="A user, as the owner of tokens.")] = (
+        None
+    )
 
     @property
     def pattern_type(self) -> PatternType:
-        """The way in which the names are meant."""
         return PatternType.LITERAL
 
     def named(self) -> list[ResourcePattern]:
@@ -89,11 +86,10 @@ class ResourceOptions:
 class PatternOptions(ResourceOptions):
     """The resources that a command names, one by one or by the beginning of their names."""
 
-    prefix: Prefix = False
+    prefix: Annotated[bool, typer.Option("--prefix", help="All resources whose names begin with this.")] = False
 
     @property
     def pattern_type(self) -> PatternType:
-        """The way in which the names are meant."""
         return PatternType.PREFIXED if self.prefix else PatternType.LITERAL
 
 
@@ -130,7 +126,6 @@ def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[O
 
 
 def print_acls(bindings: Iterable[AclBinding]) -> None:
-    """A table of entries."""
     print_table(
         ("resource", "pattern", "name", "principal", "host", "permission", "operation"),
         [

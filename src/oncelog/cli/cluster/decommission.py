@@ -9,7 +9,7 @@ import typer
 from oncelog.base.text import counted
 from oncelog.cli.support.failures import EXIT_FAILED, complain
 from oncelog.cli.support.options import AdminOptions
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.output import print_json, print_result, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.reassignment_progress import Timeout, wait_until_moved
 from oncelog.client.errors import BrokerRefused
@@ -109,7 +109,5 @@ def unregister(
 
     with cluster.open_client() as client:
         unregister_broker(client, broker)
-    if cluster.as_json:
-        print_json({"broker_id": broker, "unregistered": True})
-    else:
-        print_line(f"broker {broker} is unregistered")
+    document = {"broker_id": broker, "unregistered": True}
+    print_result(f"broker {broker} is unregistered", document, as_json=cluster.as_json)

@@ -44,8 +44,6 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """A broker to start."""
-
     broker_id: int
     properties: Path
     log: Path
@@ -89,7 +87,6 @@ class BrokerProcesses:
                 return self._events.get(timeout=1.0)
 
     def pid(self, broker_id: int) -> int:
-        """The process of a broker."""
         return self._children[broker_id].pid
 
     def running(self) -> list[int]:

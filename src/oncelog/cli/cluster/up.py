@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.options import ClusterOptions, directory, key_values
+from oncelog.cli.support.options import ClusterOptions, directory, key_values, settings_in
 from oncelog.cli.support.output import print_json_line
-from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import ClientError
 
@@ -26,22 +25,19 @@ _JOIN_S: Final = 60.0
 _POLL_S: Final = 0.02
 
 
-DataDirectory = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir",
-        metavar="DIR",
-        parser=directory,
-        help="Directory for the data of all brokers; created if missing.",
-    ),
-]
-
-
 def up(
     brokers: Annotated[
         int, typer.Option("--brokers", "-n", metavar="COUNT", min=1, max=_MOST, help="Number of brokers.")
     ] = 3,
-    data_dir: DataDirectory = DEFAULT_DIRECTORY,
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            parser=directory,
+            help="Directory for the data of all brokers; created if missing.",
+        ),
+    ] = DEFAULT_DIRECTORY,
     base_port: Annotated[
         int,
         typer.Option(
@@ -110,12 +106,7 @@ def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict
     """The settings that all brokers have. Raises BadParameter for those that are not the user's to give."""
     from oncelog.cli.cluster.configuration import OURS, defaults
 
-    given: dict[str, str] = {}
-    if config is not None:
-        try:
-            given = read_properties_file(config)
-        except PropertiesError as error:
-            raise typer.BadParameter(str(error), param_hint="--config") from None
+    given = {} if config is None else settings_in(config, "--config")
     for key, value in key_values(set_, "--set").items():
         given[key.strip()] = value.strip()
         if len(f"{key}{value}".splitlines()) > 1:

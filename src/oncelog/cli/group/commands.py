@@ -9,10 +9,9 @@ import typer
 from oncelog.base.ids import TopicPartition
 from oncelog.cli.group import zookeeper as group_zookeeper
 from oncelog.cli.support.failures import complain
-from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.option_groups import CommandGroup
-from oncelog.cli.support.options import AdminOptions
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.options import AdminOptions, time_option
+from oncelog.cli.support.output import print_json, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.names import partitions_named
 from oncelog.client.errors import ClientError
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 app = CommandGroup("List, describe, reset, delete and move consumer groups.")
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(
@@ -70,13 +68,12 @@ def list_(
     states = [_state(one) for one in state or ()]
     with cluster.open_client() as client:
         rows = list_groups(client, states)
-    if cluster.as_json:
-        print_json(rows)
-    else:
-        print_table(
-            ("group", "state", "type", "protocol", "coordinator"),
-            [(r.group, r.state or None, r.group_type or None, r.protocol_type or None, r.coordinator) for r in rows],
-        )
+    print_rows(
+        ("group", "state", "type", "protocol", "coordinator"),
+        [(r.group, r.state or None, r.group_type or None, r.protocol_type or None, r.coordinator) for r in rows],
+        rows,
+        as_json=cluster.as_json,
+    )
 
 
 @app.command()
@@ -132,7 +129,7 @@ def describe(
 
 @app.command("reset-offsets")
 def reset_offsets(
-    group: Name,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     topic: Annotated[
         list[str] | None,
         typer.Option(
@@ -179,13 +176,10 @@ def reset_offsets(
                 execute_reset(client, group, rows)
     if not rows:
         raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
-    if cluster.as_json:
-        print_json({"group": group, "executed": execute, "offsets": rows})
-        return
-    print_table(
-        ("topic", "partition", "from", "to"), [(row.topic, row.partition, row.current, row.target) for row in rows]
-    )
-    if not execute:
+    cells = [(row.topic, row.partition, row.current, row.target) for row in rows]
+    document = {"group": group, "executed": execute, "offsets": rows}
+    print_rows(("topic", "partition", "from", "to"), cells, document, as_json=cluster.as_json)
+    if not execute and not cluster.as_json:
         print_line("nothing is changed yet; add --execute to do it")
 
 
@@ -246,10 +240,7 @@ def _target(
         raise typer.BadParameter(
             "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, --shift-by"
         )
-    try:
-        time_ms = None if to_datetime is None else parse_time_ms(to_datetime)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--to-datetime") from None
+    time_ms = time_option(to_datetime, "--to-datetime")
     return ResetTo(to_earliest, to_latest, to_current, to_offset, time_ms, shift_by)
 
 

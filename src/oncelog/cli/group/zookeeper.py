@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.support.options import AsJson, CommandConfig, Properties, client_settings
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.output import print_json, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.support.zookeeper_options import StorageName
 from oncelog.cli.topic.names import partitions_named
@@ -18,18 +18,12 @@ if TYPE_CHECKING:
 
 
 def list_groups(zookeeper: str, states: list[str], as_json: bool) -> None:
-    """Print the groups of a tree."""
     from oncelog.admin.zookeeper_groups import list_zookeeper_groups, zookeeper_session
 
     with zookeeper_session(zookeeper) as session:
         rows = [row for row in list_zookeeper_groups(session) if not states or row.state in states]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(
-            ("group", "state", "members", "topics"),
-            [(row.group, row.state, row.members, " ".join(row.topics) or None) for row in rows],
-        )
+    cells = [(row.group, row.state, row.members, " ".join(row.topics) or None) for row in rows]
+    print_rows(("group", "state", "members", "topics"), cells, rows, as_json=as_json)
 
 
 def describe_groups(
@@ -113,13 +107,10 @@ def migrate(
     settings = client_settings(properties, command_config)
     with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
         rows = move_offsets(session, client, group, Storage(source.value), force=force)
-    if as_json:
-        print_json({"group": group, "from": source.value, "to": target.value, "offsets": rows})
-        return
-    print_table(
-        ("topic", "partition", f"{target.value} had", "has now"),
-        [(row.topic, row.partition, row.before, row.offset) for row in rows],
-    )
+    columns = ("topic", "partition", f"{target.value} had", "has now")
+    cells = [(row.topic, row.partition, row.before, row.offset) for row in rows]
+    document = {"group": group, "from": source.value, "to": target.value, "offsets": rows}
+    print_rows(columns, cells, document, as_json=as_json)
 
 
 def _subscription(found: Subscription | None) -> tuple[str | None, str | None]:

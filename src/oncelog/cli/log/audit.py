@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.support.failures import EXIT_FAILED, complain
-from oncelog.cli.support.moments import MomentError, parse_time_ms
-from oncelog.cli.support.options import key_values
+from oncelog.cli.support.options import key_values, time_option
 from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
 
@@ -33,70 +32,39 @@ _PACKAGES = ("numpy", "pyarrow")
 """Packages that read segments, on Spark and in this process."""
 
 
-Directories = Annotated[
-    list[Path],
-    typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
-]
-To = Annotated[
-    Path | None,
-    typer.Option("--to", metavar="DIR", help="Also write all transactions and all findings there, as Parquet."),
-]
-Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with a timeline, self-contained.")
-]
-Crc = Annotated[bool, typer.Option("--crc/--no-crc", help="Check the checksum of every batch.")]
-FailOnFindings = Annotated[bool, typer.Option("--fail-on-findings", help="Exit with 2 if anything was found.")]
-AsOf = Annotated[
-    str | None,
-    typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
-]
-MaxTimeout = Annotated[
-    int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
-]
-IdExpiration = Annotated[
-    int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
-]
-CopiedWithin = Annotated[
-    float | None,
-    typer.Option(
-        "--copied-within",
-        min=0,
-        metavar="SECONDS",
-        help="How far apart the logs were copied: of what is newer nothing is said to be missing. "
-        "0 for one snapshot of all. Default: 300, or 0 if the brokers were shut down.",
-    ),
-]
-TransactionPartitions = Annotated[
-    int | None,
-    typer.Option(
-        "--transaction-partitions",
-        min=1,
-        metavar="COUNT",
-        help="Partitions of __transaction_state, where no directory says (default 50).",
-    ),
-]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")]
-SparkConfig = Annotated[
-    list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-]
-OnSpark = Annotated[
-    bool | None,
-    typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
-]
-TellProgress = Annotated[
-    bool, typer.Option("--progress", help="Print progress on stderr: a JSON object a line, for programs.")
-]
-
-
 @dataclass(frozen=True)
 class LimitOptions:
     """The cluster's settings that decide what is late: a group of options (``option_groups``)."""
 
-    as_of: AsOf = None
-    max_timeout_ms: MaxTimeout = 900_000
-    id_expiration_ms: IdExpiration = 604_800_000
-    copied_within: CopiedWithin = None
-    transaction_partitions: TransactionPartitions = None
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
+    ] = None
+    max_timeout_ms: Annotated[
+        int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
+    ] = 900_000
+    id_expiration_ms: Annotated[
+        int, typer.Option("--transactional-id-expiration-ms", min=1, metavar="MS", help="The cluster's setting.")
+    ] = 604_800_000
+    copied_within: Annotated[
+        float | None,
+        typer.Option(
+            "--copied-within",
+            min=0,
+            metavar="SECONDS",
+            help="How far apart the logs were copied: of what is newer nothing is said to be missing. "
+            "0 for one snapshot of all. Default: 300, or 0 if the brokers were shut down.",
+        ),
+    ] = None
+    transaction_partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--transaction-partitions",
+            min=1,
+            metavar="COUNT",
+            help="Partitions of __transaction_state, where no directory says (default 50).",
+        ),
+    ] = None
 
     def limits(self) -> Limits:
         """The limits of the audit. Raises BadParameter."""
@@ -105,7 +73,7 @@ class LimitOptions:
         return Limits(
             self.max_timeout_ms,
             transactional_id_expiration_ms=self.id_expiration_ms,
-            now_ms=_moment(self.as_of),
+            now_ms=time_option(self.as_of, "--as-of"),
             skew_ms=None if self.copied_within is None else int(self.copied_within * 1000),
             transaction_partitions=self.transaction_partitions,
         )
@@ -115,9 +83,16 @@ class LimitOptions:
 class EngineOptions:
     """The place where the work is done: a group of options (``option_groups``)."""
 
-    master: Master = None
-    spark_config: SparkConfig = None
-    spark: OnSpark = None
+    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")] = (
+        None
+    )
+    spark_config: Annotated[
+        list[str] | None, typer.Option("--spark-config", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+    ] = None
+    spark: Annotated[
+        bool | None,
+        typer.Option("--spark/--no-spark", help="On Spark, or in this process (default: Spark from 128 MiB on)."),
+    ] = None
 
     def engine(self, size_bytes: int, progress: bool) -> AbstractContextManager[Engine]:
         """The engine for so many bytes of log: Spark where it is asked for, or pays. Raises BadParameter."""
@@ -129,15 +104,27 @@ class EngineOptions:
 
 
 def audit(
-    directories: Directories,
+    directories: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    to: To = None,
-    html: Html = None,
-    crc: Crc = True,
-    fail_on_findings: FailOnFindings = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Also write all transactions and all findings there, as Parquet."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with a timeline, self-contained.")
+    ] = None,
+    crc: Annotated[bool, typer.Option("--crc/--no-crc", help="Check the checksum of every batch.")] = True,
+    fail_on_findings: Annotated[
+        bool, typer.Option("--fail-on-findings", help="Exit with 2 if anything was found.")
+    ] = False,
     limit_options: LimitOptions = LimitOptions(),
     engine_options: EngineOptions = EngineOptions(),
-    progress: TellProgress = False,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Print progress on stderr: a JSON object a line, for programs.")
+    ] = False,
 ) -> None:
     """Audit log directories, oncelog's or Apache Kafka's: the fate of every transaction, and what cannot be right.
 
@@ -159,8 +146,7 @@ def audit(
     from oncelog.spark.audit.pipeline import audit as run
 
     limits = limit_options.limits()
-    if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
-        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
+    _check_place(to, directories)
     try:
         planned = plan(directories)
     except NothingToAudit as error:
@@ -172,14 +158,14 @@ def audit(
         from oncelog.spark.audit.html import page
 
         html.write_text(page(result), encoding="utf-8")
-    if as_json:
-        from oncelog.spark.audit.report import as_json as report
-
-        print_json(report(result))
-    else:
-        _print(result, html, to)
+    _print(result, html, to, as_json)
     if fail_on_findings and result.found:
         raise typer.Exit(EXIT_FOUND)
+
+
+def _check_place(to: Path | None, directories: list[Path]) -> None:
+    if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
+        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
 
 
 def _check_packages(on_spark: bool | None) -> None:
@@ -196,13 +182,6 @@ def _check_packages(on_spark: bool | None) -> None:
                 "Spark pip install 'oncelog[spark]'"
             )
             raise typer.Exit(EXIT_FAILED) from None
-
-
-def _moment(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_time_ms(text)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--as-of") from None
 
 
 @contextlib.contextmanager
@@ -236,19 +215,22 @@ def _tell(step: str, done: int, total: int) -> None:
     print_line(json.dumps({"step": step, "done": done, "total": total}), err=True, flush=True)
 
 
-def _print(result: AuditResult, html: Path | None, to: Path | None) -> None:
-    from oncelog.spark.audit.report import caveats, fates, headline, meaning
+def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: bool) -> None:
+    from oncelog.spark.audit import report
 
-    print_line(headline(result))
-    for caveat in caveats(result):
+    if as_json:
+        print_json(report.as_json(result))
+        return
+    print_line(report.headline(result))
+    for caveat in report.caveats(result):
         print_line(caveat)
-    found = ", ".join(f"{number:,} {fate}" for fate, number in fates(result).items())
+    found = ", ".join(f"{number:,} {fate}" for fate, number in report.fates(result).items())
     print_line(f"transactions by partition: {found or 'none'}")
     print_line()
     if not result.found:
         print_line("nothing found that cannot be right")
     for kind, number in result.kinds.items():
-        print_line(f"{number:>6,}  {kind:<18} {meaning(kind)}")
+        print_line(f"{number:>6,}  {kind:<18} {report.meaning(kind)}")
     if result.findings:
         print_line()
         print_table(

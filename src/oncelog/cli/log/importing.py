@@ -59,7 +59,6 @@ class ImportOptions:
     ] = 32 << 20
 
     def settings(self) -> ImportSettings:
-        """The settings of the importer."""
         from oncelog.legacy.logs.importer import ImportSettings
         from oncelog.legacy.logs.importer import OnCorruption as Policy
         from oncelog.legacy.logs.importer import Timestamps as Times

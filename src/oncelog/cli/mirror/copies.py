@@ -9,18 +9,14 @@ import typer
 
 from oncelog.base.text import counted
 from oncelog.cli.mirror.settings import (
-    Config,
+    ConfigOptions,
+    EndOptions,
     Groups,
-    MirrorProperties,
-    SourceConfig,
-    Sources,
-    Target,
-    TargetConfig,
     Topics,
     read_clusters,
 )
 from oncelog.cli.support.options import AsJson
-from oncelog.cli.support.output import print_json, print_json_line, print_table, progress
+from oncelog.cli.support.output import print_json_line, print_rows, print_table, progress
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
@@ -29,8 +25,7 @@ if TYPE_CHECKING:
 
 
 def offsets(
-    sources: Sources = None,
-    target: Target = None,
+    ends: EndOptions = EndOptions(),
     groups: Groups = None,
     back: Annotated[
         bool, typer.Option("--back", help="From the target to the source, for groups that return.")
@@ -39,10 +34,7 @@ def offsets(
     force: Annotated[
         bool, typer.Option("--force", help="With --apply: also where the group has gone on by itself.")
     ] = False,
-    source_config: SourceConfig = None,
-    target_config: TargetConfig = None,
-    config: Config = None,
-    properties: MirrorProperties = None,
+    configs: ConfigOptions = ConfigOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Show where groups stand at the source and, translated, at the target.
@@ -59,16 +51,13 @@ def offsets(
     from oncelog.mirror.settings import compiled
     from oncelog.mirror.translation import translate
 
-    clusters = read_clusters(sources, target, source_config, target_config, config, properties)
+    clusters = read_clusters(ends, configs)
     wanted = compiled(clusters.option("groups", groups) or ".*", "--groups")
     rows = []
     for source in clusters.sources:
         rows += asyncio.run(translate(source, clusters.target, wanted, back=back, apply=apply, force=force))
-    if as_json:
-        print_json(rows)
-        return
     columns = ("group", "from", "partition", "offset", "to", "translated", "there now", "state")
-    print_table(columns, [_offset_cells(row) for row in rows])
+    print_rows(columns, map(_offset_cells, rows), rows, as_json=as_json)
 
 
 def _offset_cells(row: GroupOffsetRow) -> tuple[object, ...]:
@@ -77,16 +66,12 @@ def _offset_cells(row: GroupOffsetRow) -> tuple[object, ...]:
 
 
 def verify(
-    sources: Sources = None,
-    target: Target = None,
+    ends: EndOptions = EndOptions(),
     topics: Topics = None,
     range_records: Annotated[
         int, typer.Option("--range", metavar="RECORDS", min=1, help="Records that are compared at a time.")
     ] = 100_000,
-    source_config: SourceConfig = None,
-    target_config: TargetConfig = None,
-    config: Config = None,
-    properties: MirrorProperties = None,
+    configs: ConfigOptions = ConfigOptions(),
     as_json: AsJson = False,
 ) -> None:
     """Compare copies with their source: every record's key, value, headers and time, by ranges.
@@ -103,7 +88,7 @@ def verify(
     from oncelog.mirror.settings import compiled
     from oncelog.mirror.verification import verify_copies
 
-    clusters = read_clusters(sources, target, source_config, target_config, config, properties)
+    clusters = read_clusters(ends, configs)
     wanted = compiled(clusters.option("topics", topics) or ".*", "--topics")
     rows: list[RangeRow] = []
 

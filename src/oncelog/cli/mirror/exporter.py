@@ -20,7 +20,6 @@ class MirrorCollector(Collector):
         self._engines = engines
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics."""
         counters = [
             ("records", "Records copied by committed transactions.", [p.records for p in self._engines]),
             ("bytes", "Bytes of the batches copied.", [p.bytes for p in self._engines]),

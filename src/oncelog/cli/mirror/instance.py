@@ -41,5 +41,4 @@ class InstanceName:
         raise ClientError(f"{_MOST} instances of this mirror run here; name this one with --instance")
 
     def close(self) -> None:
-        """Give the number back."""
         os.close(self._descriptor)

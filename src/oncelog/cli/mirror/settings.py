@@ -8,9 +8,9 @@ front (``topics``, ``on-gap``, …). What is given on the command line wins, ``-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,43 +20,102 @@ from oncelog.client.errors import ConfigError
 if TYPE_CHECKING:
     from oncelog.mirror.settings import Cluster, MirrorSettings
 
-Sources = Annotated[
-    list[str] | None,
-    typer.Option("--source", metavar="ALIAS=HOST:PORT,…", help="A cluster to copy from; may be repeated."),
-]
-Target = Annotated[str | None, typer.Option("--target", metavar="[ALIAS=]HOST:PORT,…", help="The cluster to copy to.")]
+
+@dataclass(frozen=True)
+class EndOptions:
+    """The clusters of a mirror, by their addresses: a group of options (``option_groups``)."""
+
+    sources: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="ALIAS=HOST:PORT,…", help="A cluster to copy from; may be repeated."),
+    ] = None
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="[ALIAS=]HOST:PORT,…", help="The cluster to copy to.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ConfigOptions:
+    """Files and properties with a mirror's settings: a group of options (``option_groups``)."""
+
+    source_config: Annotated[
+        list[str] | None,
+        typer.Option("--source-config", metavar="ALIAS=FILE", help="A properties file for the client of a source."),
+    ] = None
+    target_config: Annotated[
+        Path | None, typer.Option("--target-config", metavar="FILE", help="A properties file for the target's client.")
+    ] = None
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings of the mirror; options win over it.")
+    ] = None
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", "-X", metavar="KEY=VALUE", help="source.ALIAS.KEY=… or target.KEY=…; may be repeated."
+        ),
+    ] = None
+
+
 Topics = Annotated[
     str | None, typer.Option("--topics", metavar="REGEX", help="Topics of the sources, by their whole names.")
 ]
 Groups = Annotated[
     str | None, typer.Option("--groups", metavar="REGEX", help="Groups of the sources, by their whole names.")
 ]
-SourceConfig = Annotated[
-    list[str] | None,
-    typer.Option("--source-config", metavar="ALIAS=FILE", help="A properties file for the client of a source."),
-]
-TargetConfig = Annotated[
-    Path | None, typer.Option("--target-config", metavar="FILE", help="A properties file for the target's client.")
-]
-Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Settings of the mirror; options win over it.")
-]
-MirrorProperties = Annotated[
-    list[str] | None,
-    typer.Option("--property", "-X", metavar="KEY=VALUE", help="source.ALIAS.KEY=… or target.KEY=…; may be repeated."),
-]
+
+
+@dataclass(frozen=True)
+class CopyOptions:
+    """The settings of engines, which may be in ``--config`` too: a group of options (``option_groups``)."""
+
+    topics: Topics = None
+    groups: Groups = None
+    naming: Annotated[
+        str | None, typer.Option("--naming", metavar="prefix|identity", help="a.orders, or orders as it is.")
+    ] = None
+    begin: Annotated[
+        str | None,
+        typer.Option("--begin", metavar="earliest|latest", help="Where partitions begin that were never copied."),
+    ] = None
+    on_gap: Annotated[
+        str | None,
+        typer.Option(
+            "--on-gap", metavar="fail|record", help="If records are gone at the source before they are copied."
+        ),
+    ] = None
+    read_uncommitted: Annotated[
+        bool, typer.Option("--read-uncommitted", help="Copy transactions before they are decided, aborted ones too.")
+    ] = False
+    no_configs: Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configurations alone.")] = False
+    acls: Annotated[bool, typer.Option("--acls", help="Copy access control lists of topics, but for writing.")] = False
+    delete_topics: Annotated[
+        bool, typer.Option("--delete-topics", help="Delete copies whose topic was deleted at the source.")
+    ] = False
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", metavar="N", min=1, help="Of topics made at the target.")
+    ] = None
+    commit_interval_ms: Annotated[
+        int | None, typer.Option("--commit-interval-ms", metavar="MS", min=1, help="Length of a transaction (500).")
+    ] = None
+    refresh_interval_ms: Annotated[
+        int | None, typer.Option("--refresh-interval-ms", metavar="MS", min=1, help="Between looks for topics (5000).")
+    ] = None
+    groups_interval_ms: Annotated[
+        int | None, typer.Option("--groups-interval-ms", metavar="MS", min=1, help="Between looks at groups (3000).")
+    ] = None
+    instance: Annotated[
+        str | None,
+        typer.Option("--instance", metavar="NAME", help="Of several that share the work. Default: by host and number."),
+    ] = None
+
+
 _CLIENT: Final = {
     "client.id": "oncelog-mirror",
     "default.api.timeout.ms": "15000",
     "request.timeout.ms": "15000",
     "retry.backoff.max.ms": "500",
 }
-OPTIONS: Final = frozenset(
-    {
-        *("topics", "groups", "naming", "begin", "on-gap", "instance", "read-uncommitted", "no-configs", "acls"),
-        *("delete-topics", "replication-factor", "commit-interval-ms", "refresh-interval-ms", "groups-interval-ms"),
-    }
-)
+OPTIONS: Final = frozenset(option.name.replace("_", "-") for option in fields(CopyOptions))
 """Options that are settings of engines, and may be in ``--config``."""
 
 
@@ -87,28 +146,20 @@ class Clusters:
             raise ConfigError(f"{name} = {text!r} in --config is not a whole number") from None
 
 
-def read_clusters(
-    sources: list[str] | None,
-    target: str | None,
-    source_configs: list[str] | None,
-    target_config: Path | None,
-    config: Path | None,
-    properties: list[str] | None,
-) -> Clusters:
+def read_clusters(ends: EndOptions, configs: ConfigOptions) -> Clusters:
     """The clusters that options and files name. Raises ConfigError, BadParameter."""
     by_alias: dict[str, dict[str, str]] = {}
     to: dict[str, str] = {}
     options: dict[str, str] = {}
-    _sort(client_settings(properties, config), by_alias, to, options)
-    for alias, path in key_values(source_configs, "--source-config").items():
+    _sort(client_settings(configs.properties, configs.config), by_alias, to, options)
+    for alias, path in key_values(configs.source_config, "--source-config").items():
         by_alias.setdefault(alias, {}).update(client_settings(None, Path(path)))
-    if target_config is not None:
-        to.update(client_settings(None, target_config))
-    named = key_values(sources, "--source")
+    to.update(client_settings(None, configs.target_config))
+    named = key_values(ends.sources, "--source")
     for alias, servers in named.items():
         by_alias.setdefault(alias, {})["bootstrap.servers"] = servers
-    if target is not None:
-        alias, equals, servers = target.rpartition("=")
+    if ends.target is not None:
+        alias, equals, servers = ends.target.rpartition("=")
         to["bootstrap.servers"] = servers
         to |= {"alias": alias} if equals else {}
     alias = to.pop("alias", "")
@@ -120,18 +171,18 @@ def read_clusters(
     return Clusters(from_, _cluster(alias, to, "--target"), options)
 
 
-def engine_settings(clusters: Clusters, given: Mapping[str, Any]) -> list[MirrorSettings]:
-    """The settings of an engine for each source, of options by their parameters' names. Raises ConfigError."""
+def engine_settings(clusters: Clusters, given: CopyOptions) -> list[MirrorSettings]:
+    """The settings of an engine for each source. Raises ConfigError."""
     from oncelog.mirror.settings import Begin, MirrorSettings, Naming, OnGap, choice, compiled
 
     def text(name: str) -> str | None:
-        return clusters.option(name, given[name.replace("-", "_")])
+        return clusters.option(name, getattr(given, name.replace("-", "_")))
 
     def flag(name: str) -> bool:
-        return clusters.flag(name, given[name.replace("-", "_")])
+        return clusters.flag(name, getattr(given, name.replace("-", "_")))
 
     def number(name: str, default: int) -> int:
-        return clusters.number(name, given[name.replace("-", "_")], default)
+        return clusters.number(name, getattr(given, name.replace("-", "_")), default)
 
     topics, groups = text("topics"), text("groups")
     if topics is None:

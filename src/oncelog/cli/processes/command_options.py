@@ -36,7 +36,6 @@ class CommandOption(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names on the command line."""
         return self.spelled or (f"--{self.parameter.replace('_', '-')}",)
 
     def parse(self, text: str) -> Any:

@@ -28,20 +28,46 @@ if TYPE_CHECKING:
     from oncelog.client.machine.positions import FetchSettings
 
 
-Group = Annotated[
-    str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
-]
-Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read.")]
-Partition = Annotated[
-    list[int] | None,
-    typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Read this partition only; may be repeated."),
-]
-From = Annotated[
-    str,
-    typer.Option("--from", "-o", metavar="WHERE", help="beginning, end, stored, N, -N (before the end), or a time."),
-]
-To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop before the first record this late.")]
-Count = Annotated[int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")]
+@dataclass(frozen=True)
+class RangeOptions:
+    """The records to read: a group of options (``option_groups``)."""
+
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Read this partition only; may be repeated."),
+    ] = None
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", "-o", metavar="WHERE", help="beginning, end, stored, N, -N (before the end), or a time."
+        ),
+    ] = ""
+    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stop before the first record this late.")] = (
+        None
+    )
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", metavar="COUNT", min=1, help="Stop after so many records.")
+    ] = None
+
+    def bounds(self, group: str | None) -> tuple[Start, int | None]:
+        """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
+        try:
+            where = parse_start(self.start or ("beginning" if group is None else "stored"))
+            until_ms = None if self.to is None else parse_time_ms(self.to)
+        except MomentError as error:
+            raise typer.BadParameter(str(error)) from None
+        if group is not None and self.partition:
+            raise typer.BadParameter("give --partition or --group, not both: the group assigns partitions")
+        if where.keyword == "stored" and group is None:
+            raise typer.BadParameter("stored offsets belong to a group; name it with --group", param_hint="--from")
+        if group is not None and (
+            where.offset is not None or where.before_end is not None or where.timestamp_ms is not None
+        ):
+            raise typer.BadParameter(
+                "with --group it is beginning, end or stored; move the group with `oncelog group reset-offsets`",
+                param_hint="--from",
+            )
+        return where, until_ms
 
 
 @dataclass(frozen=True)
@@ -79,15 +105,14 @@ class OutputOptions:
 
 
 def consume(
-    topics: Topics = None,
-    partition: Partition = None,
-    start: From = "",
-    to: To = None,
-    count: Count = None,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read.")] = None,
+    reading: RangeOptions = RangeOptions(),
     stop_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end; otherwise wait for more.")
     ] = False,
-    group: Group = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
+    ] = None,
     instance_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
     ] = None,
@@ -116,8 +141,8 @@ def consume(
     """
     from oncelog.client.machine.positions import FetchSettings
 
-    where, until_ms = _where(start, to, group, partition)
-    sink = Sink(output.formatter(), count, not uncommitted)
+    where, until_ms = reading.bounds(group)
+    sink = Sink(output.formatter(), reading.count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     if old_consumer.zookeeper is not None:
         from oncelog.cli.records.consume_zookeeper import consume_zookeeper
@@ -135,28 +160,7 @@ def consume(
         if group is not None:
             consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
         else:
-            consume_assigned(client, sink, topics, partition or [], where, settings, until_ms, stop_at_end)
-
-
-def _where(start: str, to: str | None, group: str | None, partition: list[int] | None) -> tuple[Start, int | None]:
-    """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
-    try:
-        where = parse_start(start or ("beginning" if group is None else "stored"))
-        until_ms = None if to is None else parse_time_ms(to)
-    except MomentError as error:
-        raise typer.BadParameter(str(error)) from None
-    if group is not None and partition:
-        raise typer.BadParameter("give --partition or --group, not both: the group assigns partitions")
-    if where.keyword == "stored" and group is None:
-        raise typer.BadParameter("stored offsets belong to a group; name it with --group", param_hint="--from")
-    if group is not None and (
-        where.offset is not None or where.before_end is not None or where.timestamp_ms is not None
-    ):
-        raise typer.BadParameter(
-            "with --group it is beginning, end or stored; move the group with `oncelog group reset-offsets`",
-            param_hint="--from",
-        )
-    return where, until_ms
+            consume_assigned(client, sink, topics, reading.partition or [], where, settings, until_ms, stop_at_end)
 
 
 def consume_assigned(

@@ -39,8 +39,6 @@ class Parsing(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """A record to send."""
-
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]

@@ -17,8 +17,7 @@ import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.records.input_records import InputError, Parsing, parse, split_stream
-from oncelog.cli.support.moments import MomentError, parse_time_ms
-from oncelog.cli.support.options import ClusterOptions
+from oncelog.cli.support.options import ClusterOptions, time_option
 from oncelog.cli.support.output import progress
 from oncelog.client.errors import ClientError
 from oncelog.records.compression import Codec
@@ -31,8 +30,6 @@ _IDLE_MS: Final = 20
 
 
 class Compression(StrEnum):
-    """Codecs by Apache Kafka's names."""
-
     none = "none"
     gzip = "gzip"
     snappy = "snappy"
@@ -82,7 +79,7 @@ class RecordOptions:
             is_json,
             is_base64,
             self.partition,
-            None if self.timestamp is None else _time_ms(self.timestamp),
+            _time_ms(self.timestamp),
         )
         if not _unescaped(self.delimiter) or parsing.key_delimiter == b"":
             raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
@@ -196,12 +193,9 @@ def _unescaped(text: str) -> bytes:
         raise typer.BadParameter(str(error)) from None
 
 
-def _time_ms(text: str) -> int:
-    try:
-        time_ms = parse_time_ms(text)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--timestamp") from None
-    if time_ms < 0:
+def _time_ms(text: str | None) -> int | None:
+    time_ms = time_option(text, "--timestamp")
+    if time_ms is not None and time_ms < 0:
         raise typer.BadParameter(
             f"{text!r} is before 1970; a producer sends times from 1970 on", param_hint="--timestamp"
         )

@@ -15,7 +15,7 @@ from oncelog.cli.security import zookeeper_nodes
 from oncelog.cli.support.failures import complain
 from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AsJson
-from oncelog.cli.support.output import print_json
+from oncelog.cli.support.output import print_json, print_result
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
@@ -111,10 +111,8 @@ def renew(directory: Directory, hosts: Hosts = None, days: Days = _DAYS, as_json
     from oncelog.security.setup import renew as renew_certificate
 
     facts = _done(lambda: renew_certificate(directory, tuple(hosts or ()), datetime.timedelta(days=days)))
-    if as_json:
-        print_json({"hosts": facts.hosts, "expires": facts.expires.isoformat()})
-        return
-    print_line(f"renewed for {', '.join(facts.hosts)}, until {facts.expires:%Y-%m-%d}")
+    done = f"renewed for {', '.join(facts.hosts)}, until {facts.expires:%Y-%m-%d}"
+    print_result(done, {"hosts": facts.hosts, "expires": facts.expires.isoformat()}, as_json=as_json)
 
 
 @app.command(
@@ -134,7 +132,5 @@ def client(
     from oncelog.security.setup import issue_client
 
     path = _done(lambda: issue_client(directory, name, datetime.timedelta(days=days)))
-    if as_json:
-        print_json({"path": str(path), "principal": f"User:{name}"})
-        return
-    print_line(f"{path}: the key and certificate of User:{name}")
+    done = f"{path}: the key and certificate of User:{name}"
+    print_result(done, {"path": str(path), "principal": f"User:{name}"}, as_json=as_json)

@@ -16,26 +16,23 @@ import typer
 
 from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AdminOptions
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.output import print_json, print_result, print_rows
 from oncelog.cli.support.terminal import ask_password, print_line
 
 app = CommandGroup("Add, list and delete users that log in by a password (SCRAM).")
 
 
 class Mechanism(Enum):
-    """The mechanisms by their names on the command line."""
-
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
 
 
-User = Annotated[str, typer.Argument(metavar="NAME", help="The user; User:NAME in access control lists.")]
 _MAX_PASSWORD_BYTES: Final = 4096
 
 
 @app.command()
 def add(
-    name: User,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user; User:NAME in access control lists.")],
     mechanisms: Annotated[
         list[Mechanism] | None,
         typer.Option("--mechanism", help="A mechanism it may log in by; may be repeated. [default: both]"),
@@ -74,10 +71,8 @@ def add(
     with cluster.open_client() as client:
         set_password(client, name, password, wanted, iterations)
         rows = list_credentials(client, [name])
-    if cluster.as_json:
-        print_json(rows)
-        return
-    print_line(f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}")
+    done = f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}"
+    print_result(done, rows, as_json=cluster.as_json)
 
 
 @app.command("list")
@@ -96,10 +91,7 @@ def list_(
 
     with cluster.open_client() as client:
         rows = list_credentials(client, names or None)
-    if cluster.as_json:
-        print_json(rows)
-    else:
-        print_table(("user", "mechanism", "iterations"), rows)
+    print_rows(("user", "mechanism", "iterations"), rows, rows, as_json=cluster.as_json)
 
 
 @app.command()

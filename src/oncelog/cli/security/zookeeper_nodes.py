@@ -10,7 +10,7 @@ import typer
 from oncelog.base.text import counted
 from oncelog.cli.support.failures import complain
 from oncelog.cli.support.options import AsJson
-from oncelog.cli.support.output import print_json
+from oncelog.cli.support.output import print_result
 from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 from oncelog.cli.support.terminal import print_line
 
@@ -55,11 +55,10 @@ def zookeeper_acl(
         raise typer.BadParameter(str(error), param_hint="--config") from None
     except (SessionLost, TreeUnavailable) as error:
         raise typer.Exit(complain(f"{error}; some nodes may have been changed: run the command again")) from None
-    if as_json:
-        print_json({"connect": connect, "nodes": count, "acl": "open" if open_ else "owner"})
-        return
     nodes = f"{counted(count, 'node')} at {connect}"
-    print_line(f"opened {nodes} to everybody" if open_ else f"closed {nodes}: only their owner may change them now")
+    done = f"opened {nodes} to everybody" if open_ else f"closed {nodes}: only their owner may change them now"
+    document = {"connect": connect, "nodes": count, "acl": "open" if open_ else "owner"}
+    print_result(done, document, as_json=as_json)
 
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:

@@ -44,7 +44,6 @@ class MetricsServer:
             raise ClientError(f"cannot serve metrics on {address}:{port}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Stop serving."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._end_loop()
 

@@ -76,6 +76,5 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """Declare a command, as typer does."""
         declare = super().command(name, **settings)
         return lambda function: cast("Any", declare(grouped(function)))

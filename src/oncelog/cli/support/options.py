@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.named_cluster import (
     BOOTSTRAP_NAMES,
     BOOTSTRAP_VARIABLE,
@@ -20,15 +21,6 @@ from oncelog.cli.support.properties_file import PropertiesError, read_properties
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
 
-Bootstrap = Annotated[
-    str,
-    typer.Option(
-        *BOOTSTRAP_NAMES,
-        envvar=BOOTSTRAP_VARIABLE,
-        metavar="HOST:PORT,…",
-        help="Brokers to start from.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Properties = Annotated[
     list[str] | None,
@@ -57,7 +49,15 @@ def directory(text: str) -> Path:
 class ClusterOptions:
     """The cluster that a command is about, and the settings of its client: a group of options (``option_groups``)."""
 
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            *BOOTSTRAP_NAMES,
+            envvar=BOOTSTRAP_VARIABLE,
+            metavar="HOST:PORT,…",
+            help="Brokers to start from.",
+        ),
+    ] = DEFAULT_BOOTSTRAP
     properties: Properties = None
     command_config: CommandConfig = None
 
@@ -94,14 +94,27 @@ class AdminOptions(ClusterOptions):
     as_json: AsJson = False
 
 
+def time_option(text: str | None, option: str) -> int | None:
+    """The time (ms) that an option has, None where it is not given. Raises BadParameter."""
+    try:
+        return None if text is None else parse_time_ms(text)
+    except MomentError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def settings_in(path: Path, option: str) -> dict[str, str]:
+    """The settings in the properties file that an option names. Raises BadParameter."""
+    try:
+        return read_properties_file(path)
+    except PropertiesError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
     """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
     settings: dict[str, str] = {}
     if command_config is not None:
-        try:
-            settings.update(read_properties_file(command_config))
-        except PropertiesError as error:
-            raise typer.BadParameter(str(error), param_hint="--command-config") from None
+        settings |= settings_in(command_config, "--command-config")
     return settings | key_values(properties, "--property")
 
 

@@ -50,6 +50,22 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     print_long_table(columns, lambda: iter(cells))
 
 
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], document: object, *, as_json: bool) -> None:
+    """A table of ``rows``, or the ``document`` that they are of."""
+    if as_json:
+        print_json(document)
+    else:
+        print_table(columns, rows)
+
+
+def print_result(line: str, document: object, *, as_json: bool) -> None:
+    """The one line that tells what a command has done, or the ``document`` that says it to programs."""
+    if as_json:
+        print_json(document)
+    else:
+        print_line(line)
+
+
 def print_long_table(columns: Sequence[str], rows: Callable[[], Iterator[Sequence[object]]]) -> None:
     """A table whose rows are gone through twice, first for the widths of its columns, instead of being kept."""
     widths = [len(name) for name in columns]

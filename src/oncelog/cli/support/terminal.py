@@ -15,7 +15,6 @@ from oncelog.base.notation.visible_text import visible, visible_lines
 
 
 def print_line(text: object = "", *, err: bool = False, flush: bool = False) -> None:
-    """Print one line on stdout, or on stderr."""
     stream = sys.stderr if err else sys.stdout
     stream.write(visible(str(text)) + "\n")
     if flush:

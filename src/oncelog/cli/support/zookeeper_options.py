@@ -19,36 +19,32 @@ class StorageName(Enum):
     kafka = "kafka"
 
 
-ZooKeeper = Annotated[
-    str | None,
-    typer.Option(
-        "--zookeeper", metavar="HOST:PORT,…/CHROOT", help="Work as Kafka's old consumers do, through ZooKeeper."
-    ),
-]
-OffsetsStorage = Annotated[
-    StorageName | None, typer.Option("--offsets-storage", help="With --zookeeper: where the group's offsets are kept.")
-]
-DualCommit = Annotated[
-    bool | None,
-    typer.Option("--dual-commit/--no-dual-commit", help="With --zookeeper: keep them in both (default: with kafka)."),
-]
-WhiteList = Annotated[
-    str | None, typer.Option("--whitelist", metavar="REGEX", help="With --zookeeper: all topics of such a name.")
-]
-BlackList = Annotated[
-    str | None, typer.Option("--blacklist", metavar="REGEX", help="With --zookeeper: all topics of other names.")
-]
-
-
 @dataclass(frozen=True)
 class ZooKeeperOptions:
     """A consumer that works as Kafka's old ones do: a group of options (``option_groups``)."""
 
-    zookeeper: ZooKeeper = None
-    white_list: WhiteList = None
-    black_list: BlackList = None
-    storage: OffsetsStorage = None
-    dual_commit: DualCommit = None
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper", metavar="HOST:PORT,…/CHROOT", help="Work as Kafka's old consumers do, through ZooKeeper."
+        ),
+    ] = None
+    white_list: Annotated[
+        str | None, typer.Option("--whitelist", metavar="REGEX", help="With --zookeeper: all topics of such a name.")
+    ] = None
+    black_list: Annotated[
+        str | None, typer.Option("--blacklist", metavar="REGEX", help="With --zookeeper: all topics of other names.")
+    ] = None
+    storage: Annotated[
+        StorageName | None,
+        typer.Option("--offsets-storage", help="With --zookeeper: where the group's offsets are kept."),
+    ] = None
+    dual_commit: Annotated[
+        bool | None,
+        typer.Option(
+            "--dual-commit/--no-dual-commit", help="With --zookeeper: keep them in both (default: with kafka)."
+        ),
+    ] = None
 
     def settings(self) -> dict[str, str]:
         """The keys of a consumer's properties that the options stand for."""

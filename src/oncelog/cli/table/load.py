@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.support.moments import MomentError, parse_time_ms
-from oncelog.cli.support.options import AdminOptions
+from oncelog.cli.support.options import AdminOptions, time_option
 from oncelog.cli.support.output import print_json, print_table, progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.options import (
@@ -87,7 +86,7 @@ def load(
             servers,
             to,
             spark=spark,
-            from_ms=_milliseconds(from_time),
+            from_ms=time_option(from_time, "--from"),
             rows_per_step=rows_per_step,
             options=reading.source_options(settings),
             shape=wanted,
@@ -104,13 +103,6 @@ def _named(topics: list[str] | None) -> list[str]:
     if not topics:
         raise typer.BadParameter("name the topics to load, or a directory with --from-logs", param_hint="TOPIC")
     return topics
-
-
-def _milliseconds(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_time_ms(text)
-    except MomentError as error:
-        raise typer.BadParameter(str(error), param_hint="--from") from None
 
 
 def _load_old_logs(

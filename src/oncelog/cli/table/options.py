@@ -33,18 +33,6 @@ To = Annotated[
         "iceberg:NAMESPACE.TABLE.",
     ),
 ]
-Catalog = Annotated[
-    str | None,
-    typer.Option("--catalog", metavar="NAME", help="The catalog of an Iceberg table, of pyiceberg's configuration."),
-]
-StorageOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="For delta-rs, or pyiceberg's catalog and files; may be repeated. Secrets are better in the environment.",
-    ),
-]
 TopicsOrLogs = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TOPIC]…", help="Topics to load; with --from-logs its logs (default: all)."),
@@ -62,34 +50,6 @@ Remote = Annotated[
         metavar="sc://HOST:PORT",
         envvar="ONCELOG_SPARK_REMOTE",
         help="A Spark Connect server that does the work, instead of a Spark on this machine.",
-    ),
-]
-PartitionBy = Annotated[
-    str | None,
-    typer.Option("--partition-by", metavar="day|hour", help="Keep rows under the day or hour (UTC) of their event."),
-]
-EventTime = Annotated[
-    str,
-    typer.Option(
-        "--event-time", metavar="timestamp|$.PATH", help="When the event was: the record's timestamp, or a JSON path."
-    ),
-]
-ValueFormat = Annotated[
-    str,
-    typer.Option(
-        "--value-format", metavar="json|avro|utf8|binary", help="Decode values; bad ones go to the quarantine."
-    ),
-]
-SchemaText = Annotated[
-    str | None,
-    typer.Option(
-        "--schema", metavar="DDL|@FILE", help="Of values in JSON ('id BIGINT, at TIMESTAMP') or Avro (its JSON)."
-    ),
-]
-SkipBytes = Annotated[
-    int,
-    typer.Option(
-        "--skip-bytes", min=0, metavar="N", help="Skip this many bytes before each value: 5 for Confluent's header."
     ),
 ]
 QuarantineTopic = Annotated[
@@ -117,24 +77,44 @@ Backfill = Annotated[
 Compact = Annotated[
     bool, typer.Option("--compact", help="Afterwards merge small files into larger ones, in one step for readers.")
 ]
-Headers = Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")]
-ReadUncommitted = Annotated[
-    bool, typer.Option("--read-uncommitted", help="Load records of aborted and open transactions too.")
-]
-AllowDataLoss = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Go on where retention removed what was not loaded yet.")
-]
 
 
 @dataclass(frozen=True)
 class ShapeOptions:
     """The shape of the table's rows: a group of options (``option_groups``)."""
 
-    partition_by: PartitionBy = None
-    event_time: EventTime = "timestamp"
-    value_format: ValueFormat = "binary"
-    schema: SchemaText = None
-    skip_bytes: SkipBytes = 0
+    partition_by: Annotated[
+        str | None,
+        typer.Option(
+            "--partition-by", metavar="day|hour", help="Keep rows under the day or hour (UTC) of their event."
+        ),
+    ] = None
+    event_time: Annotated[
+        str,
+        typer.Option(
+            "--event-time",
+            metavar="timestamp|$.PATH",
+            help="When the event was: the record's timestamp, or a JSON path.",
+        ),
+    ] = "timestamp"
+    value_format: Annotated[
+        str,
+        typer.Option(
+            "--value-format", metavar="json|avro|utf8|binary", help="Decode values; bad ones go to the quarantine."
+        ),
+    ] = "binary"
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema", metavar="DDL|@FILE", help="Of values in JSON ('id BIGINT, at TIMESTAMP') or Avro (its JSON)."
+        ),
+    ] = None
+    skip_bytes: Annotated[
+        int,
+        typer.Option(
+            "--skip-bytes", min=0, metavar="N", help="Skip this many bytes before each value: 5 for Confluent's header."
+        ),
+    ] = 0
 
     def shape(self) -> Shape:
         """The shape that the options describe. Raises BadParameter and OptionError."""
@@ -158,8 +138,21 @@ class ShapeOptions:
 class PlaceOptions:
     """The place of a table in Delta or Iceberg, beside its address: a group of options (``option_groups``)."""
 
-    catalog: Catalog = None
-    storage_option: StorageOptions = None
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog", metavar="NAME", help="The catalog of an Iceberg table, of pyiceberg's configuration."
+        ),
+    ] = None
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-option",
+            metavar="KEY=VALUE",
+            help="For delta-rs, or pyiceberg's catalog and files; may be repeated. Secrets are better in the "
+            "environment.",
+        ),
+    ] = None
 
     def as_arguments(self) -> PlaceArguments:
         """The arguments of ``spark.targets.entry`` that say it. Raises BadParameter, which does not print a value: it
@@ -171,9 +164,13 @@ class PlaceOptions:
 class ReadingOptions:
     """The records of a topic that are read: a group of options (``option_groups``)."""
 
-    headers: Headers = False
-    read_uncommitted: ReadUncommitted = False
-    allow_data_loss: AllowDataLoss = False
+    headers: Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")] = False
+    read_uncommitted: Annotated[
+        bool, typer.Option("--read-uncommitted", help="Load records of aborted and open transactions too.")
+    ] = False
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Go on where retention removed what was not loaded yet.")
+    ] = False
 
     def source_options(self, settings: dict[str, str]) -> dict[str, str]:
         """The options of the Spark source, with the client's ``settings``."""

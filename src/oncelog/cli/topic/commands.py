@@ -12,7 +12,7 @@ from oncelog.base.text import counted
 from oncelog.cli.support.failures import complain
 from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AdminOptions, key_values
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.output import print_json, print_result, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.moves import elect, reassign
 from oncelog.cli.topic.names import names_suggested, require_settings
@@ -83,12 +83,9 @@ def create(
                 raise
             print_line(f"topic {topic} exists already")
             return
-    if cluster.as_json:
-        print_json(row)
-    else:
-        verb = "could be created" if dry_run else "created"
-        size = counted(row.partitions, "partition")
-        print_line(f"topic {row.name} {verb}: {size}, replication factor {row.replication_factor}")
+    verb = "could be created" if dry_run else "created"
+    size = f"{counted(row.partitions, 'partition')}, replication factor {row.replication_factor}"
+    print_result(f"topic {row.name} {verb}: {size}", row, as_json=cluster.as_json)
 
 
 @app.command("list")
@@ -107,12 +104,8 @@ def list_(
 
     with cluster.open_client() as client:
         rows = list_topics(client, internal=internal)
-    if cluster.as_json:
-        print_json(rows)
-    else:
-        print_table(
-            ("topic", "partitions", "replicas"), [(row.name, row.partitions, row.replication_factor) for row in rows]
-        )
+    cells = [(row.name, row.partitions, row.replication_factor) for row in rows]
+    print_rows(("topic", "partitions", "replicas"), cells, rows, as_json=cluster.as_json)
 
 
 @app.command()
@@ -224,10 +217,9 @@ def alter(
                 )
         if partitions is not None:
             add_partitions(client, topic, partitions, validate_only=dry_run)
-    if cluster.as_json:
-        print_json({"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []})
-    else:
-        print_line(f"topic {topic} {'could be altered' if dry_run else 'altered'}")
+    document = {"topic": topic, "partitions": partitions, "set": change, "deleted": delete_config or []}
+    done = f"topic {topic} {'could be altered' if dry_run else 'altered'}"
+    print_result(done, document, as_json=cluster.as_json)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.cli.support.failures import EXIT_FAILED, complain
 from oncelog.cli.support.options import AdminOptions
-from oncelog.cli.support.output import print_json, print_table
+from oncelog.cli.support.output import print_json, print_result, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.topic.names import partitions_named
 from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
@@ -201,10 +201,7 @@ def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
         told = "nothing is being moved"
         if count:
             told = f"{counted(count, 'partition')} being moved, at {rate:,} bytes a second at most"
-    if as_json:
-        print_json({"outcome": told})
-    else:
-        print_line(told)
+    print_result(told, {"outcome": told}, as_json=as_json)
 
 
 def _carry_out(

@@ -70,7 +70,6 @@ def scope_of(topics: list[str] | None, partition: int | None, broker: int | None
 
 
 def cells(one: OpenTransaction) -> tuple[object, ...]:
-    """A row of ``COLUMNS``."""
     return (
         one.producer.topic,
         one.producer.partition,

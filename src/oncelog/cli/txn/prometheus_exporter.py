@@ -38,7 +38,6 @@ class Exporter(Collector):
         self.port = self._server.port
 
     def close(self) -> None:
-        """Stop serving."""
         self._server.close()
 
     def scanned(self, found: Scan | None, seconds: float) -> None:
@@ -52,7 +51,6 @@ class Exporter(Collector):
                 self._found, self._looked_at = found, time.time()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics of the last scan."""
         with self._lock:
             found, seconds, looked_at = self._found, self._seconds, self._looked_at
             looks, failures = self._looks, self._failures

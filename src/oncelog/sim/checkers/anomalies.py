@@ -150,7 +150,6 @@ def non_monotonic_reads(index: HistoryIndex) -> Iterator[str]:
 
 
 def invented_records(index: HistoryIndex) -> Iterator[str]:
-    """A record that nobody wrote."""
     written = index.written
     for place, offset, value, who in index.seen:
         if value not in written:

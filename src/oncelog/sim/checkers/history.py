@@ -6,7 +6,7 @@ share (virtual milliseconds in the simulator, monotonic nanoseconds where proces
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -178,8 +178,6 @@ class Copied(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """The whole history of a run."""
-
     transactions: Sequence[Transaction] = ()
     streams: Sequence[Stream] = ()
     polls: Sequence[Poll] = ()
@@ -191,14 +189,14 @@ class History:
     """Answers of OffsetFetch for groups whose committed offsets only rise."""
     committed_offsets: Mapping[GroupPartition, int] | None = None
     """Committed offsets at the end; None: not looked at."""
-    followed_groups: frozenset[str] = frozenset()
+    followed_groups: Set[str] = frozenset()
     """Groups that begin at the earliest offset and whose polls are all in the history."""
     deletions: Sequence[Deletion] = ()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     """The incarnation that was drained, of topics that were deleted."""
-    compacted: frozenset[str] = frozenset()
+    compacted: Set[str] = frozenset()
     """Topics of which older values of a key may vanish."""
-    expiring: frozenset[str] = frozenset()
+    expiring: Set[str] = frozenset()
     """Topics whose retention may raise the log start."""
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Log start offsets at the end; 0 where nothing is said."""

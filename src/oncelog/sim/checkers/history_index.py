@@ -24,7 +24,6 @@ class HistoryIndex:
 
     @cached_property
     def visible(self) -> set[str]:
-        """The values drained."""
         return {record[1] for records in self.history.drained.values() for record in records}
 
     @cached_property
@@ -129,7 +128,6 @@ class HistoryIndex:
         return found
 
     def last_offset(self, partition: TopicPartition) -> int:
-        """The last offset that was drained, −1 when nothing was."""
         return max((record.offset for record in self.history.drained.get(partition, ())), default=-1)
 
     @cached_property

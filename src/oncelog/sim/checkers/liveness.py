@@ -58,7 +58,6 @@ _DECIDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 
 
 def stuck_clients(end_state: EndState) -> Iterator[str]:
-    """A client has done nothing since the healing."""
     for client, at_ms in sorted(end_state.progress.items()):
         if at_ms is None or at_ms <= end_state.healed_at_ms:
             yield f"{client} has done nothing since {at_ms}, {end_state.bound_ms} ms after the healing"
@@ -84,7 +83,6 @@ def held_back(end_state: EndState) -> Iterator[str]:
 
 
 def unstable_groups(end_state: EndState) -> Iterator[str]:
-    """A group is still rebalancing."""
     for group, state in sorted(end_state.groups.items()):
         if state not in AT_REST:
             yield f"{group} is {state}"

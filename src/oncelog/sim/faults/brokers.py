@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, down_for, span
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.network.conditions import END_TXN
 from oncelog.sim.virtual.world import World
 
 
-async def _down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> None:
-    broker = broker_of(world, fault)
-    if broker.stays_down:
-        return  # another fault has it
-    broker.stays_down = True
-    end(broker)
-    await span(fault)
-    broker.stays_down = False
-    if not broker.is_up:
-        broker.start_until_up()
-
-
 async def _kill(world: World, fault: Fault) -> None:
-    """kill -9 of the broker."""
-    await _down_for(world, fault, BrokerHost.kill)
+    await down_for(world, fault, BrokerHost.kill)
 
 
 async def _power_cut(world: World, fault: Fault) -> None:
-    """The broker's machine loses power."""
-    await _down_for(world, fault, BrokerHost.lose_power)
+    await down_for(world, fault, BrokerHost.lose_power)
 
 
 async def _power_cut_while_writing(world: World, fault: Fault) -> None:
@@ -61,7 +47,7 @@ async def _damaged_files(world: World, fault: Fault) -> None:
         for path in entropy.sample(paths, min(len(paths), 1 + fault.choice % 4)):
             broker.files.flip_bit(path, entropy.randrange(8 * (broker.files.size(path) or 0)))
 
-    await _down_for(world, fault, end)
+    await down_for(world, fault, end)
 
 
 async def _kill_at_end_txn(world: World, fault: Fault) -> None:
@@ -73,8 +59,7 @@ async def _kill_at_end_txn(world: World, fault: Fault) -> None:
 
 
 async def _restart(world: World, fault: Fault) -> None:
-    """A clean shutdown and a start."""
-    await _down_for(world, fault, BrokerHost.shut_down)
+    await down_for(world, fault, BrokerHost.shut_down)
 
 
 async def _stall(world: World, fault: Fault) -> None:
@@ -94,13 +79,11 @@ async def slower(world: World, fault: Fault, **spans_us: tuple[int, int]) -> Non
 
 
 async def _slow_disk(world: World, fault: Fault) -> None:
-    """Every sync takes long."""
     most_us = 1_000 * (1 + fault.choice % 3_000)
     await slower(world, fault, sync_us=(most_us // 2, most_us), slice_us=(1_000, 200_000))
 
 
 async def _slow_metadata(world: World, fault: Fault) -> None:
-    """Every commit to the coordination tree takes long."""
     most_us = 1_000 * (1 + fault.choice % 4_000)
     await slower(world, fault, metadata_us=(most_us // 2, most_us))
 
@@ -118,7 +101,6 @@ async def _failing_sync_then_power_cut(world: World, fault: Fault) -> None:
 
 
 async def _full_disk(world: World, fault: Fault) -> None:
-    """The disk is full for a while."""
     await _little_space(world, fault, fault.choice % 20_000)
 
 
@@ -135,7 +117,6 @@ async def _little_space(world: World, fault: Fault, left_bytes: int) -> None:
 
 
 async def _clock_jump(world: World, fault: Fault) -> None:
-    """The broker's clock is set forward."""
     broker_of(world, fault).move_clock(fault.choice % 20_000)
 
 

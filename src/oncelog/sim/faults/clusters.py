@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, end_txn_answered, span
+from oncelog.sim.faults.fault import (
+    Fault,
+    Kind,
+    broker_of,
+    come_back,
+    cut,
+    down_for,
+    end_txn_answered,
+    others_than,
+    span,
+    take_down,
+    under_conditions,
+)
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.virtual.tree_session import TREE
@@ -18,42 +31,29 @@ _STEP_MS: Final = 100
 
 async def _power_cut_of_all(world: World, fault: Fault) -> None:
     """All machines lose power in the same instant, and come back one after another."""
-    struck = [broker for broker in world.brokers if not broker.stays_down]
-    for broker in struck:
-        broker.stays_down = True
-        broker.lose_power()
+    struck = [broker for broker in world.brokers if take_down(broker, BrokerHost.lose_power)]
     await span(fault)
     first = fault.choice % max(len(struck), 1)
     for broker in (*struck[first:], *struck[:first]):
-        broker.stays_down = False
-        broker.start_until_up()
+        come_back(broker)
         await asyncio.sleep((fault.choice >> 8) % 2_000 / 1_000)
 
 
 async def _kill_of_all(world: World, fault: Fault) -> None:
-    """kill -9 of every process."""
-    struck = [broker for broker in world.brokers if not broker.stays_down]
-    for broker in struck:
-        broker.stays_down = True
-        broker.kill()
+    struck = [broker for broker in world.brokers if take_down(broker)]
     await span(fault)
     for broker in struck:
-        broker.stays_down = False
-        broker.start_until_up()
+        come_back(broker)
 
 
 async def _rolling_restart(world: World, fault: Fault) -> None:
     """Each broker stops cleanly and starts again, one after another, as an upgrade goes."""
     for broker in world.brokers:
-        if broker.stays_down:
-            continue  # another fault has it
-        broker.stays_down = True
-        broker.shut_down()
-        await _until(broker, up=False)
-        broker.stays_down = False
-        broker.start_until_up()
-        await _until(broker, up=True)
-        await asyncio.sleep(fault.choice % 4_000 / 1_000)
+        if take_down(broker, BrokerHost.shut_down):
+            await _until(broker, up=False)
+            come_back(broker)
+            await _until(broker, up=True)
+            await asyncio.sleep(fault.choice % 4_000 / 1_000)
 
 
 async def _until(broker: BrokerHost, *, up: bool) -> None:
@@ -90,34 +90,23 @@ async def _tree_isolated(world: World, fault: Fault) -> None:
     name = broker_of(world, fault).name
     if fault.choice & 3:
         fault = Fault(fault.at_ms, fault.kind, fault.span_ms + (world.tree.timeout_ms or 0), fault.choice)
-    await _cut_pairs(world, fault, [(name, TREE), (TREE, name)])
+    await cut(world, fault, (name, TREE), (TREE, name))
 
 
 async def _broker_isolated(world: World, fault: Fault) -> None:
     """A broker and the other brokers do not reach each other; clients and tree reach all of them."""
-    name = broker_of(world, fault).name
-    others = [broker.name for broker in world.brokers if broker.name != name]
-    await _cut_pairs(world, fault, [pair for other in others for pair in ((name, other), (other, name))])
-
-
-async def _cut_pairs(world: World, fault: Fault, pairs: list[tuple[str, str]]) -> None:
-    for pair in pairs:
-        world.network.cut(*pair)
-    await span(fault)
-    for pair in pairs:
-        world.network.heal(*pair)
+    broker = broker_of(world, fault)
+    both_ways = (((broker.name, other.name), (other.name, broker.name)) for other in others_than(world, broker))
+    await cut(world, fault, *chain.from_iterable(both_ways))
 
 
 async def _slow_follower(world: World, fault: Fault) -> None:
     """Bytes of the other brokers to one take up to a second."""
-    name = broker_of(world, fault).name
+    broker = broker_of(world, fault)
     most_us = 1_000 * (50 + fault.choice % 1_000)
-    others = [broker.name for broker in world.brokers if broker.name != name]
-    for other in others:
-        world.network.set_conditions(other, name, NetworkConditions(most_us // 2, most_us))
-    await span(fault)
-    for other in others:
-        world.network.set_conditions(other, name, None)
+    pairs = [(other.name, broker.name) for other in others_than(world, broker)]
+    with under_conditions(world, pairs, NetworkConditions(most_us // 2, most_us)):
+        await span(fault)
 
 
 async def _late_changes(world: World, fault: Fault) -> None:
@@ -130,16 +119,13 @@ async def _late_changes(world: World, fault: Fault) -> None:
 
 async def _lose_disk(world: World, fault: Fault) -> None:
     """A process is killed, and comes back with an empty disk."""
-    broker = broker_of(world, fault)
-    if broker.stays_down:
-        return  # another fault has it
-    broker.stays_down = True
-    if broker.is_up:
-        broker.kill()
-    broker.lose_disk()
-    await span(fault)
-    broker.stays_down = False
-    broker.start_until_up()
+
+    def end(broker: BrokerHost) -> None:
+        if broker.is_up:
+            broker.kill()
+        broker.lose_disk()
+
+    await down_for(world, fault, end)
 
 
 async def _lose_disk_unheard(world: World, fault: Fault) -> None:
@@ -147,17 +133,12 @@ async def _lose_disk_unheard(world: World, fault: Fault) -> None:
     nothing any more arrive after its return, and before it has copied anything."""
     broker = broker_of(world, fault)
     late = NetworkConditions(500_000, 3_000_000)
-    others = [other.name for other in world.brokers if other is not broker]
-    for other in others:
-        world.network.set_conditions(broker.name, other, late)
-    await asyncio.sleep((500 + fault.choice % 2_000) / 1_000)
-    for other in others:
-        world.network.set_conditions(broker.name, other, None)
-        world.network.set_conditions(other, broker.name, late)
-    await _lose_disk(world, Fault(fault.at_ms, fault.kind, 1, fault.choice))
-    await span(fault)
-    for other in others:
-        world.network.set_conditions(other, broker.name, None)
+    others = [other.name for other in others_than(world, broker)]
+    with under_conditions(world, [(broker.name, other) for other in others], late):
+        await asyncio.sleep((500 + fault.choice % 2_000) / 1_000)
+    with under_conditions(world, [(other, broker.name) for other in others], late):
+        await _lose_disk(world, Fault(fault.at_ms, fault.kind, 1, fault.choice))
+        await span(fault)
 
 
 ALL_BROKERS: Final[Mapping[str, Kind]] = {

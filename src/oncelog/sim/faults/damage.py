@@ -19,7 +19,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.replicas.leadership import is_settled
 from oncelog.records.batch import HEADER_SIZE, BatchHeader
 from oncelog.sim.faults.brokers import POWER
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, others_than, span, take_down
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.sim.virtual.machine import Flip
@@ -32,8 +32,6 @@ _MAX_BATCH_BYTES: Final = 1 << 30
 
 
 class _Place(NamedTuple):
-    """A batch on a disk."""
-
     partition: TopicPartition
     path: str
     position: int
@@ -48,10 +46,9 @@ async def _flipped_bit(world: World, fault: Fault) -> None:
         return
     struck = [broker]
     if fault.choice & 1:
-        struck += [other for other in world.brokers if other is not broker and not other.stays_down]
+        struck += [other for other in others_than(world, broker) if not other.stays_down]
     for one in struck:
-        one.stays_down = True
-        one.kill()
+        take_down(one)
     points = read_offsets(broker.files, RECOVERY_POINTS)
     image = image_of(world)
     places = [
@@ -63,20 +60,18 @@ async def _flipped_bit(world: World, fault: Fault) -> None:
     _flip_one(broker, places, fault)
     await span(fault)
     for one in struck:
-        one.stays_down = False
-        one.start_until_up()
+        come_back(one)
         await asyncio.sleep((fault.choice >> 8) % 500 / 1_000)
 
 
 async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
     """A bit flips on a leader's disk, in records that a follower has yet to copy: it was down while they came."""
     leader = broker_of(world, fault)
-    others = [broker for broker in world.brokers if broker is not leader and broker.is_up and not broker.stays_down]
+    others = [other for other in others_than(world, leader) if other.is_up and not other.stays_down]
     if not others or not leader.is_up:
         return
     follower = others[fault.choice % len(others)]
-    follower.stays_down = True
-    follower.kill()
+    take_down(follower)
     await asyncio.sleep((500 + fault.choice % 4_000) / 1_000)
     if leader.is_up:
         image = image_of(world)
@@ -90,8 +85,7 @@ async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
         ]
         _flip_one(leader, places, fault)
         leader.tell_of_death(lambda _power_lost: _mend_like_torn(leader))
-    follower.stays_down = False
-    follower.start_until_up()
+    come_back(follower)
 
 
 def mend_unread(world: World) -> None:
@@ -162,7 +156,6 @@ def _segments(files: MemoryFiles, partition: TopicPartition) -> list[tuple[int, 
 
 
 def _end(files: MemoryFiles, partition: TopicPartition) -> int:
-    """The end of a log; its last segment may be empty."""
     base = max((base for base, _ in _segments(files, partition)), default=0)
     return max((place.header.next_offset for place in _batches(files, partition, base)), default=base)
 

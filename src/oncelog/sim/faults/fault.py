@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.sim.virtual.broker_host import BrokerHost
-from oncelog.sim.virtual.network.conditions import END_TXN
+from oncelog.sim.virtual.network.conditions import END_TXN, HostPair, NetworkConditions
 from oncelog.sim.virtual.world import ClientHost, World
 
 _BITS_FOR_AMOUNTS: Final = 24
@@ -35,13 +36,60 @@ Kind = Callable[[World, Fault], Awaitable[None]]
 
 
 async def span(fault: Fault) -> None:
-    """Let the fault's span pass."""
     await asyncio.sleep(fault.span_ms / 1000)
 
 
 def broker_of(world: World, fault: Fault) -> BrokerHost:
     """The broker that a fault hits: by the upper bits of its choice, which say nothing of how much."""
     return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
+
+
+def others_than(world: World, broker: BrokerHost) -> list[BrokerHost]:
+    return [other for other in world.brokers if other is not broker]
+
+
+def take_down(broker: BrokerHost, end: Callable[[BrokerHost], None] = BrokerHost.kill) -> bool:
+    """End a broker, which stays down until :func:`come_back`; False if another fault has it."""
+    if broker.stays_down:
+        return False
+    broker.stays_down = True
+    end(broker)
+    return True
+
+
+async def down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> None:
+    """End the broker that a fault hits, for the span."""
+    broker = broker_of(world, fault)
+    if take_down(broker, end):
+        await span(fault)
+        come_back(broker)
+
+
+@contextmanager
+def cut_off(world: World, pairs: Sequence[HostPair]) -> Iterator[None]:
+    """Let nothing through from the first to the second of each pair. A fault that is cancelled leaves the cuts, as what
+    follows makes, to ``plan.heal``."""
+    for pair in pairs:
+        world.network.cut(*pair)
+    yield
+    for pair in pairs:
+        world.network.heal(*pair)
+
+
+async def cut(world: World, fault: Fault, *pairs: HostPair) -> None:
+    """Let nothing through from the first to the second of each pair, for the span."""
+    with cut_off(world, pairs):
+        await span(fault)
+
+
+@contextmanager
+def under_conditions(world: World, pairs: Sequence[HostPair], conditions: NetworkConditions) -> Iterator[None]:
+    """Give each pair conditions of its own."""
+    for pair in pairs:
+        world.network.set_conditions(*pair, conditions)
+    yield
+    for pair in pairs:
+        world.network.set_conditions(*pair, None)
 
 
 async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[], None]) -> bool:

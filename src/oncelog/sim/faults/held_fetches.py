@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.core.controller.image.model import PartitionImage
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, others_than, span, take_down
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.sim.workloads.kit.requests import elect_preferred
@@ -47,14 +47,16 @@ async def _held_fetch(world: World, fault: Fault) -> None:
     the leader leads again. Now it gets the fetch from before, of an offset that the follower does not reach any more
     (KAFKA-6880), nor for a moment yet: the answer is held."""
     preferred = broker_of(world, fault)
-    others = [broker for broker in world.brokers if broker is not preferred]
+    others = others_than(world, preferred)
     leader = others[fault.choice % len(others)]
     rest = [broker for broker in others if broker is not leader]
     if not rest or _is_disturbed(world):
         return
     parts = _Parts(preferred, leader, rest[fault.choice // 8 % len(rest)])
     if not _suiting(world, parts):
-        await _kill(preferred, _DOWN_MS)  # another leads in its place, until somebody asks for an election
+        take_down(preferred)  # another leads in its place, until somebody asks for an election
+        await asyncio.sleep(_DOWN_MS / 1_000)
+        come_back(preferred)
         await _until(lambda: bool(_suiting(world, parts)))
     partitions = _suiting(world, parts)
     if not partitions or _is_disturbed(world):
@@ -66,9 +68,7 @@ async def _held_fetch(world: World, fault: Fault) -> None:
     await asyncio.sleep((100 + fault.choice % 600) / 1_000)  # not longer: those who do not fetch leave the sets
     await world.on_host(f"elect@{world.kernel.now_us}", lambda host: _elect(host, partitions))
     await asyncio.sleep(_HEARD_MS / 1_000)
-    if not preferred.stays_down:
-        preferred.stays_down = True
-        preferred.kill()
+    if take_down(preferred):
         await _until(lambda: _leads_one(world, parts.leader, partitions))
         await asyncio.sleep(_HEARD_MS / 1_000)
         world.network.cut(*answers)
@@ -119,13 +119,6 @@ async def _elect(host: ClientHost, partitions: list[TopicPartition]) -> None:
                 await elect_preferred(client, partition)
             except ClientError:
                 return  # nobody answers: it is another fault's turn
-
-
-async def _kill(broker: BrokerHost, down_ms: int) -> None:
-    broker.stays_down = True
-    broker.kill()
-    await asyncio.sleep(down_ms / 1_000)
-    come_back(broker)
 
 
 HELD_FETCHES: Final[Mapping[str, Kind]] = {"held-fetch": _held_fetch}

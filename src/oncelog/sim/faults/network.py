@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.sim.faults.brokers import slower
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, client_of, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, client_of, cut, others_than, span
 from oncelog.sim.virtual.network.conditions import ANY_HOST, NetworkConditions
 from oncelog.sim.virtual.tree_session import TREE
 from oncelog.sim.virtual.world import World
@@ -32,21 +32,14 @@ async def _cut_up(world: World, fault: Fault) -> None:
     """Hold up all from a client to the brokers; it gives up, connects again, and later all of it arrives."""
     host = client_of(world, fault)
     if host is not None:
-        await cut(world, fault, host.name, ANY_HOST)
+        await cut(world, fault, (host.name, ANY_HOST))
 
 
 async def _cut_down(world: World, fault: Fault) -> None:
     """Hold up all from the brokers to a client: what it asked for happens, and it does not know."""
     host = client_of(world, fault)
     if host is not None:
-        await cut(world, fault, ANY_HOST, host.name)
-
-
-async def cut(world: World, fault: Fault, source: str, target: str) -> None:
-    """Cut one direction between two hosts for the span."""
-    world.network.cut(source, target)
-    await span(fault)
-    world.network.heal(source, target)
+        await cut(world, fault, (ANY_HOST, host.name))
 
 
 async def _hold_connection(world: World, fault: Fault) -> None:
@@ -78,9 +71,9 @@ async def _repeated_requests(world: World, fault: Fault) -> None:
 async def _cut_between_brokers(world: World, fault: Fault) -> None:
     """Hold up all from one broker to another; the other direction is free."""
     source = broker_of(world, fault)
-    others = [broker for broker in world.brokers if broker is not source]
+    others = others_than(world, source)
     if others:
-        await cut(world, fault, source.name, others[fault.choice % len(others)].name)
+        await cut(world, fault, (source.name, others[fault.choice % len(others)].name))
 
 
 CLIENTS: Final[Mapping[str, Kind]] = {
@@ -98,8 +91,7 @@ BETWEEN_BROKERS: Final[Mapping[str, Kind]] = {"broker-cut": _cut_between_brokers
 async def _tree_cut(world: World, fault: Fault) -> None:
     """One direction of a broker's path to the tree is cut: its commits do not arrive, or their answers do not."""
     name = broker_of(world, fault).name
-    source, target = (name, TREE) if fault.choice & 1 else (TREE, name)
-    await cut(world, fault, source, target)
+    await cut(world, fault, (name, TREE) if fault.choice & 1 else (TREE, name))
 
 
 async def _tree_slow(world: World, fault: Fault) -> None:

@@ -76,7 +76,6 @@ def parse_plan(text: str) -> list[Fault]:
 
 
 def format_plan(plan: Sequence[Fault]) -> str:
-    """One fault a line."""
     return "".join(f"{fault}\n" for fault in plan)
 
 

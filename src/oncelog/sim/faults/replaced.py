@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.base.ids import BrokerId
 from oncelog.client.errors import ClientError
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, image_of
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, cut_off, image_of
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.tree_session import TREE
 from oncelog.sim.virtual.world import ClientHost, World
@@ -31,15 +31,12 @@ async def _replaced_unheard(world: World, fault: Fault) -> None:
     broker = world.brokers[0] if fault.choice & 1 else broker_of(world, fault)
     if any(world.network.is_cut((other.name, TREE)) for other in world.brokers):
         return
-    world.network.cut(broker.name, TREE)
-    world.network.cut(TREE, broker.name)
-    client = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_ask_ends, broker)))
-    try:
-        await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000 + REPLACED_S)
-    finally:
-        client.cancel()
-    world.network.heal(broker.name, TREE)
-    world.network.heal(TREE, broker.name)
+    with cut_off(world, [(broker.name, TREE), (TREE, broker.name)]):
+        client = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_ask_ends, broker)))
+        try:
+            await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000 + REPLACED_S)
+        finally:
+            client.cancel()
 
 
 async def _ask_ends(broker: BrokerHost, host: ClientHost) -> None:

@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import permutations
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.core.controller.image import layout
 from oncelog.ports import CommittedChange
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, end_txn_answered, image_of, span
+from oncelog.sim.faults.fault import (
+    Fault,
+    Kind,
+    broker_of,
+    come_back,
+    cut_off,
+    end_txn_answered,
+    image_of,
+    others_than,
+    span,
+    take_down,
+    under_conditions,
+)
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.virtual.tree_session import HEARTBEATS, TREE
@@ -81,15 +94,11 @@ async def _returns_ahead(world: World, fault: Fault) -> None:
     broker = await _cut_and_ended(world, fault, BrokerHost.kill)
     if broker is None:
         return
-    others = [other.name for other in world.brokers if other is not broker]
-    pairs = [(one, other) for one in others for other in others if one != other]
-    for pair in pairs:
-        world.network.set_conditions(*pair, NetworkConditions(300_000, 1_000_000))
-    await asyncio.sleep((100 + fault.choice % 1_500) / 1_000)  # not longer: the high watermark moves, however slowly
-    come_back(broker)
-    await _freeze_at_join(world, fault, broker)
-    for pair in pairs:
-        world.network.set_conditions(*pair, None)
+    pairs = list(permutations([other.name for other in others_than(world, broker)], 2))
+    with under_conditions(world, pairs, NetworkConditions(300_000, 1_000_000)):
+        await asyncio.sleep((100 + fault.choice % 1_500) / 1_000)  # not longer: the high watermark moves, if slowly
+        come_back(broker)
+        await _freeze_at_join(world, fault, broker)
 
 
 async def _cut_and_ended(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> BrokerHost | None:
@@ -98,19 +107,13 @@ async def _cut_and_ended(world: World, fault: Fault, end: Callable[[BrokerHost],
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return None
-    others = [other.name for other in world.brokers if other is not broker]
+    others = [other.name for other in others_than(world, broker)]
     pairs = [(broker.name, other) for other in others]
     if fault.choice & 2:
         pairs += [(other, broker.name) for other in others]
-    for pair in pairs:
-        world.network.cut(*pair)
-    await asyncio.sleep((100 + fault.choice % 900) / 1_000)
-    is_mine = not broker.stays_down
-    if is_mine:
-        broker.stays_down = True
-        end(broker)
-    for pair in pairs:
-        world.network.heal(*pair)
+    with cut_off(world, pairs):
+        await asyncio.sleep((100 + fault.choice % 900) / 1_000)
+        is_mine = take_down(broker, end)
     return broker if is_mine else None
 
 
@@ -119,28 +122,23 @@ async def _killed_in_turn(world: World, fault: Fault) -> None:
     for a moment, before the others have copied anything: of the epoch in which the next one leads they know nothing of
     its records, and it has more than it of the epoch before (KIP-279)."""
     first = broker_of(world, fault)
-    others = [broker for broker in world.brokers if broker is not first]
+    others = others_than(world, first)
     second = others[fault.choice % len(others)]
     rest = [broker for broker in others if broker is not second]
     if not rest or any(broker.stays_down or not broker.is_up for broker in world.brokers):
         return
     pairs = [(first.name, second.name), *((second.name, broker.name) for broker in rest)]
-    for pair in pairs:
-        world.network.cut(*pair)
-    await asyncio.sleep((100 + fault.choice % 900) / 1_000)
     struck = []
-    led = _led_by(world, first)
-    for broker in (first, second):
-        if broker.stays_down:
-            break  # another fault has it
-        broker.stays_down = True
-        broker.kill()
-        struck.append(broker)
-        if broker is first:
-            await _until_led(world, second, led)
-            await asyncio.sleep((100 + fault.choice % 700) / 1_000)
-    for pair in pairs:
-        world.network.heal(*pair)
+    with cut_off(world, pairs):
+        await asyncio.sleep((100 + fault.choice % 900) / 1_000)
+        led = _led_by(world, first)
+        for broker in (first, second):
+            if not take_down(broker):
+                break
+            struck.append(broker)
+            if broker is first:
+                await _until_led(world, second, led)
+                await asyncio.sleep((100 + fault.choice % 700) / 1_000)
     await span(fault)
     for broker in struck:
         come_back(broker)
@@ -189,18 +187,16 @@ async def _join_unheard(world: World, fault: Fault) -> None:
     if join is None:
         return
     leader = world.brokers[join.leader - 1].name
-    world.network.cut(TREE, leader)
-    world.network.set_conditions(leader, broker.name, NetworkConditions(500_000, 1_500_000))
-    await asyncio.sleep((world.tree.timeout_ms or 0) / HEARTBEATS / 1_000 + (200 + fault.choice % 4_000) / 1_000)
-    world.network.heal(TREE, leader)
-    world.network.set_conditions(leader, broker.name, None)
+    slow = under_conditions(world, [(leader, broker.name)], NetworkConditions(500_000, 1_500_000))
+    with slow, cut_off(world, [(TREE, leader)]):
+        await asyncio.sleep((world.tree.timeout_ms or 0) / HEARTBEATS / 1_000 + (200 + fault.choice % 4_000) / 1_000)
 
 
 async def _killed_before_marker(world: World, fault: Fault) -> None:
     """A broker is killed while another, which has just answered EndTxn, sends the markers: those for the partitions
     that it leads arrive, or do not, or are not replicated."""
     broker = broker_of(world, fault)
-    others = [other for other in world.brokers if other is not broker and other.records.answer_kill is None]
+    others = [other for other in others_than(world, broker) if other.records.answer_kill is None]
     if not await end_txn_answered(others, lambda: None):
         return
     await asyncio.sleep(fault.choice % 5_000 / 1_000_000)
@@ -210,10 +206,8 @@ async def _killed_before_marker(world: World, fault: Fault) -> None:
 async def _killed(world: World, fault: Fault) -> BrokerHost | None:
     """Kill a broker for the span; None if another fault has it."""
     broker = broker_of(world, fault)
-    if broker.stays_down:
+    if not take_down(broker):
         return None
-    broker.stays_down = True
-    broker.kill()
     await span(fault)
     come_back(broker)
     return broker

@@ -62,7 +62,6 @@ class _Draws(NamedTuple):
     entropy: random.Random
 
     def replication(self) -> Replication:
-        """How one topic is replicated."""
         most = min(self.brokers, 3)
         if self.safe:
             return Replication(most, 2)

@@ -17,8 +17,6 @@ from oncelog.sim.virtual.files import MemoryFiles
 
 @dataclass(slots=True)
 class ReplayResult:
-    """The outcome of a replay."""
-
     events: int
     differs_at: int | None
     """Number of the first event whose effects were others than recorded (0: the start), None if all agreed."""

@@ -21,8 +21,6 @@ SESSION_TIMEOUT_MS: Final = 6_000
 
 
 class Replication(NamedTuple):
-    """How a topic is replicated."""
-
     factor: int
     min_insync_replicas: int
 

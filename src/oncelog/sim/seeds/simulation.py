@@ -63,8 +63,6 @@ _ID_IN_USE: Final = "is already running in this cluster"
 
 @dataclass(slots=True)
 class SeedResult:
-    """The outcome of a seed."""
-
     seed: int
     violations: list[str]
     events: int
@@ -141,7 +139,6 @@ class Simulation:
         return ClusterObserver(self.world.brokers, self.world.tree, _violated, synced=synced)
 
     def run(self) -> SeedResult:
-        """Run the simulation to its end."""
         violations: list[str] = []
         kernel = self.world.kernel
         try:
@@ -258,7 +255,6 @@ class Simulation:
             await create_topics(client, self.topics)
 
     async def _all_joined(self, host: ClientHost, client: AsyncClient) -> None:
-        """Wait until all of several brokers are there for a client."""
         while self.cluster is not None:
             await client.refresh()
             if len(client.view.brokers) == len(self.world.brokers):
@@ -396,7 +392,6 @@ def _violated(what: str) -> NoReturn:
 
 
 def _replicated(topic: Topic, scenario: Scenario) -> Topic:
-    """The topic as it is replicated in the scenario."""
     drawn = scenario.replication.get(topic.name)
     if drawn is None:
         return topic

@@ -100,13 +100,11 @@ class OutboundLink:
         self._dispatch = dispatch
 
     def established(self, connection: Connection) -> None:
-        """The other broker has accepted."""
         self.connection = connection
         connection.client_end = self
         self._dispatch(BrokerConnected(self.link_id))
 
     def refused(self, error: OSError) -> None:
-        """Nobody listens."""
         self.wanted = False
         self._dispatch(BrokerDisconnected(self.link_id, refused=error.errno == errno.ECONNREFUSED))
 
@@ -118,13 +116,11 @@ class OutboundLink:
             self._dispatch(BrokerSent(self.link_id, data))
 
     def lose(self, error: Exception | None) -> None:
-        """The connection has ended."""
         if self.wanted and not self.dead:
             self.close()
             self._dispatch(BrokerDisconnected(self.link_id))
 
     def close(self) -> None:
-        """End it from this side."""
         self.wanted = False
         if self.connection is not None and not self.dead:
             self.connection.up.put(None)
@@ -140,13 +136,11 @@ class BrokerWires:
         self._links: dict[int, OutboundLink] = {}
 
     def connect(self, effect: ConnectToBroker) -> None:
-        """Begin to connect."""
         link = self._links[effect.link_id] = OutboundLink(effect.link_id, self._dispatch)
         address = (effect.host, effect.port)
         self._network.open(ConnectionAttempt(self._host, address, link.established, link.refused, lambda: link.wanted))
 
     def send(self, effect: SendToBroker) -> None:
-        """Send bytes, if the connection is still there."""
         link = self._links.get(effect.link_id)
         if link is not None and link.wanted and link.connection is not None:
             link.connection.up.put(join_chunks(effect.chunks))

@@ -78,12 +78,10 @@ class BrokerHost:
 
     @property
     def name(self) -> str:
-        """The host's name in the network."""
         return self.address[0]
 
     @property
     def files(self) -> MemoryFiles:
-        """The machine's disk."""
         return self.machine.files
 
     @property
@@ -103,12 +101,10 @@ class BrokerHost:
 
     @property
     def is_up(self) -> bool:
-        """True while the broker's process runs."""
         return self._process is not None
 
     @property
     def node(self) -> Node:
-        """The running node."""
         assert self._process is not None
         return self._process.node
 
@@ -118,7 +114,6 @@ class BrokerHost:
         return None if self._process is None else self._process.session
 
     def now_ms(self) -> int:
-        """Wall time by the machine's clock."""
         return self.machine.now_ms()
 
     def observe(self, tap: WireTap, on_death: Callable[[bool], None]) -> None:
@@ -127,7 +122,6 @@ class BrokerHost:
         self.tell_of_death(on_death)
 
     def tell_of_start(self, on_start: Callable[[], None]) -> None:
-        """Call back when a process has started."""
         self._on_start.append(on_start)
 
     def tell_of_death(self, on_death: Callable[[bool], None]) -> None:
@@ -207,7 +201,6 @@ class BrokerHost:
         self.machine.frozen = True
 
     def thaw(self) -> None:
-        """Go on."""
         frozen_ms = self.kernel.now_ms() - self._frozen_ms if self.machine.frozen else 0
         self.machine.frozen = False
         if self._process is not None:
@@ -261,7 +254,6 @@ class BrokerHost:
         self._on_disk_lost.append(on_disk_lost)
 
     def flip(self, flip: Flip) -> None:
-        """Let a bit flip on the disk."""
         self.kernel.trace(f"broker {self.broker_id}: a bit flips in {flip.partition} at offset {flip.offset}")
         flip.make()
         self.machine.flips.append(flip)

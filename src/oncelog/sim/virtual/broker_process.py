@@ -139,7 +139,6 @@ class BrokerProcess:
     # Connections
 
     def accept(self, connection: Connection) -> ServerConnection:
-        """A client connects."""
         peer = self.peers[connection.number] = ServerConnection(self, connection, self.limit)
         name, protocol = self.endpoint.listener_name, self.endpoint.protocol
         self.dispatch(

@@ -66,7 +66,6 @@ class AnswerKill:
         """(connection, correlation id) of requests of this kind."""
 
     def received(self, connection: int, frame: bytes | memoryview) -> None:
-        """A request arrived at the broker."""
         api_key, correlation_id = _KEY_AND_CORRELATION.unpack_from(frame)
         if api_key == self.api_key:
             self._asked.add((connection, correlation_id))

@@ -144,7 +144,6 @@ class MemoryFiles:
             node.durable[bit // 8] = node.data[bit // 8]
 
     def node(self, path: str) -> FileNode:
-        """The bytes that a file holds now, and durably."""
         return self._node(path)
 
     def has_node(self, node: FileNode) -> bool:
@@ -179,7 +178,6 @@ class MemoryFiles:
         self._node(path).modified_ms = modified_ms
 
     def content(self, path: str) -> bytes:
-        """All a file holds."""
         return bytes(self._node(path).data)
 
     def fail_syncs(self, count: int = 1, code: int = errno.EIO) -> None:
@@ -232,7 +230,6 @@ class MemoryFiles:
 
     @property
     def used(self) -> int:
-        """Bytes written and not removed."""
         return self._written
 
     def space(self) -> tuple[int, int]:

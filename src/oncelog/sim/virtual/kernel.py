@@ -37,7 +37,6 @@ class ScheduledCall:
         self._context = context
 
     def cancel(self) -> None:
-        """Let it not happen."""
         self._callback = None
         self._arguments = ()
 
@@ -83,11 +82,9 @@ class Kernel:
         self._streams: dict[str, random.Random] = {}
 
     def now_ms(self) -> int:
-        """Wall time, milliseconds since the epoch."""
         return START_MS + self.now_us // 1000
 
     def entropy(self, purpose: str) -> random.Random:
-        """The stream of chance for one purpose."""
         stream = self._streams.get(purpose)
         if stream is None:
             stream = self._streams[purpose] = random.Random(f"{self.seed}/{purpose}")
@@ -102,7 +99,6 @@ class Kernel:
     def at(
         self, at_us: int, callback: Callable[..., object], *arguments: Any, context: Context | None = None
     ) -> ScheduledCall:
-        """Do it at a time; what is past happens now."""
         if at_us <= self.now_us:
             return self.soon(callback, *arguments, context=context)
         call = ScheduledCall(at_us, callback, arguments, context)
@@ -111,7 +107,6 @@ class Kernel:
         return call
 
     def after(self, delay_us: int, callback: Callable[..., object], *arguments: Any) -> ScheduledCall:
-        """Do it after a while."""
         return self.at(self.now_us + delay_us, callback, *arguments)
 
     def step(self) -> bool:
@@ -148,7 +143,6 @@ class Kernel:
         return ran
 
     def trace(self, line: str) -> None:
-        """Note what happened."""
         lines = self._lines
         lines.append(f"{self.now_us} {line}\n")
         if len(lines) > _LINES_AT_ONCE:
@@ -157,11 +151,9 @@ class Kernel:
             self.log(_readable(lines[-1]))
 
     def last_lines(self) -> list[str]:
-        """The end of the trace, to read."""
         return [_readable(line) for line in self._lines[-LAST_LINES:]]
 
     def trace_sha256(self) -> str:
-        """Digest of the trace so far."""
         self._digest_lines()
         return self._digest.hexdigest()
 

@@ -40,7 +40,6 @@ class Flip:
     """The byte as it is with the bit flipped."""
 
     def make(self) -> None:
-        """Flip it, on the disk too."""
         self._flip()
         self.damaged = self.node.data[self.at]
 
@@ -80,7 +79,6 @@ class Machine:
         """Bits that have flipped on its disk."""
 
     def now_ms(self) -> int:
-        """Wall time by its own clock."""
         return self.kernel.now_ms() + self.clock_ms
 
     def standing_flips(self) -> list[Flip]:
@@ -89,16 +87,12 @@ class Machine:
         return list(self.flips)
 
     def takes(self, span_us: tuple[int, int]) -> int:
-        """A latency drawn from (least, most)."""
         return self.entropy.randint(*span_us)
 
 
 @dataclass(slots=True)
 class SeededEntropy:
-    """The Entropy port over a stream of chance."""
-
     stream: random.Random
 
     def token(self, size: int) -> bytes:
-        """``size`` bytes from the stream."""
         return self.stream.randbytes(size)

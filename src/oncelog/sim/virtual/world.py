@@ -56,7 +56,6 @@ class ClientHost:
 
     @property
     def now_ms(self) -> int:
-        """Virtual wall time."""
         return self.world.kernel.now_ms()
 
     @property
@@ -65,14 +64,12 @@ class ClientHost:
         return self.world.stopping
 
     def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:
-        """A client of the cluster, running here."""
         world = self.world
         return AsyncClient(
             world.bootstrap, config=config, entropy=world.kernel.entropy(self._jitter), now_ms=world.kernel.now_ms
         )
 
     async def sleep(self, milliseconds: float) -> None:
-        """Let virtual time pass."""
         await asyncio.sleep(milliseconds / 1000)
 
     async def pause(self, entropy: Random, most_ms: int) -> None:
@@ -98,7 +95,6 @@ class ClientHost:
             task.cancel()
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
-        """A task was begun here."""
         if len(self.tasks) > 64:
             self.tasks = [one for one in self.tasks if not one.done()]
         self.tasks.append(task)
@@ -148,7 +144,6 @@ class World:
 
     @property
     def broker(self) -> BrokerHost:
-        """The first broker: the only one in a world of one."""
         return self.brokers[0]
 
     @property
@@ -195,7 +190,6 @@ class World:
         await asyncio.gather(*self._supervised)
 
     def unfinished(self) -> list[str]:
-        """Names of the supervised programs that have not returned."""
         return [task.get_name() for task in self._supervised if not task.done()]
 
     async def _supervise(self, name: str, program: Program, pause_ms: int) -> None:

@@ -37,17 +37,14 @@ class Administrators(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Administrators:
-        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
         committers = Committers.draw(f"{name}-2pc", entropy, transaction_version) if transaction_version >= 2 else None
         return cls(name, entropy.randint(1, 2), writers, committers)
 
     def topics(self) -> list[Topic]:
-        """The topics of the writers and committers that they look at."""
         return [*self.writers.topics(), *([] if self.committers is None else self.committers.topics())]
 
     def start(self, context: WorkloadContext) -> None:
-        """All programs."""
         self.writers.start(context)
         if self.committers is not None:
             self.committers.start(context)
@@ -56,7 +53,6 @@ class Administrators(Workload):
             context.launch(name, self, _Administrator)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Write down the committers' log."""
         if self.committers is not None:
             await self.committers.record_final_state(context, client)
 

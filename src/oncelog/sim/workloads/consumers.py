@@ -32,7 +32,6 @@ class Consumers(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
-        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=entropy.randint(1, 2))
         return cls(
             name,
@@ -45,11 +44,9 @@ class Consumers(Workload):
         )
 
     def topics(self) -> list[Topic]:
-        """One."""
         return self.writers.topics()
 
     def start(self, context: WorkloadContext) -> None:
-        """A program for each."""
         self.writers.start(context)
         context.recorder.followed_groups.add(self.name)
         for index in range(self.members):
@@ -58,7 +55,6 @@ class Consumers(Workload):
             context.launch(f"{self.name}-l{index}", self, _Loner)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Write down the group's committed offsets."""
         await note_group(context, client, self.name)
 
 

@@ -44,18 +44,15 @@ class Copiers(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Copiers:
-        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
         copiers, in_group = entropy.randint(1, 3), entropy.random() < 0.6
         return cls(name, writers, copiers, in_group, entropy.randint(1, 3), entropy.choice((20, 60, 120)))
 
     @property
     def target(self) -> TopicName:
-        """The topic that the copies go to."""
         return TopicName(f"{self.name}-out")
 
     def topics(self) -> list[Topic]:
-        """Input and output."""
         return [*self.writers.topics(), Topic(self.target, self.targets)]
 
     def start(self, context: WorkloadContext) -> None:
@@ -73,7 +70,6 @@ class Copiers(Workload):
                     context.supervise(f"{name}-twin", _AssignedCopies(context, self, f"{name}-twin", index))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Write down the group's committed offsets."""
         await note_group(context, client, self.name)
 
 
@@ -156,7 +152,6 @@ class _MemberCopies(_Copies):
                         await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def one_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: RecordedMember) -> None:
-        """Poll, copy, and go back if that came to nothing."""
         polled = [(fetched, member.took(fetched)) for fetched in await member.poll(250)]
         if polled and not await self.copy(host, producer, member.group_metadata, polled):
             member.seek({fetched.partition: fetched.position for fetched, _ in polled})

@@ -15,6 +15,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import ANY, TRANSACTION_KEY, AsyncClient
 from oncelog.client.aio.link import AsyncLink
+from oncelog.client.config import Address
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import produce_request
 from oncelog.records.builder import build_batch
@@ -55,16 +56,13 @@ class HostileClients(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> HostileClients:
-        """Draw one by chance."""
         victims = replace(Producers.draw(name, entropy, transaction_version), transactional=True, producers=1)
         return cls(name, victims, entropy.randint(1, 2), entropy.randint(1, 2))
 
     def topics(self) -> list[Topic]:
-        """The topic of the victims."""
         return self.victims.topics()
 
     def start(self, context: WorkloadContext) -> None:
-        """Start the hostile clients and their victims."""
         self.victims.start(context)
         for index in range(self.attackers):
             context.launch(f"{self.name}-wrong{index}", self, _Attacker)
@@ -103,7 +101,6 @@ class _Attacker(WorkloadProgram[HostileClients]):
                     await host.pause(self.entropy, 800)
 
     async def a_victim(self, client: AsyncClient) -> TransactionState | None:
-        """A producer as its coordinator describes it."""
         name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
         coordinator = await transaction_coordinator_of(client, name)
         described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]), broker=coordinator)
@@ -111,33 +108,29 @@ class _Attacker(WorkloadProgram[HostileClients]):
         return None if found.error_code or found.producer_id < 0 else found
 
     async def end_unknown(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """EndTxn for an id that nobody has."""
         request = EndTxnRequest(transactional_id="nobody", producer_id=victim.producer_id, committed=True)
         self.context.expect("EndTxn of an unknown id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
 
     async def end_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """EndTxn with another producer's id."""
-        request = EndTxnRequest(
-            transactional_id=victim.transactional_id,
-            producer_id=victim.producer_id + 100_000,
-            producer_epoch=victim.producer_epoch,
-            committed=self.entropy.random() < 0.5,
-        )
-        self.context.expect("EndTxn by another id", (await link.call(request, END_TXN_VERSION)).error_code, WRONG_ID)
+        code = await self._end(link, victim, victim.producer_id + 100_000, victim.producer_epoch)
+        self.context.expect("EndTxn by another id", code, WRONG_ID)
 
     async def end_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """EndTxn of a transaction that ended long ago, or will be."""
         for epoch in (victim.producer_epoch - 2, victim.producer_epoch + 1_000):
-            if epoch < 0:
-                continue
-            request = EndTxnRequest(
-                transactional_id=victim.transactional_id,
-                producer_id=victim.producer_id,
-                producer_epoch=epoch,
-                committed=self.entropy.random() < 0.5,
-            )
-            code = (await link.call(request, END_TXN_VERSION)).error_code
-            self.context.expect(f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
+            if epoch >= 0:
+                code = await self._end(link, victim, victim.producer_id, epoch)
+                self.context.expect(f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
+
+    async def _end(self, link: AsyncLink, victim: TransactionState, producer_id: int, epoch: int) -> int:
+        """The answer to EndTxn of the victim's transactional id, a commit or an abort by chance."""
+        request = EndTxnRequest(
+            transactional_id=victim.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=self.entropy.random() < 0.5,
+        )
+        return (await link.call(request, END_TXN_VERSION)).error_code
 
     async def initialise_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """InitProducerId as somebody who never had the id."""
@@ -159,7 +152,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
         if has_several(client):
             link = await client.link(await leader_of(client, partition))
         answer = await produce(
-            client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, 0, b"late"
+            client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, b"late"
         )
         if has_several(client) and is_duplicate(answer):
             # A leader that is cut off from the tree knows of no later epoch: it names the victim's own first batch.
@@ -198,93 +191,75 @@ class _Late(WorkloadProgram[HostileClients]):
 
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
         super().__init__(context, workload, name)
-        self.to_leader: AsyncLink | None = None
-        """The link by which it produces; in a world of one broker the one that all the rest goes over."""
+        self.partition = TopicPartition(TopicName(workload.name), 0)
+        self.client: AsyncClient
+        self.link: AsyncLink
+        """The link to the coordinator; in a world of one broker all goes over it, but for what is late."""
+        self.to_leader: AsyncLink
+        self.producer_id = self.epoch = -1
 
     async def __call__(self, host: ClientHost) -> None:
-        async with host.client() as client:
-            partition = TopicPartition(TopicName(self.workload.name), 0)
-            await client.topic(partition.topic)
-            leader = coordinator = await client.leader(partition)
-            if has_several(client):
-                coordinator = await client.coordinator(self.name, TRANSACTION_KEY)
-            address = client.view.brokers[coordinator].address
+        async with host.client() as self.client:
+            address = await self.connect()
             init = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=10_000)
-            link = await client.link(coordinator if has_several(client) else ANY)
-            self.to_leader = await client.link(leader) if has_several(client) else link
-            answer = await link.call(init, 5)
+            answer = await self.link.call(init, 5)
             if answer.error_code:
                 raise ClientError(f"InitProducerId: {answer.error_code}")
-            epoch = answer.producer_epoch
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             while not host.stopping:
                 old = await AsyncLink.open(address, CLIENT_CONFIG)
                 held = newest_connection(host)
                 try:
-                    epoch = await self.one_round(host, client, (old, link), held, partition, answer.producer_id, epoch)
+                    await self.second(host, held, await self.first(host, held, old))
                 finally:
                     await old.close()
                 await host.pause(self.entropy, 600)
 
-    async def one_round(
-        self,
-        host: ClientHost,
-        client: AsyncClient,
-        links: tuple[AsyncLink, AsyncLink],
-        held: Connection,
-        partition: TopicPartition,
-        producer_id: int,
-        epoch: int,
-    ) -> int:
-        """Two transactions; the end of the first is held back on the old link until the second has begun."""
-        old, link = links
-        name, now = f"{host.name}@{self.context.world.kernel.now_us}", self.context.world.kernel.now_us
-        value = self.next_value()
+    async def connect(self) -> Address:
+        """Open the links; the coordinator's address."""
+        client = self.client
+        await client.topic(self.partition.topic)
+        leader = coordinator = await client.leader(self.partition)
+        if has_several(client):
+            coordinator = await client.coordinator(self.name, TRANSACTION_KEY)
+        address = client.view.brokers[coordinator].address
+        self.link = await client.link(coordinator if has_several(client) else ANY)
+        self.to_leader = await client.link(leader) if has_several(client) else self.link
+        return address
+
+    async def first(self, host: ClientHost, held: Connection, old: AsyncLink) -> asyncio.Task[EndTxnResponse]:
+        """A transaction, whose end is held back on the old link, and sent on the new one too; the late answer."""
+        now, value = self.context.world.kernel.now_us, self.next_value()
         commit = self.entropy.random() < 0.6
         outcome = RecordedOutcome.UNKNOWN if commit else RecordedOutcome.ABORTED
         try:
-            to_leader = self.to_leader or link
-            code = (
-                await produce(client, to_leader, partition, self.name, producer_id, epoch, 0, value.encode())
-            ).error_code
+            code = await self.produce(value)
             if code:
                 outcome = RecordedOutcome.ABORTED
                 raise ClientError(f"Produce: {code}")
-            request = EndTxnRequest(
-                transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=commit
-            )
+            request = self.end_request(commit=commit)
             held.up.cut(LATE)
             late = asyncio.create_task(old.call(request, END_TXN_VERSION, CLIENT_CONFIG.request_timeout_ms))
             late.add_done_callback(_seen)
-            again = await link.call(request, END_TXN_VERSION)
+            again = await self.link.call(request, END_TXN_VERSION)
             if again.error_code:
                 late.cancel()
                 raise ClientError(f"EndTxn: {again.error_code}")
             outcome = RecordedOutcome.COMMITTED if commit else RecordedOutcome.ABORTED
         finally:
-            write = Write(partition, value, sent_at=now)
-            ending_at = now if commit else None
-            self.context.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
-        return await self.second(host, client, link, partition, producer_id, again.producer_epoch, held, late)
+            self.record(
+                f"{host.name}@{now}", host, Write(self.partition, value, sent_at=now), outcome, now if commit else None
+            )
+        self.epoch = again.producer_epoch
+        return late
 
-    async def second(
-        self,
-        host: ClientHost,
-        client: AsyncClient,
-        link: AsyncLink,
-        partition: TopicPartition,
-        producer_id: int,
-        epoch: int,
-        held: Connection,
-        late: asyncio.Task[EndTxnResponse],
-    ) -> int:
+    async def second(self, host: ClientHost, held: Connection, late: asyncio.Task[EndTxnResponse]) -> None:
         """The next transaction; the late end of the one before comes in its middle and must not touch it."""
-        now = self.context.world.kernel.now_us
-        write, outcome, ending_at = Write(partition, self.next_value(), sent_at=now), RecordedOutcome.ABORTED, None
+        kernel = self.context.world.kernel
+        now, outcome, ending_at = kernel.now_us, RecordedOutcome.ABORTED, None
+        write = Write(self.partition, self.next_value(), sent_at=now)
         try:
-            to_leader = self.to_leader or link
-            code = (
-                await produce(client, to_leader, partition, self.name, producer_id, epoch, 0, write.value.encode())
-            ).error_code
+            code = await self.produce(write.value)
             if code:
                 raise ClientError(f"Produce: {code}")
             was_held = held.up.is_cut(LATE)
@@ -292,19 +267,32 @@ class _Late(WorkloadProgram[HostileClients]):
             answer = await late
             if was_held:
                 self.context.expect("EndTxn of the transaction before", answer.error_code, FENCED)
-            request = EndTxnRequest(
-                transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch, committed=True
-            )
-            ending_at, outcome = self.context.world.kernel.now_us, RecordedOutcome.UNKNOWN
-            ended = await link.call(request, END_TXN_VERSION)
+            ending_at, outcome = kernel.now_us, RecordedOutcome.UNKNOWN
+            ended = await self.link.call(self.end_request(commit=True), END_TXN_VERSION)
             if ended.error_code:
                 raise ClientError(f"EndTxn: {ended.error_code}")
             outcome = RecordedOutcome.COMMITTED
-            return ended.producer_epoch
+            self.epoch = ended.producer_epoch
         finally:
             late.cancel()
-            name = f"{host.name}@{now}+"
-            self.context.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
+            self.record(f"{host.name}@{now}+", host, write, outcome, ending_at)
+
+    async def produce(self, value: str) -> int:
+        """Send one record of the open transaction; the error code."""
+        answer = await produce(
+            self.client, self.to_leader, self.partition, self.name, self.producer_id, self.epoch, value.encode()
+        )
+        return answer.error_code
+
+    def end_request(self, *, commit: bool) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
+        )
+
+    def record(
+        self, name: str, host: ClientHost, write: Write, outcome: RecordedOutcome, ending_at: int | None
+    ) -> None:
+        self.context.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
 
 
 def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
@@ -333,15 +321,13 @@ async def produce(
     transactional_id: str,
     producer_id: int,
     epoch: int,
-    sequence: int,
     value: bytes,
 ) -> PartitionProduceResponse:
-    """The answer to one transactional batch of one record."""
     data = build_batch(
         [Record(-1, client.now_ms(), None, value, ())],
         producer_id=producer_id,
         producer_epoch=epoch,
-        base_sequence=sequence,
+        base_sequence=0,
         transactional=True,
     )
     message = produce_request(client.view, {partition: data}, -1, CLIENT_CONFIG.request_timeout_ms)

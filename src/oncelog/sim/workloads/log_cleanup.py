@@ -46,7 +46,6 @@ class LogCleanup(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> LogCleanup:
-        """Draw one by chance."""
         return cls(
             name,
             entropy.choice(("compact", "compact", "expire", "trim")),
@@ -58,11 +57,9 @@ class LogCleanup(Workload):
         )
 
     def topics(self) -> list[Topic]:
-        """One."""
         return [Topic(self.name, self.partitions, POLICIES[self.policy])]
 
     def start(self, context: WorkloadContext) -> None:
-        """Producers, a reader, and whoever deletes records."""
         recorder = context.recorder
         if self.policy == "compact":
             recorder.compacted.add(self.name)

@@ -46,21 +46,17 @@ class OldCopiers(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> OldCopiers:
-        """Draw one by chance."""
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
         return cls(name, writers, entropy.randint(1, 2), entropy.choice((20, 60, 120)))
 
     @property
     def target(self) -> TopicName:
-        """The topic that the copies go to."""
         return TopicName(f"{self.name}-out")
 
     def topics(self) -> list[Topic]:
-        """Input and output."""
         return [*self.writers.topics(), Topic(self.target, 1)]
 
     def start(self, context: WorkloadContext) -> None:
-        """The writers, the copiers, the monitors."""
         self.writers.start(context)
         for index in range(self.writers.partitions):
             name = f"{self.name}-old{index}"

@@ -42,7 +42,6 @@ class PlainProducers(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> PlainProducers:
-        """Draw one by chance."""
         return cls(
             name,
             entropy.randint(1, 3),
@@ -57,18 +56,15 @@ class PlainProducers(Workload):
 
     @property
     def transactional(self) -> bool:
-        """False."""
         return False
 
     def topics(self) -> list[Topic]:
-        """One."""
         configs = {"compression.type": self.recompressed, "segment.bytes": "1048576"}
         if self.append_time:
             configs["message.timestamp.type"] = "LogAppendTime"
         return [Topic(self.name, self.partitions, configs)]
 
     def start(self, context: WorkloadContext) -> None:
-        """A program for each."""
         if self.append_time or self.recompressed != "producer":
             context.recorder.rewritten.add(self.name)
         for index in range(self.producers):
@@ -95,7 +91,6 @@ class _Sending(SendingProgram[PlainProducers]):
         self.most_records = 3 if workload.most_bytes > 1_000 else 8
 
     def open(self, client: AsyncClient) -> AsyncProducer:
-        """Make a producer without idempotence."""
         return _PlainProducer(client, self.settings)
 
     def stream(self, host: ClientHost, writes: Writes) -> Stream:
@@ -121,5 +116,4 @@ class _Reading(ReadingProgram[PlainProducers]):
     """Reads all of it, a batch or everything at once."""
 
     def fetch(self) -> FetchSettings:
-        """Settings for a Fetch, by chance."""
         return FetchSettings(max_wait_ms=POLL_MS, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))

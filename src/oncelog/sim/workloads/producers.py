@@ -32,18 +32,15 @@ class Producers(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Producers:
-        """Draw one by chance."""
         transactional = entropy.random() < 0.7
         timeout_ms = entropy.choice((2_000, 10_000, 60_000))
         pause_ms = entropy.choice((30, 80, 150))
         return cls(name, entropy.randint(1, 3), entropy.randint(1, 4), pause_ms, transactional, timeout_ms)
 
     def topics(self) -> list[Topic]:
-        """One, with segments that roll every few seconds."""
         return [Topic(self.name, self.partitions)]
 
     def start(self, context: WorkloadContext) -> None:
-        """One program for each producer."""
         for index in range(self.producers):
             name = f"{self.name}-{index}"
             context.launch(name, self, _Sending)
@@ -57,7 +54,6 @@ class _Sending(SendingProgram[Producers]):
         self.timeout_ms = workload.timeout_ms
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A record to any partition."""
         value = self.next_value()
         return Write(self.partition(self.entropy.randrange(self.workload.partitions)), value)
 

@@ -43,16 +43,13 @@ class Reassignments(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Reassignments:
-        """Draw one by chance."""
         writers = Producers.draw(name, entropy, transaction_version)
         return cls(name, writers, entropy.choice((300, 1_000, 4_000)))
 
     def topics(self) -> list[Topic]:
-        """The writers'."""
         return self.writers.topics()
 
     def start(self, context: WorkloadContext) -> None:
-        """The writers and the administrator."""
         self.writers.start(context)
         context.launch(f"{self.name}-move", self, _Moving)
 

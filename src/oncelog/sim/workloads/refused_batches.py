@@ -69,7 +69,6 @@ class RefusedBatches(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> RefusedBatches:
-        """Draw one by chance."""
         return cls(
             name,
             entropy.choice(list(LIMITS)),
@@ -82,15 +81,12 @@ class RefusedBatches(Workload):
 
     @property
     def limit(self) -> Limit:
-        """The limit of the topic."""
         return LIMITS[self.kind]
 
     def topics(self) -> list[Topic]:
-        """One."""
         return [Topic(self.name, self.partitions, self.limit.configs)]
 
     def start(self, context: WorkloadContext) -> None:
-        """The producers, a reader, and whoever lowers the limit."""
         if self.kind == "keyless":
             context.recorder.compacted.add(self.name)
         for index in range(self.producers):

@@ -77,7 +77,6 @@ class RepeatingProducer:
         self.context.expect("Produce after a gap", code, frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}))
 
     def batch(self, client: AsyncClient, producer_id: int, sequence: int, writes: list[Write]) -> bytearray:
-        """A record, written down."""
         self.count += 1
         write = Write(self.partition, f"{self.name}/{self.count}", sent_at=self.context.world.kernel.now_us)
         writes.append(write)
@@ -86,7 +85,6 @@ class RepeatingProducer:
 
 
 async def _send(client: AsyncClient, link: AsyncLink, partition: TopicPartition, batch: bytearray) -> tuple[int, int]:
-    """Produce one batch; error code and offset."""
     message = produce_request(client.view, {partition: batch}, -1, CLIENT_CONFIG.request_timeout_ms)
     answer = (await link.call(message, PRODUCE_VERSION)).responses[0].partition_responses[0]
     return answer.error_code, answer.base_offset

@@ -50,7 +50,6 @@ class TopicChurn(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> TopicChurn:
-        """Draw one by chance."""
         return cls(
             name,
             entropy.randint(1, 2),
@@ -61,15 +60,12 @@ class TopicChurn(Workload):
 
     @property
     def growing(self) -> str:
-        """The topic that grows."""
         return f"{self.name}-grows"
 
     def topics(self) -> list[Topic]:
-        """Both."""
         return [Topic(self.name, 2), Topic(self.growing, 1)]
 
     def start(self, context: WorkloadContext) -> None:
-        """The administrators, the producers, and a reader."""
         context.launch(f"{self.name}-delete", self, _Deleting)
         context.launch(f"{self.name}-alter", self, _Altering)
         context.launch(f"{self.name}-read", self, _Reading)
@@ -77,7 +73,6 @@ class TopicChurn(Workload):
             context.launch(f"{self.name}-{index}", self, _Sending)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record which incarnation is there."""
         with suppress(UnknownTopic):  # a deletion that was not answered may have come after the creation
             context.recorder.topic_ids[self.name] = (await client.topic(self.name)).topic_id
 
@@ -102,7 +97,6 @@ class _Deleting(WorkloadProgram[TopicChurn]):
                     await host.sleep(entropy.choice((0, entropy.randint(0, 2_000))))
 
     async def create(self, client: AsyncClient) -> None:
-        """Create the topic, and wait until it is there."""
         try:
             partitions, factor = self.entropy.randint(1, 3), self.context.replication_factor
             await create_topics(client, [Topic(self.workload.name, partitions, replication_factor=factor)])
@@ -126,8 +120,6 @@ class _Deleting(WorkloadProgram[TopicChurn]):
 
 
 class _Altering(WorkloadProgram[TopicChurn]):
-    """Adds partitions, and changes settings of both topics."""
-
     count = 1
     """Partitions of the topic that grows."""
 

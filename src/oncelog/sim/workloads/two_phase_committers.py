@@ -71,7 +71,6 @@ class Committers(Workload):
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Committers:
-        """Draw one by chance."""
         return cls(
             name,
             entropy.randint(2, 4),
@@ -82,11 +81,9 @@ class Committers(Workload):
         )
 
     def topics(self) -> list[Topic]:
-        """One."""
         return [Topic(self.name, self.partitions)]
 
     def start(self, context: WorkloadContext) -> None:
-        """A program for each committer, and one for who interferes."""
         for index in range(self.committers):
             context.launch(f"{self.name}-{index}", self, Committer)
         if self.outsiders:
@@ -166,7 +163,6 @@ class Committer(WorkloadProgram[Committers]):
             await host.sleep(self.entropy.randint(0, 10_000))
 
     async def send_some(self, producer: AsyncTransactionalProducer, writes: Writes) -> None:
-        """A few records."""
         for _ in range(self.entropy.randint(1, 3)):
             value = self.next_value()
             partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
@@ -179,7 +175,6 @@ class Committer(WorkloadProgram[Committers]):
         decided: LoggedTransaction,
         stored: StoredTransaction | None,
     ) -> None:
-        """End it, and write down what came of that."""
         asked_at, commit = self.context.world.kernel.now_us, stored is not None
         index = len(decided.completions)
         decided.completions.append(Completion(commit, asked_at, None))
@@ -196,7 +191,6 @@ class Committer(WorkloadProgram[Committers]):
         decided.is_over = True
 
     async def perhaps_die(self, host: ClientHost) -> None:
-        """kill -9, now and then."""
         if self.entropy.random() < self.workload.deadly and not host.stopping:
             host.kill(silent=self.entropy.random() < 0.5)
             await host.sleep(1)
@@ -215,7 +209,6 @@ class _Outsider(WorkloadProgram[Committers]):
                     await self.interfere(client)
 
     async def interfere(self, client: AsyncClient) -> None:
-        """Interfere with a transaction that is prepared."""
         waiting = [one for one in self.workload.log if one.stored is not None and not one.is_over]
         if not waiting:
             return
@@ -232,7 +225,6 @@ class _Outsider(WorkloadProgram[Committers]):
         decided.completions[index] = Completion(commit, asked_at, agreed)
 
     async def end(self, client: AsyncClient, decided: LoggedTransaction, stored: StoredTransaction) -> int:
-        """EndTxn by its stored name."""
         link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
         request = EndTxnRequest(
             transactional_id=stored.transactional_id,

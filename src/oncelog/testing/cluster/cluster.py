@@ -241,7 +241,6 @@ class Cluster(Secured):
         return all(view.position >= position for view in views if view is not None)
 
     def _client(self) -> Client:
-        """A client that may do everything."""
         if self._security is None:
             return Client(self.bootstrap_servers)
         return Client(self.link_servers, config=self._security.link_config())

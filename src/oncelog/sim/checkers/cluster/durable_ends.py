@@ -27,8 +27,6 @@ class _Look:
 
 
 class DurableEnds:
-    """The disk of one machine."""
-
     def __init__(self, files: MemoryFiles) -> None:
         self.files = files
         self._looks: dict[str, _Look] = {}

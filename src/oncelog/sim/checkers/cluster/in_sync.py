@@ -40,17 +40,14 @@ class InSyncReplicas:
         journal.on_change.append(self._changed)
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
-        """Somebody was told of a high watermark."""
         key = partition, topic_id
         self._told[key] = max(self._told.get(key, 0), offset)
 
     def high(self, partition: TopicPartition) -> int:
-        """The highest high watermark that was told of a partition."""
         topic = self._journal.image.topics.get(partition.topic)
         return 0 if topic is None else self._told.get((partition, topic.topic_id), 0)
 
     def lost_disk(self, broker: BrokerId, files: MemoryFiles) -> None:
-        """A broker has an empty disk now."""
         self._ends[broker] = DurableEnds(files)
         self._lost(broker)
 
@@ -76,7 +73,6 @@ class InSyncReplicas:
         return [member for member in (*state.isr, *state.elr) if partition not in self._emptied.get(member, ())]
 
     def check(self, partition: TopicPartition) -> None:
-        """Look at the disks of one partition's members."""
         told = self.high(partition)
         if not told or not self._synced:
             return
@@ -88,7 +84,6 @@ class InSyncReplicas:
                 self._report(MISSING, f"{partition}: {what}: members {list(self.members(partition))}")
 
     def check_all(self) -> None:
-        """Look at all partitions that somebody was told of."""
         for partition, _ in list(self._journal.partitions()):
             self.check(partition)
 

@@ -73,7 +73,6 @@ class ClusterObserver:
             broker.tell_of_flip(partial(self.in_sync.damaged, BrokerId(broker.broker_id)))
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
-        """A client was told of a high watermark."""
         self.in_sync.told(partition, topic_id, offset)
         self._told += 1
         if self._told % TOLD_BETWEEN_CHECKS == 0 or self._watched.get(partition, 0) > self._kernel.now_us:
@@ -173,11 +172,9 @@ class ClusterObserver:
                 self._report(EARLIER_LIFE, f"{led.partition}: {what}, elected in {state.leader_broker_epoch}")
 
     def only_on(self, broker: BrokerHost) -> list[str]:
-        """Partitions that no other broker has."""
         return [str(name) for name, state in self.journal.partitions() if state.replicas == (broker.broker_id,)]
 
     def unreplicated(self) -> frozenset[TopicPartition]:
-        """Partitions with one replica."""
         return frozenset(name for name, state in self.journal.partitions() if len(state.replicas) == 1)
 
     def has_to_have(self, broker: BrokerHost, batch: AcknowledgedBatch) -> bool:

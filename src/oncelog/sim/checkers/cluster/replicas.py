@@ -28,6 +28,7 @@ from oncelog.core.producers.entry import ProducerEntry
 from oncelog.records.batch import BatchHeader
 from oncelog.sim.checkers.cluster.tree_journal import Report, TreeJournal
 from oncelog.sim.checkers.disk.scan import ScannedLog
+from oncelog.sim.checkers.wire.fetched import was_compacted
 from oncelog.storage.log.partition_log import PartitionLog
 
 DIFFERS: Final = "R2 replicas differ"
@@ -36,17 +37,12 @@ Disks = Mapping[BrokerId, Mapping[TopicPartition, ScannedLog]]
 
 
 def replicas_agree(disks: Disks) -> Iterator[str]:
-    """Compare every partition's logs."""
     partitions = {partition for logs in disks.values() for partition in logs}
     for partition in sorted(partitions):
         seen: dict[tuple[bytes, int, int], tuple[int, BrokerId]] = {}
         for broker in sorted(disks):
-            log = disks[broker].get(partition)
-            for batch in () if log is None or log.interrupted else log.batches:
-                header = batch.header
-                if _was_compacted(header) or log is None:
-                    continue
-                name = log.topic_id, header.partition_leader_epoch, header.base_offset
+            for topic_id, header in _written(disks, broker, partition):
+                name = topic_id, header.partition_leader_epoch, header.base_offset
                 crc, other = seen.setdefault(name, (header.crc, broker))
                 if crc != header.crc:
                     where = f"{partition}@{header.base_offset}, leader epoch {header.partition_leader_epoch}"
@@ -62,21 +58,22 @@ def members_agree(
         high = told(partition)
         seen: dict[tuple[bytes, int], tuple[int, int, BrokerId]] = {}
         for broker in sorted(members(partition)):
-            log = disks[broker].get(partition)
-            for batch in () if log is None or log.interrupted else log.batches:
-                header = batch.header
-                if log is None or header.next_offset > high or _was_compacted(header):
+            for topic_id, header in _written(disks, broker, partition):
+                if header.next_offset > high:
                     continue
                 here = header.partition_leader_epoch, header.crc
-                *there, other = seen.setdefault((log.topic_id, header.base_offset), (*here, broker))
+                *there, other = seen.setdefault((topic_id, header.base_offset), (*here, broker))
                 if tuple(there) != here:
                     what = f"of leader epoch {there[0]} on broker {other}, {here[0]} on broker {broker}"
                     yield f"{partition}@{header.base_offset}: {what}; {high} was told"
                     break
 
 
-def _was_compacted(header: BatchHeader) -> bool:
-    return header.record_count <= header.last_offset_delta or header.delete_horizon_ms is not None
+def _written(disks: Disks, broker: BrokerId, partition: TopicPartition) -> Iterator[tuple[bytes, BatchHeader]]:
+    """The batches of a partition on a disk as they were written: with the topic's id, without what compaction made."""
+    log = disks[broker].get(partition)
+    if log is not None and not log.interrupted:
+        yield from ((log.topic_id, batch.header) for batch in log.batches if not was_compacted(batch.header))
 
 
 PRODUCERS_DIFFER: Final = "R13 replicas differ in a producer"
@@ -171,7 +168,6 @@ class LogStarts:
             known[partition, topic_id] = max(before, known.get((partition, topic_id), 0))
 
     def lost_disk(self, broker: BrokerId) -> None:
-        """A broker has an empty disk now."""
         self._deleted.pop(broker, None)
 
     def started(self, broker: BrokerId, starts: Mapping[tuple[TopicPartition, TopicId], int]) -> None:

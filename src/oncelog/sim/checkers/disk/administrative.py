@@ -93,7 +93,6 @@ class Listings:
             opened.clear()
 
     def end(self) -> None:
-        """Note that there is no more to read."""
         for opened in self._open.values():
             for place, listing in opened.items():
                 self.of.setdefault(place, []).append(listing)

@@ -35,7 +35,6 @@ Aborted = tuple[int, int, int]
 
 
 def copy_of(files: Files) -> MemoryFiles:
-    """Everything below a data directory."""
     copy = MemoryFiles()
     _copy_directory(files, copy, "")
     return copy

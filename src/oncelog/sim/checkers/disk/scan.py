@@ -24,8 +24,6 @@ _MAX_RECORDS_BYTES: Final = 1 << 28
 
 
 class Marker(NamedTuple):
-    """A transaction marker."""
-
     committed: bool
     coordinator_epoch: int
     timestamp: int
@@ -41,8 +39,6 @@ class Batch(NamedTuple):
 
 @dataclass
 class ScannedLog:
-    """One partition's log."""
-
     partition: TopicPartition
     topic_id: TopicId
     start: int
@@ -54,7 +50,6 @@ class ScannedLog:
 
     @property
     def end(self) -> int:
-        """The offset after the last batch."""
         return self.batches[-1].header.next_offset if self.batches else self.start
 
     def cut_at_gap(self) -> None:

@@ -95,7 +95,6 @@ class Known(NamedTuple):
     may_repeat: bool = False
 
     def end_of(self, partition: TopicPartition, batch: Batch) -> End | None:
-        """The entry of the audit log that a marker has."""
         header, marker = batch.header, batch.marker
         if self.ended is None or marker is None or marker.committed:
             return None

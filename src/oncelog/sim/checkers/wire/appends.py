@@ -85,7 +85,6 @@ class Appends:
             self._ranges[key] = [one for one in ranges if one.certain]
 
     def produced(self, asked: Exchange, response: ProduceResponse, index: int) -> None:
-        """A Produce response."""
         request: ProduceRequest = asked.request
         sent = {
             (topic.name, topic.topic_id, data.index): data.records

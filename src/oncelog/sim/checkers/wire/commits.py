@@ -98,7 +98,6 @@ class Commits:
             self._asked[asked.came] = found
 
     def committed(self, asked: Exchange, response: OffsetCommitResponse, index: int) -> None:
-        """An OffsetCommit response."""
         errors = {(t.name, t.topic_id, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
         for name, topic_id, partition, key, commit in self._asked.pop(asked.came, ()):
             error = errors.get((name, topic_id, partition))
@@ -119,7 +118,6 @@ class Commits:
                 self._known[key] = [other for other in self._known[key] if other is not commit]
 
     def fetched(self, asked: Exchange, response: Any) -> None:
-        """An OffsetFetch response, of any version."""
         for group, topic, partition in _offsets_of(asked, response):
             place = self._topics.key(topic.name, getattr(topic, "topic_id", bytes(16)), partition.partition_index)
             if place is None or partition.error_code or group in self._ignored:

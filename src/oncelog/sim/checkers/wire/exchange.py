@@ -82,7 +82,6 @@ class Topics:
         return TopicName(self._name_of.get(key[0], name or "")), TopicId(key[0])
 
     def show(self, key: PartitionKey) -> str:
-        """A partition as people are shown it."""
         topic = key[0] if isinstance(key[0], str) else self._name_of.get(key[0], key[0].hex())
         return f"{topic}-{key[1]}"
 

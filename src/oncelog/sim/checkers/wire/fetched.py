@@ -64,7 +64,6 @@ class FetchedLogs:
             self._reigns.clear()
 
     def fetched(self, asked: Exchange, response: FetchResponse) -> None:
-        """A Fetch response."""
         committed = asked.request.isolation_level == 1
         for topic in response.responses:
             for data in topic.partitions:
@@ -86,7 +85,7 @@ class FetchedLogs:
             following = header.next_offset
             if header.base_offset in known and known[header.base_offset] == (header.last_offset, header.crc):
                 continue
-            if not _was_compacted(header):
+            if not was_compacted(header):
                 self._first_sight(key, known, header)
             if header.producer_id >= 0:
                 self._producer(key, header, marker)
@@ -149,5 +148,5 @@ class FetchedLogs:
         self._report(rule, f"{self._topics.show(key)}: {what}")
 
 
-def _was_compacted(header: BatchHeader) -> bool:
+def was_compacted(header: BatchHeader) -> bool:
     return header.record_count <= header.last_offset_delta or header.delete_horizon_ms is not None

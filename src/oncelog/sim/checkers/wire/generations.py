@@ -20,8 +20,6 @@ SHARED: Final = "W15 generation shared wrongly"
 
 
 class Generations:
-    """Every group's generations."""
-
     def __init__(self, report: Report, *, is_cluster: bool = False) -> None:
         self._report = report
         self._is_cluster = is_cluster
@@ -45,7 +43,6 @@ class Generations:
         self._leaders.clear()
 
     def broker_died(self, broker_id: int) -> None:
-        """One of several brokers begins anew."""
         self._tellers.pop(broker_id, None)
 
     def deleting(self, group: str) -> None:
@@ -53,7 +50,6 @@ class Generations:
         self._ignored.add(group)
 
     def joined(self, asked: Exchange, response: JoinGroupResponse, index: int) -> None:
-        """A JoinGroup response."""
         group, generation = asked.request.group_id, response.generation_id
         if response.error_code or generation < 0 or group in self._ignored:
             return
@@ -80,7 +76,6 @@ class Generations:
         return self._instances.get(leader, leader) != self._instances.get(other, other)
 
     def synced(self, asked: Exchange, response: SyncGroupResponse, index: int) -> None:
-        """A SyncGroup response."""
         group, generation = asked.request.group_id, asked.request.generation_id
         if not response.error_code and group not in self._ignored:
             self._synced[group].sent(index, generation)

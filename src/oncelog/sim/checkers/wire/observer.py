@@ -73,9 +73,9 @@ class WireObserver:
             ProduceResponse: self._appends.produced,
             FetchResponse: self._fetched,
             ListOffsetsResponse: self._watermarks.listed,
-            MetadataResponse: self._metadata,
+            MetadataResponse: self._topics_named,
             DeleteRecordsResponse: self._deleted_records,
-            CreateTopicsResponse: self._created_topics,
+            CreateTopicsResponse: self._topics_named,
             InitProducerIdResponse: self._outcomes.initialised,
             EndTxnResponse: self._ended,
             JoinGroupResponse: self._generations.joined,
@@ -94,7 +94,6 @@ class WireObserver:
 
     @property
     def watermarks(self) -> Watermarks:
-        """The offsets that clients were told."""
         return self._watermarks
 
     def received(
@@ -180,12 +179,7 @@ class WireObserver:
         self._outcomes.ended(asked, response, index)
         self._commits.ended(asked, response.error_code, index, bumps=asked.version >= TRANSACTIONS_V2)
 
-    def _metadata(self, asked: Exchange, response: MetadataResponse, index: int) -> None:
-        for topic in response.topics:
-            if not topic.error_code:
-                self._topics.learn(topic.name, topic.topic_id)
-
-    def _created_topics(self, asked: Exchange, response: CreateTopicsResponse, index: int) -> None:
+    def _topics_named(self, asked: Exchange, response: MetadataResponse | CreateTopicsResponse, index: int) -> None:
         for topic in response.topics:
             if not topic.error_code:
                 self._topics.learn(topic.name, topic.topic_id)

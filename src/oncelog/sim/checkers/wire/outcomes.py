@@ -33,7 +33,6 @@ class Outcomes:
         self._claims: dict[tuple[int, int], Claim] = {}
 
     def ended(self, asked: Exchange, response: EndTxnResponse, index: int) -> None:
-        """An EndTxn response."""
         request: EndTxnRequest = asked.request
         if response.error_code or asked.version < TRANSACTIONS_V2:
             return
@@ -49,7 +48,6 @@ class Outcomes:
                 self._agree(name, (not request.committed, against), said)
 
     def marked(self, producer_id: int, epoch: int, committed: bool, where: str) -> None:
-        """A marker was fetched."""
         name, said = (producer_id, epoch), (committed, where)
         ended = self._ends.get(name)
         if ended is not None:

@@ -50,19 +50,19 @@ class Watermarks:
             self._told(LOG_START, self._start[key], key, log_start, asked, index)
 
     def fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
-        """A Fetch response."""
         for topic in response.responses:
             for data in topic.partitions:
                 key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
                 if key is None or data.error_code:
                     continue
                 high, stable, start = data.high_watermark, data.last_stable_offset, data.log_start_offset
-                if high >= 0:
-                    self._told(HIGH_WATERMARK, self._high[key], key, high, asked, index)
-                if stable >= 0:
-                    self._told(LAST_STABLE, self._stable[key], key, stable, asked, index)
-                if start >= 0:
-                    self._told(LOG_START, self._start[key], key, start, asked, index)
+                for rule, known, value in (
+                    (HIGH_WATERMARK, self._high, high),
+                    (LAST_STABLE, self._stable, stable),
+                    (LOG_START, self._start, start),
+                ):
+                    if value >= 0:
+                        self._fetched(rule, known[key], key, value, asked, index)
                 if (stable >= 0 and stable > high) or (start >= 0 and start > high >= 0):
                     self._report(ORDER, f"{self._topics.show(key)}: start {start}, stable {stable}, high {high}")
 
@@ -86,6 +86,9 @@ class Watermarks:
     def replicas_lost(self, names: Iterable[str]) -> None:
         """The only replicas of topics began anew: their ends may be lower, as after a restart of the only broker."""
 
+    def _fetched(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
+        self._told(rule, known, key, value, asked, index)
+
     def _told(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
         before = known.before(asked.came)
         if before is not None and value < before:
@@ -108,20 +111,11 @@ class ClusterWatermarks(Watermarks):
         self._high[key].sent(index, next_offset)
         self._tell(key, next_offset)
 
-    def fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
-        for topic in response.responses:
-            for data in topic.partitions:
-                key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
-                if key is None or data.error_code:
-                    continue
-                high, stable, start = data.high_watermark, data.last_stable_offset, data.log_start_offset
-                if high >= 0:
-                    self._high[key].sent(index, high)
-                    self._tell(key, high)
-                if stable >= 0:
-                    self._stable[key].sent(index, stable)
-                if (stable >= 0 and stable > high) or (start >= 0 and start > high >= 0):
-                    self._report(ORDER, f"{self._topics.show(key)}: start {start}, stable {stable}, high {high}")
+    def _fetched(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
+        if rule is not LOG_START:
+            known.sent(index, value)
+        if rule is HIGH_WATERMARK:
+            self._tell(key, value)
 
     def replicas_lost(self, names: Iterable[str]) -> None:
         lost = set(names)

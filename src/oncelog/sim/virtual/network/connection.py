@@ -82,7 +82,6 @@ class Direction:
         self.ended = False
 
     def put(self, data: bytes | None) -> None:
-        """Send bytes, or None: the end of the stream."""
         if self.ended:
             return
         self.ended = data is None
@@ -149,11 +148,9 @@ class Connection:
     # The server's side
 
     def accept(self, acceptor: Acceptor) -> None:
-        """The server takes the connection."""
         self._server_end = acceptor(self)
 
     def send(self, data: bytes) -> None:
-        """The server sends."""
         if not self._server_closed:
             self.down.put(data)
 

@@ -64,11 +64,9 @@ class Network:
         self._count = 0
 
     def draw(self) -> float:
-        """A random number in [0, 1)."""
         return self._entropy.random()
 
     def pick(self, least: int, most: int) -> int:
-        """A random number in [least, most]."""
         return self._entropy.randint(least, most)
 
     def delay_us(self, pair: HostPair) -> int:
@@ -111,7 +109,6 @@ class Network:
             direction.cut((source, target))
 
     def heal(self, source: str, target: str) -> None:
-        """End the cut of a pair."""
         self._cuts.discard((source, target))
         for direction in self._directions(source, target):
             direction.heal((source, target))
@@ -136,7 +133,6 @@ class Network:
     # Servers
 
     def listen(self, address: Address, acceptor: Acceptor) -> None:
-        """Serve an address."""
         self._listening[address] = acceptor
         self._silent.discard(address)
 

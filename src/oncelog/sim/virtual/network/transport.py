@@ -37,7 +37,6 @@ class ClientTransport(asyncio.Transport):
     # The client end of the connection
 
     def lose(self, error: Exception | None) -> None:
-        """Tell the protocol of the end, once."""
         self._closing = True
         if not self._lost:
             self._lost = True

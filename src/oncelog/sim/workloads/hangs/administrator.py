@@ -92,7 +92,6 @@ class Administrator:
         return found.of(Verdict.HANGING)
 
     def abort_all(self, client: Client) -> None:
-        """``abort --all-hanging``."""
         for one in self.look(client):
             abort(client, one, min_age_ms=self.entropy.choice(MIN_AGES_MS))
 
@@ -103,7 +102,6 @@ class Administrator:
             abort(client, find_one(client, one.where, one.start_offset))
 
     def explain(self, client: Client) -> None:
-        """``explain --topic``."""
         explain_topic(client, self.entropy.choice(self.topics))
 
     def mark_unchecked(self, client: Client) -> None:
@@ -144,7 +142,6 @@ class Administrator:
         client.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
 
     def any_open(self, client: Client) -> OpenTransaction | None:
-        """Some open transaction."""
         found = scan(client, min_age_ms=0).transactions
         return self.entropy.choice(found) if found else None
 

@@ -71,7 +71,6 @@ class FinalVerdict:
             raise ClientError(f"{left[0].where} hangs still")
 
     def look(self, client: Client) -> Scan:
-        """Open transactions as everybody who has to be asked sees them."""
         for attempt in range(ATTEMPTS):
             found = scan(client, min_age_ms=0)
             if not found.unanswered:
@@ -80,6 +79,5 @@ class FinalVerdict:
         raise ClientError(str(found.unanswered[0]))
 
     def violated(self, wrong: Iterable[str]) -> None:
-        """Each of them is a violation."""
         for what in wrong:
             self.context.violated(what)

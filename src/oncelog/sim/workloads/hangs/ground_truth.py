@@ -56,7 +56,6 @@ class GroundTruth:
         return self.coordinators - 1
 
     def inject(self, injected: InjectedHang) -> None:
-        """Something hangs there, or may."""
         self.injected[injected.partition, injected.producer_id] = injected
 
     def certain(self, partition: TopicPartition, producer_id: int, start_offset: int, first_ms: int) -> None:

@@ -61,7 +61,6 @@ class HangInjector:
         )
 
     def two_places(self) -> list[TopicPartition]:
-        """Two partitions."""
         return self.entropy.sample(self.places, 2)
 
     def inject(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:

@@ -53,7 +53,6 @@ class LogDamager:
                     await self.one(host, client)
 
     async def one(self, host: ClientHost, client: AsyncClient) -> None:
-        """One transaction that is going to be forgotten."""
         name = self.truth.new_id(self.name, at_lost=True)
         producer = ScriptedProducer(self.context, host, client, name, timeout_ms=TIMEOUT_MS)
         places = self.entropy.sample(self.places, self.entropy.randint(1, 2))
@@ -110,7 +109,6 @@ class LogDamager:
 
 
 def lose(files: MemoryFiles, log: str) -> bool:
-    """Take a log away for good."""
     try:
         files.remove(log)
         files.sync_directory("")

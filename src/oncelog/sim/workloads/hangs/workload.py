@@ -56,7 +56,6 @@ class HangingTransactions(Workload):
         return [Topic(self.name, self.partitions), *self.committers.topics(), *self.kept.topics()]
 
     def start(self, context: WorkloadContext) -> None:
-        """All programs."""
         counted = CountedContext(context.world, context.recorder, context.transaction_version)
         places = Topic(self.name, self.partitions).topic_partitions
         topics = tuple(topic.name for topic in self.topics())

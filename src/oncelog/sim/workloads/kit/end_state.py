@@ -39,7 +39,6 @@ async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[To
 
 
 async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:
-    """High watermarks and last stable offsets."""
     async with AsyncConsumer(client) as consumer:
         high = await consumer.list_offsets(dict.fromkeys(partitions, LATEST))
         stable = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
@@ -83,7 +82,6 @@ async def _describe_one(client: AsyncClient, transactional_id: str) -> Transacti
 
 
 async def groups_of(client: AsyncClient) -> dict[str, str]:
-    """Every group and its state."""
     answers = await ask_all(client, ListGroupsRequest(), lambda answer: answer.error_code)
     return {one.group_id: one.group_state for answer in answers for one in answer.groups}
 

@@ -30,7 +30,6 @@ class CountingClient(AsyncClient):
     unanswered = 0
 
     def may_pass(self, error: ClientError) -> bool:
-        """Answer as the client does."""
         self.unanswered += error.retriable
         return super().may_pass(error)
 
@@ -74,7 +73,6 @@ class RecordedMember(AsyncGroupConsumer):
         return self._stage.recorder.polled(self._name, fetched, read_committed=self._isolated, group=self._group)
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Note progress as the consumer does."""
         self._processed[partition] = next_offset
         super().processed(partition, next_offset)
 
@@ -100,7 +98,6 @@ class RecordedMember(AsyncGroupConsumer):
 def note_seek(
     context: WorkloadContext, name: str, partition: TopicPartition, *, read_committed: bool, group: str | None = None
 ) -> None:
-    """A consumer goes on from elsewhere."""
     poll = Poll(name, partition, context.world.kernel.now_us, [], True, read_committed)
     context.recorder.polls.append(poll._replace(group=group))
 

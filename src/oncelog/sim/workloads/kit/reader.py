@@ -42,7 +42,6 @@ class ReadingProgram(WorkloadProgram[R]):
     async def read(
         self, host: ClientHost, consumer: AsyncConsumer, *, until_ms: int = _FOREVER_MS, read_committed: bool = False
     ) -> None:
-        """Read until a time, or until ``is_over`` says so."""
         while not host.stopping and host.now_ms < until_ms:
             for fetched in await consumer.poll(POLL_MS):
                 if not fetched.error_code:
@@ -54,7 +53,6 @@ class ReadingProgram(WorkloadProgram[R]):
     # A workload may override these.
 
     def fetch(self) -> FetchSettings:
-        """The limits of a fetch."""
         return FetchSettings(max_wait_ms=POLL_MS)
 
     def is_over(self, refused: Fetched) -> bool:

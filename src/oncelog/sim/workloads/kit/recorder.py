@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import fields
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from oncelog.client.errors import ClientError
@@ -140,24 +142,5 @@ class Recorder:
         return records
 
     def history(self) -> History:
-        """The whole history, as values."""
-        return History(
-            transactions=list(self.transactions),
-            streams=list(self.streams),
-            polls=list(self.polls),
-            drained=dict(self.drained),
-            commits=list(self.commits),
-            offsets_committed=list(self.offsets_committed),
-            offset_reads=list(self.offset_reads),
-            committed_offsets=self.committed_offsets,
-            followed_groups=frozenset(self.followed_groups),
-            deletions=list(self.deletions),
-            topic_ids=dict(self.topic_ids),
-            compacted=frozenset(self.compacted),
-            expiring=frozenset(self.expiring),
-            log_starts=dict(self.log_starts),
-            trims=list(self.trims),
-            copies=list(self.copies),
-            starts_seen=list(self.starts_seen),
-            retained_for=dict(self.retained_for),
-        )
+        """The history so far, by fields of these names."""
+        return History(**{field.name: copy(getattr(self, field.name)) for field in fields(History)})

@@ -88,14 +88,12 @@ class ScriptedProducer:
         self.writes, self.outcome, self.ending_at = [], RecordedOutcome.ABORTED, None
 
     async def initialise(self) -> None:
-        """Get a producer id."""
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=self.timeout_ms)
         answer = await (await self.coordinator()).call(request, INIT_VERSION)
         _check(answer.error_code, "InitProducerId")
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
     async def add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Announce partitions to the coordinator."""
         topics = [AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
@@ -109,7 +107,6 @@ class ScriptedProducer:
                 _check(result.partition_error_code, "AddPartitionsToTxn")
 
     async def add_offsets(self, group: str) -> None:
-        """Announce a group's offsets to the coordinator."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
         )
@@ -137,7 +134,6 @@ class ScriptedProducer:
         self.last[partition] = self.last[partition]._replace(offset=answer.base_offset)
 
     def new_value(self) -> str:
-        """One that nobody else writes."""
         self._count += 1
         return f"{self.label}/{self._count}"
 
@@ -165,11 +161,9 @@ class ScriptedProducer:
         return answer.responses[0].partition_responses[0]
 
     async def leader(self, partition: TopicPartition) -> AsyncLink:
-        """A connection to it."""
         return await self.client.link(await self.client.leader(partition))
 
     async def end(self, *, commit: bool) -> None:
-        """Decide."""
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
@@ -190,7 +184,6 @@ class ScriptedProducer:
         raise ClientError(f"{self.name} does not complete")
 
     def record(self) -> None:
-        """Write the transaction into the history."""
         name = f"{self.label}@{self.host.name}"
         ended = Transaction(name, self.label, list(self.writes), self.outcome, self.ending_at)
         self.context.recorder.transactions.append(ended)
@@ -205,7 +198,6 @@ class ScriptedProducer:
         self.context.recorder.transactions.append(hung)
 
     async def coordinator(self) -> AsyncLink:
-        """A connection to the coordinator of its transactions."""
         return await self.client.link(await self.client.coordinator(self.name, TRANSACTION_KEY))
 
 

@@ -27,8 +27,6 @@ Fill = Callable[[Writes], Awaitable[None]]
 
 
 class SendingWorkload(Protocol):
-    """A workload whose programs send records."""
-
     @property
     def name(self) -> str:
         """Also the name of its topic."""
@@ -110,30 +108,25 @@ class SendingProgram(WorkloadProgram[S]):
         await (self._in_transactions(host) if self.workload.transactional else self._one_by_one(host))
 
     def partition(self, index: int) -> TopicPartition:
-        """A partition of the workload's topic."""
         return TopicPartition(TopicName(self.workload.name), index)
 
     # A workload may override these.
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """The next record, by chance."""
         raise NotImplementedError
 
     async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """Send the records of a round."""
         for _ in range(self.entropy.randint(1, self.most_records)):
             await send_write(producer, writes, await self.draw_write(client))
 
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
     ) -> None:
-        """Send the records of one transaction."""
         await self.send_some(client, producer, writes)
 
     async def one_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """Run one transaction from begin to end."""
         await one_transaction(
             self.context,
             host,

@@ -48,7 +48,6 @@ class Topic:
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
-        """All its partitions, in order."""
         return [TopicPartition(TopicName(self.name), index) for index in range(self.partitions)]
 
 
@@ -79,7 +78,6 @@ class WorkloadContext:
         self.recorder.objections.append(what)
 
     def entropy(self, purpose: str) -> random.Random:
-        """A stream of chance."""
         return self.world.kernel.entropy(purpose)
 
     def supervise(self, name: str, program: Program) -> None:
@@ -135,7 +133,6 @@ class WorkloadProgram(Generic[W]):
         self._values = 0
 
     def next_value(self) -> str:
-        """A value that no record has had."""
         self._values += 1
         return f"{self.name}/{self._values}"
 
