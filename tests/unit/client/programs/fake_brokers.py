@@ -152,6 +152,9 @@ class FakeLink:
     async def call(
         self, message: Request[Any], version: int | None, timeout_ms: int | None, *, answered: bool = True
     ) -> Any:
+        if not answered:
+            self.submit(message, version, answered=False)
+            return None
         return await self.ask(message, version, timeout_ms, Response.decode)
 
     async def ask(
