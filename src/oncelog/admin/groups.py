@@ -20,7 +20,7 @@ from oncelog.client.machine.requests import EARLIEST, LATEST, offset_query
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs import Cluster, Program, operation
 from oncelog.client.programs.group import commit_offsets, committed_offsets
-from oncelog.client.programs.log_offsets import list_offsets
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -187,11 +187,11 @@ def plan_from(
     Offsets outside the log are moved to its nearest end; a time after the last record means the end.
     """
     wanted = sorted(committed if partitions is None else set(partitions))
-    earliest = yield from _offsets(cluster, wanted, EARLIEST)
-    latest = yield from _offsets(cluster, wanted, LATEST)
+    earliest = yield from offsets_at(cluster, dict.fromkeys(wanted, EARLIEST))
+    latest = yield from offsets_at(cluster, dict.fromkeys(wanted, LATEST))
     at_time: Mapping[TopicPartition, int] = {}
     if to.timestamp_ms is not None:
-        at_time = yield from _offsets(cluster, wanted, offset_query(to.timestamp_ms))
+        at_time = yield from offsets_at(cluster, dict.fromkeys(wanted, offset_query(to.timestamp_ms)))
     rows = []
     for partition in wanted:
         found = committed.get(partition)
@@ -325,16 +325,9 @@ def log_bounds(
             there.append(partition)
     if not there:
         return {}, {}
-    starts = yield from _offsets(cluster, there, EARLIEST)
-    ends = yield from _offsets(cluster, there, LATEST)
+    starts = yield from offsets_at(cluster, dict.fromkeys(there, EARLIEST))
+    ends = yield from offsets_at(cluster, dict.fromkeys(there, LATEST))
     return starts, ends
-
-
-def _offsets(
-    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
-) -> Program[dict[TopicPartition, int]]:
-    listed = yield from list_offsets(cluster, dict.fromkeys(partitions, timestamp))
-    return {partition: found.offset for partition, found in listed.items()}
 
 
 def _target(to: ResetTo, found: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:

@@ -24,7 +24,7 @@ from oncelog.client.machine.offsets import (
     offset_fetch_request,
 )
 from oncelog.client.programs.cluster import Cluster
-from oncelog.client.programs.log_offsets import list_offsets
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.client.programs.operation import operation
 from oncelog.client.programs.steps import Link, Program, call
 from oncelog.wire.message import Request
@@ -163,5 +163,4 @@ class MemberPrograms:
         return {name: len(info.partitions) for name, info in topics.items() if info.exists}
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> Program[dict[TopicPartition, int]]:
-        listed = yield from list_offsets(self._cluster, wanted, read_committed=self._read_committed)
-        return {partition: answer.offset for partition, answer in listed.items()}
+        return (yield from offsets_at(self._cluster, wanted, read_committed=self._read_committed))
