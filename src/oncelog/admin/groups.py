@@ -18,7 +18,7 @@ from oncelog.client.machine.assignor import decode_member_assignment
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.requests import EARLIEST, LATEST, offset_query
 from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -114,8 +114,7 @@ def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[Gr
 
     def ask(broker: int) -> Program[None]:
         response = yield from cluster.request(message, broker=broker)
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"groups of broker {broker}")
+        raise_for_error(response, f"groups of broker {broker}")
         for group in response.groups:
             rows[group.group_id] = GroupRow(
                 group.group_id, group.group_state, group.group_type, group.protocol_type, broker
@@ -243,8 +242,7 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
 
     def attempt() -> Program[list[Outcome]]:
         response = yield from cluster.at_coordinator(group, OffsetDeleteRequest(group_id=group, topics=topics))
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"group {group!r}")
+        raise_for_error(response, f"group {group!r}")
         return [
             Outcome(
                 f"{topic.name}-{partition.partition_index}",
@@ -268,8 +266,7 @@ def _describe_new(cluster: Cluster, group: str) -> Program[GroupDescription | No
     found = response.groups[0]
     if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
-    if found.error_code:
-        raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
+    raise_for_error(found, f"group {group!r}")
     members = [
         MemberRow(
             member.member_id,
@@ -293,8 +290,7 @@ def _describe_classic(cluster: Cluster, group: str) -> Program[GroupDescription 
     found = response.groups[0]
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
         return None
-    if found.error_code:
-        raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
+    raise_for_error(found, f"group {group!r}")
     members = [
         MemberRow(
             member.member_id,

@@ -18,7 +18,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.client.programs import Cluster, Program, call, operation
+from oncelog.client.programs import Cluster, Program, call, operation, raise_for_error
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -80,8 +80,7 @@ def list_reassignments(cluster: Cluster, *, timeout_ms: int = 30_000) -> Program
 
     def attempt() -> Program[list[ReassignmentRow]]:
         response = yield from cluster.request(message, broker="controller")
-        if response.error_code:
-            raise BrokerRefused(response.error_code, "reassignments", response.error_message)
+        raise_for_error(response, "reassignments")
         return sorted(
             (
                 ReassignmentRow(
@@ -135,8 +134,7 @@ def _reassign(cluster: Cluster, message: AlterPartitionReassignmentsRequest) -> 
         response = yield from cluster.request(
             message, broker="controller", timeout_ms=message.timeout_ms + cluster.config.request_timeout_ms
         )
-        if response.error_code:
-            raise BrokerRefused(response.error_code, "reassignment", response.error_message)
+        raise_for_error(response, "reassignment")
         for topic in response.responses:
             cluster.view.forget(topic.name)
         return [
@@ -172,8 +170,7 @@ def elect_leaders(
         if election is Election.UNCLEAN and version < _FIRST_VERSION_WITH_TYPE:
             raise UnsupportedRequest("unclean elections: the broker is too old for them")
         response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"{election.name.lower()} election")
+        raise_for_error(response, f"{election.name.lower()} election")
         results = [
             (topic.topic, result) for topic in response.replica_election_results for result in topic.partition_result
         ]

@@ -15,13 +15,13 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.link import Link
 from oncelog.client.blocking.system import THIS_MACHINE, System
 from oncelog.client.config import ClientConfig, parse_addresses
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.programs.cluster import GROUP_KEY, Broker, Cluster
 from oncelog.client.programs.log_offsets import ListedOffset, list_offsets
 from oncelog.client.programs.operation import show_signature
-from oncelog.client.programs.steps import Program
+from oncelog.client.programs.steps import Program, raise_for_error
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
@@ -178,8 +178,7 @@ class Client:
                 return None
             response = link.decode(link.response(correlation_id))
             answer = response.responses[0].partition_responses[0]
-            if answer.error_code:
-                raise BrokerRefused(answer.error_code, f"produce to {partition}", answer.error_message)
+            raise_for_error(answer, f"produce to {partition}")
             return Produced(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
         return self.retrying(attempt)
