@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from oncelog.admin.topics import Outcome
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.assignor import decode_member_assignment
 from oncelog.client.machine.offsets import Committed
@@ -235,10 +235,12 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outco
 @operation
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Program[list[Outcome]]:
     """Forget a group's offsets of partitions no member is subscribed to, an outcome each."""
-    by_topic: dict[TopicName, list[OffsetDeleteRequestPartition]] = {}
-    for one in partitions:
-        by_topic.setdefault(one.topic, []).append(OffsetDeleteRequestPartition(partition_index=one.partition))
-    topics = [OffsetDeleteRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        )
+        for topic, indexes in by_topic(partitions).items()
+    ]
 
     def attempt() -> Program[list[Outcome]]:
         response = yield from cluster.at_coordinator(group, OffsetDeleteRequest(group_id=group, topics=topics))

@@ -15,7 +15,7 @@ from typing import Final
 
 from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicPartition, by_topic
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs import Cluster, Program, call, operation, raise_for_error
@@ -120,7 +120,7 @@ def reassign(
                     for index in indexes
                 ],
             )
-            for topic, indexes in _by_topic(order[at : at + _AT_ONCE]).items()
+            for topic, indexes in by_topic(order[at : at + _AT_ONCE]).items()
         ]
         message = AlterPartitionReassignmentsRequest(
             topics=topics, timeout_ms=timeout_ms, allow_replication_factor_change=may_change_factor
@@ -160,7 +160,7 @@ def elect_leaders(
     """
     asked = None
     if partitions is not None:
-        grouped = _by_topic(sorted(set(partitions)))
+        grouped = by_topic(sorted(set(partitions)))
         asked = [TopicPartitions(topic=topic, partitions=list(indexes)) for topic, indexes in grouped.items()]
     message = ElectLeadersRequest(election_type=election, topic_partitions=asked, timeout_ms=timeout_ms)
 
@@ -190,13 +190,6 @@ def elect_leaders(
 def _outcome(topic: str, partition: int, code: int, message: str | None) -> PartitionOutcome:
     done = code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
     return PartitionOutcome(topic, partition, None if done else message or explain(code), code)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    grouped: dict[TopicName, list[int]] = {}
-    for partition in partitions:
-        grouped.setdefault(partition.topic, []).append(partition.partition)
-    return grouped
 
 
 def _wire(replicas: Sequence[int] | None) -> list[int] | None:

@@ -118,11 +118,11 @@ class Worker:
         self._copier.note_idle(list(self._positions.partitions.values()), now=True)
         try:
             if self._copier.is_open:
-                await self._commit()
+                await self._copier.commit()
         except TransactionFailed as error:
             await self._set_aside(error)
             if self._copier.is_open:
-                await self._commit()
+                await self._copier.commit()
         if self._engine.is_stopping and self._groups.is_wanted:
             await self._sync_groups()
 
@@ -135,7 +135,7 @@ class Worker:
             await self._producer.poll()
         self._copier.note_idle(list(self._positions.partitions.values()))
         if self._copier.due_in_ms == 0:
-            await self._commit()
+            await self._copier.commit()
         if not self._copier.is_open:
             over = await self._trials.run_due(list(self._positions.partitions.values()))
             self._consumer.seek({copied.partition: copied.offsets.position for copied in over})
@@ -179,9 +179,6 @@ class Worker:
         else:
             await self._copier.take(fetched, copied, self._topics.limits(copied.target))
             self._engine.progress.fetched(fetched)
-
-    async def _commit(self) -> None:
-        await self._copier.commit()
 
     async def _sync_groups(self) -> None:
         await self._groups.sync(self._positions)
@@ -243,7 +240,7 @@ class Worker:
             "topic %s of %s was made anew: copying it from its beginning", topic.name, self._settings.source.alias
         )
         if self._copier.is_open:
-            await self._commit()
+            await self._copier.commit()
         partition = copied.partition
         self._positions.before.setdefault(partition, []).append(copied)
         self._consumer.drop([partition])
@@ -258,7 +255,7 @@ class Worker:
             raise TargetReplaced(copied)
         LOG.warning("topic %s at the target was made anew: copying it from the beginning", topic.target)
         if self._copier.is_open:
-            await self._commit()
+            await self._copier.commit()
         self._consumer.drop([copied.partition])
         self._copier.forget(copied, copied.keys())
         return await self._begin(topic, copied.partition)
@@ -303,7 +300,7 @@ class Worker:
         first = (await offsets_at(self._source, {partition: EARLIEST}))[partition]
         end = (await offsets_at(self._source, {partition: LATEST}))[partition]
         if self._copier.is_open:
-            await self._commit()
+            await self._copier.commit()
         info = self._source.view.topics.get(partition.topic)
         if info is not None and copied.is_replaced(bytes(info.topic_id)):
             self._refresh_due_ms = 0
@@ -316,5 +313,5 @@ class Worker:
             raise MirrorGap(self._settings.source.alias, partition, position, first, end)
         LOG.warning("%s", MirrorGap(self._settings.source.alias, partition, position, first, end))
         self._copier.record_gap(copied, Gap(partition, position, first))
-        await self._commit()
+        await self._copier.commit()
         self._consumer.seek({partition: first})

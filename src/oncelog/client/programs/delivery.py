@@ -85,6 +85,9 @@ class Delivery:
         self._failures: list[Failed] = []
         self._sent: dict[int, deque[_Sent]] = {}
 
+    def _require_sendable(self) -> None:
+        """Hook called before a record or a batch is taken."""
+
     # Sending.
 
     def _stepping(self, *, flush: bool, waits: bool) -> Program[None]:
