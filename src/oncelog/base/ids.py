@@ -49,7 +49,6 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    """Indexes of partitions by topic, as requests have them."""
     indexes: dict[TopicName, list[int]] = {}
     for partition in partitions:
         indexes.setdefault(partition.topic, []).append(partition.partition)

@@ -89,7 +89,7 @@ class GroupFacts:
         return {where: member for member in self.description.members for where in member.partitions}
 
     def last_move_ms(self, where: TopicPartition) -> int | None:
-        """The time of the commit that moved the group to where it is; None where the history does not tell."""
+        """The time of the commit that moved the group there; None if unknown."""
         commit = None if self.history is None else self.history.last_move(where)
         return None if commit is None else commit.at_ms
 

@@ -95,7 +95,7 @@ def bounds_of(
 
 
 def offsets_in(answer: ListOffsetsResponse) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The offsets by partition, and the error codes of the partitions that were refused."""
+    """Offsets, and error codes of refusals."""
     offsets, refused = {}, {}
     for topic in answer.topics:
         for one in topic.partitions:
