@@ -8,6 +8,7 @@ offsets, and what their answers mean, are those of ``machine.offsets``; error co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from oncelog.base.ids import TopicPartition
@@ -87,27 +88,29 @@ class MemberPrograms:
             self._link.abort()
 
     def exchange(self, request: Request[Any] | None) -> Program[None]:
-        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
-        if request is None:
-            return
+        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves.
+
+        A member that has to assign does so then, or with the next call (of None, too) if this one raises.
+        """
         cluster, member = self._cluster, self.member
-        wait_ms = cluster.config.request_timeout_ms
-        if member.state is State.UNJOINED:
-            wait_ms += member.settings.rebalance_timeout_ms
-
-        def attempt() -> Program[None]:
-            try:
-                link = yield from self._coordinator()
-                answer = yield from call(link, request, timeout_ms=wait_ms)
-            except ClientError:
-                cluster.forget_coordinator(member.group)
-                raise
-            member.answered(answer, cluster.now_ms())
-
-        yield from cluster.retrying(attempt)
+        if request is not None:
+            wait_ms = cluster.config.request_timeout_ms
+            if member.state is State.UNJOINED:
+                wait_ms += member.settings.rebalance_timeout_ms
+            yield from cluster.retrying(partial(self._exchange, request, wait_ms))
         if member.state is State.ASSIGNING:
             self._counts = yield from self._partition_counts()
             member.assign(self._counts)
+
+    def _exchange(self, request: Request[Any], wait_ms: int) -> Program[None]:
+        cluster, member = self._cluster, self.member
+        try:
+            link = yield from self._coordinator()
+            answer = yield from call(link, request, timeout_ms=wait_ms)
+        except ClientError:
+            cluster.forget_coordinator(member.group)
+            raise
+        member.answered(answer, cluster.now_ms())
 
     def check_topics(self) -> Program[None]:
         """Call for a rebalance if a topic has appeared or grown, now and then; done by the group's leader."""
