@@ -8,8 +8,8 @@ from typing import Final
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, ClientConfig, Committed, GroupConsumer, GroupSettings
-from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.blocking.producer import Producer
+from oncelog.client.programs.group import commit_offsets
 from tests.interop.admin.lab import ByHand, at
 
 ORDERS: Final = "shop.orders"

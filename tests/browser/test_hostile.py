@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, ClientConfig, Committed, GroupConsumer, GroupSettings
-from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.blocking.producer import Producer, ProducerSettings
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.browser.served import Served
 from tests.browser.watch import Open, Tab

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Committed
-from oncelog.client.blocking.offsets import commit_offsets
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.browser.watch import Open
 from tests.interop.admin.lab import at

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Committed
-from oncelog.client.blocking.offsets import commit_offsets
+from oncelog.client.programs.group import commit_offsets
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from tests.browser.test_secured_cluster import console_of

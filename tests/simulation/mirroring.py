@@ -16,8 +16,9 @@ from typing import Final
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio import AsyncClient, AsyncTransactionalProducer, Committed, TransactionSettings
-from oncelog.client.aio.offsets import commit_offsets, committed_offsets, list_offsets
 from oncelog.client.errors import ClientError
+from oncelog.client.programs.group import commit_offsets, committed_offsets
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.coordination.memory import MemoryTree
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.settings import Cluster, MirrorSettings
@@ -154,7 +155,7 @@ class Mirroring:
 
         async def read(host: ClientHost) -> None:
             async with host.client(replace(CLIENT_CONFIG, retry_timeout_ms=1_000)) as client:
-                ends = await list_offsets(client, {_of("t", number): -1 for number in range(PARTITIONS)})
+                ends = await offsets_at(client, {_of("t", number): -1 for number in range(PARTITIONS)})
                 at = {partition: Committed(self._chance.randint(0, end)) for partition, end in ends.items()}
                 await commit_offsets(client, "g", at)
 
@@ -165,7 +166,7 @@ class Mirroring:
 
     async def _judge(self, host: ClientHost) -> int:
         async with host.client() as here, AsyncClient(self._target_servers, config=CLIENT_CONFIG) as there:
-            ends = await list_offsets(here, {_of("t", number): -1 for number in range(PARTITIONS)})
+            ends = await offsets_at(here, {_of("t", number): -1 for number in range(PARTITIONS)})
             await commit_offsets(here, "g", {p: Committed(self._chance.randint(0, end)) for p, end in ends.items()})
             while not await self._is_done(here, there):
                 await host.sleep(1_000)

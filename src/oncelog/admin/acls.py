@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from oncelog.base.acl_rules import AuthorizerSettings, Reason, Ruling, decide
 from oncelog.base.acls import (
@@ -23,13 +23,13 @@ from oncelog.base.acls import (
     ResourcePattern,
     ResourceType,
 )
-from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 _E = TypeVar("_E", bound=IntEnum)
+_WHAT: Final = "access control lists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _described(cluster: Cluster, wanted: AclFilter, *, with_settings: bool = Fal
 
     def attempt() -> Program[DescribeAclsResponse]:
         response = yield from cluster.request(message)
-        _check(response.error_code, response.error_message)
+        raise_for_error(response, _WHAT)
         return response
 
     return (yield from cluster.retrying(attempt))
@@ -115,8 +115,7 @@ def create_acls(cluster: Cluster, bindings: Sequence[AclBinding]) -> Program[Non
     def attempt() -> Program[None]:
         response = yield from cluster.request(CreateAclsRequest(creations=creations), broker="controller")
         for binding, result in zip(bindings, response.results, strict=True):
-            if result.error_code:
-                raise BrokerRefused(result.error_code, f"ACL for {binding.entry.principal}", result.error_message)
+            raise_for_error(result, f"ACL for {binding.entry.principal}")
 
     yield from cluster.retrying(attempt)
 
@@ -141,19 +140,14 @@ def delete_acls(cluster: Cluster, bindings: Iterable[AclBinding]) -> Program[lis
         removed: set[AclBinding] = set()
         response = yield from cluster.request(DeleteAclsRequest(filters=filters), broker="controller")
         for result in response.filter_results:
-            _check(result.error_code, result.error_message)
+            raise_for_error(result, _WHAT)
             for acl in result.matching_acls:
-                _check(acl.error_code, acl.error_message)
+                raise_for_error(acl, _WHAT)
                 pattern = _pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
                 removed.add(AclBinding(pattern, _entry(acl.principal, acl.host, acl.operation, acl.permission_type)))
         return sorted(removed)
 
     return (yield from cluster.retrying(attempt))
-
-
-def _check(error_code: int, message: str | None) -> None:
-    if error_code:
-        raise BrokerRefused(error_code, "access control lists", message)
 
 
 @operation

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
 from oncelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -70,8 +69,7 @@ def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
         return (yield from describe_cluster(cluster)).brokers
     with_fenced = link.versions.supports(DescribeClusterRequest, _FIRST_VERSION_WITH_FENCED)
     response = yield from cluster.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
-    if response.error_code:
-        raise BrokerRefused(response.error_code, "cluster", response.error_message)
+    raise_for_error(response, "cluster")
     return [
         BrokerRow(
             broker.broker_id,
@@ -89,8 +87,7 @@ def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
 def unregister_broker(cluster: Cluster, broker_id: int) -> Program[None]:
     """Let nothing count any more on a broker that is down for good. Raises BrokerRefused."""
     response = yield from cluster.request(UnregisterBrokerRequest(broker_id=broker_id))
-    if response.error_code:
-        raise BrokerRefused(response.error_code, f"broker {broker_id}", response.error_message)
+    raise_for_error(response, f"broker {broker_id}")
 
 
 @operation
@@ -111,11 +108,9 @@ def describe_log_dirs(
     rows: list[LogDirRow] = []
     for broker in brokers:
         response = yield from cluster.request(DescribeLogDirsRequest(topics=wanted), broker=broker)
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"log directories of broker {broker}")
+        raise_for_error(response, f"log directories of broker {broker}")
         for result in response.results:
-            if result.error_code:
-                raise BrokerRefused(result.error_code, f"log directory {result.log_dir} of broker {broker}")
+            raise_for_error(result, f"log directory {result.log_dir} of broker {broker}")
             rows += [
                 LogDirRow(
                     broker,

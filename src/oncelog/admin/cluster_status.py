@@ -20,7 +20,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
@@ -259,8 +259,7 @@ def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
 def _directories(cluster: Cluster, broker_id: int) -> Program[list[DirectoryStatus]]:
     """The log directories of a broker, without the replicas in them. Raises ClientError."""
     response = yield from cluster.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
-    if response.error_code:
-        raise BrokerRefused(response.error_code, f"log directories of broker {broker_id}")
+    raise_for_error(response, f"log directories of broker {broker_id}")
     return [
         DirectoryStatus(
             broker_id,

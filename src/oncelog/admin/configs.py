@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs import Broker, Cluster, Program, operation
+from oncelog.client.programs import Broker, Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -81,8 +80,7 @@ def describe_configs(
     def attempt() -> Program[list[ConfigRow]]:
         response = yield from cluster.request(message, broker=_broker(kind, name))
         result = response.results[0]
-        if result.error_code:
-            raise BrokerRefused(result.error_code, f"{kind.name.lower()} {name!r}", result.error_message)
+        raise_for_error(result, f"{kind.name.lower()} {name!r}")
         return sorted(map(_row, result.configs), key=lambda row: row.name)
 
     return (yield from cluster.retrying(attempt))
@@ -164,8 +162,7 @@ def alter_configs(
         broker = _broker(kind, name)
         response = yield from cluster.request(message, broker="controller" if broker == "any" else broker)
         for one in response.responses:
-            if one.error_code:
-                raise BrokerRefused(one.error_code, f"{kind.name.lower()} {name!r}", one.error_message)
+            raise_for_error(one, f"{kind.name.lower()} {name!r}")
 
     yield from cluster.retrying(attempt)
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from oncelog.admin.topics import Outcome
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.assignor import decode_member_assignment
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.requests import EARLIEST, LATEST, offset_query
 from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.client.programs.group import commit_offsets, committed_offsets
-from oncelog.client.programs.log_offsets import list_offsets
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -114,8 +114,7 @@ def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[Gr
 
     def ask(broker: int) -> Program[None]:
         response = yield from cluster.request(message, broker=broker)
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"groups of broker {broker}")
+        raise_for_error(response, f"groups of broker {broker}")
         for group in response.groups:
             rows[group.group_id] = GroupRow(
                 group.group_id, group.group_state, group.group_type, group.protocol_type, broker
@@ -187,11 +186,11 @@ def plan_from(
     Offsets outside the log are moved to its nearest end; a time after the last record means the end.
     """
     wanted = sorted(committed if partitions is None else set(partitions))
-    earliest = yield from _offsets(cluster, wanted, EARLIEST)
-    latest = yield from _offsets(cluster, wanted, LATEST)
+    earliest = yield from offsets_at(cluster, dict.fromkeys(wanted, EARLIEST))
+    latest = yield from offsets_at(cluster, dict.fromkeys(wanted, LATEST))
     at_time: Mapping[TopicPartition, int] = {}
     if to.timestamp_ms is not None:
-        at_time = yield from _offsets(cluster, wanted, offset_query(to.timestamp_ms))
+        at_time = yield from offsets_at(cluster, dict.fromkeys(wanted, offset_query(to.timestamp_ms)))
     rows = []
     for partition in wanted:
         found = committed.get(partition)
@@ -236,15 +235,16 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outco
 @operation
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Program[list[Outcome]]:
     """Forget a group's offsets of partitions no member is subscribed to, an outcome each."""
-    by_topic: dict[TopicName, list[OffsetDeleteRequestPartition]] = {}
-    for one in partitions:
-        by_topic.setdefault(one.topic, []).append(OffsetDeleteRequestPartition(partition_index=one.partition))
-    topics = [OffsetDeleteRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()]
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        )
+        for topic, indexes in by_topic(partitions).items()
+    ]
 
     def attempt() -> Program[list[Outcome]]:
         response = yield from cluster.at_coordinator(group, OffsetDeleteRequest(group_id=group, topics=topics))
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"group {group!r}")
+        raise_for_error(response, f"group {group!r}")
         return [
             Outcome(
                 f"{topic.name}-{partition.partition_index}",
@@ -268,8 +268,7 @@ def _describe_new(cluster: Cluster, group: str) -> Program[GroupDescription | No
     found = response.groups[0]
     if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
-    if found.error_code:
-        raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
+    raise_for_error(found, f"group {group!r}")
     members = [
         MemberRow(
             member.member_id,
@@ -293,8 +292,7 @@ def _describe_classic(cluster: Cluster, group: str) -> Program[GroupDescription 
     found = response.groups[0]
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
         return None
-    if found.error_code:
-        raise BrokerRefused(found.error_code, f"group {group!r}", found.error_message)
+    raise_for_error(found, f"group {group!r}")
     members = [
         MemberRow(
             member.member_id,
@@ -325,16 +323,9 @@ def log_bounds(
             there.append(partition)
     if not there:
         return {}, {}
-    starts = yield from _offsets(cluster, there, EARLIEST)
-    ends = yield from _offsets(cluster, there, LATEST)
+    starts = yield from offsets_at(cluster, dict.fromkeys(there, EARLIEST))
+    ends = yield from offsets_at(cluster, dict.fromkeys(there, LATEST))
     return starts, ends
-
-
-def _offsets(
-    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
-) -> Program[dict[TopicPartition, int]]:
-    listed = yield from list_offsets(cluster, dict.fromkeys(partitions, timestamp))
-    return {partition: found.offset for partition, found in listed.items()}
 
 
 def _target(to: ResetTo, found: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:

@@ -15,10 +15,10 @@ from typing import Final
 
 from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicPartition, by_topic
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
 from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.client.programs import Cluster, Program, call, operation
+from oncelog.client.programs import Cluster, Program, call, operation, raise_for_error
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -80,8 +80,7 @@ def list_reassignments(cluster: Cluster, *, timeout_ms: int = 30_000) -> Program
 
     def attempt() -> Program[list[ReassignmentRow]]:
         response = yield from cluster.request(message, broker="controller")
-        if response.error_code:
-            raise BrokerRefused(response.error_code, "reassignments", response.error_message)
+        raise_for_error(response, "reassignments")
         return sorted(
             (
                 ReassignmentRow(
@@ -121,7 +120,7 @@ def reassign(
                     for index in indexes
                 ],
             )
-            for topic, indexes in _by_topic(order[at : at + _AT_ONCE]).items()
+            for topic, indexes in by_topic(order[at : at + _AT_ONCE]).items()
         ]
         message = AlterPartitionReassignmentsRequest(
             topics=topics, timeout_ms=timeout_ms, allow_replication_factor_change=may_change_factor
@@ -135,8 +134,7 @@ def _reassign(cluster: Cluster, message: AlterPartitionReassignmentsRequest) -> 
         response = yield from cluster.request(
             message, broker="controller", timeout_ms=message.timeout_ms + cluster.config.request_timeout_ms
         )
-        if response.error_code:
-            raise BrokerRefused(response.error_code, "reassignment", response.error_message)
+        raise_for_error(response, "reassignment")
         for topic in response.responses:
             cluster.view.forget(topic.name)
         return [
@@ -162,7 +160,7 @@ def elect_leaders(
     """
     asked = None
     if partitions is not None:
-        grouped = _by_topic(sorted(set(partitions)))
+        grouped = by_topic(sorted(set(partitions)))
         asked = [TopicPartitions(topic=topic, partitions=list(indexes)) for topic, indexes in grouped.items()]
     message = ElectLeadersRequest(election_type=election, topic_partitions=asked, timeout_ms=timeout_ms)
 
@@ -172,8 +170,7 @@ def elect_leaders(
         if election is Election.UNCLEAN and version < _FIRST_VERSION_WITH_TYPE:
             raise UnsupportedRequest("unclean elections: the broker is too old for them")
         response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
-        if response.error_code:
-            raise BrokerRefused(response.error_code, f"{election.name.lower()} election")
+        raise_for_error(response, f"{election.name.lower()} election")
         results = [
             (topic.topic, result) for topic in response.replica_election_results for result in topic.partition_result
         ]
@@ -193,13 +190,6 @@ def elect_leaders(
 def _outcome(topic: str, partition: int, code: int, message: str | None) -> PartitionOutcome:
     done = code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
     return PartitionOutcome(topic, partition, None if done else message or explain(code), code)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    grouped: dict[TopicName, list[int]] = {}
-    for partition in partitions:
-        grouped.setdefault(partition.topic, []).append(partition.partition)
-    return grouped
 
 
 def _wire(replicas: Sequence[int] | None) -> list[int] | None:

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.scram_salts import SALT_BITS, salt_text
-from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs import Cluster, Program, operation
+from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -44,13 +43,12 @@ def list_credentials(cluster: Cluster, users: Collection[str] | None = None) -> 
     BrokerRefused."""
     names = None if users is None else [UserName(name=name) for name in sorted(users)]
     response = yield from cluster.request(DescribeUserScramCredentialsRequest(users=names))
-    if response.error_code != ErrorCode.NONE:
-        raise BrokerRefused(response.error_code, "SCRAM users", response.error_message)
+    raise_for_error(response, "SCRAM users")
     found: list[Credential] = []
     for result in response.results:
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
-        _check(result.user, result.error_code, result.error_message)
+        raise_for_error(result, f"credentials of user {result.user}")
         for info in result.credential_infos:
             mechanism = _NAMES.get(info.mechanism, f"mechanism {info.mechanism}")
             found.append(Credential(result.user, mechanism, info.iterations))
@@ -90,9 +88,4 @@ def delete_credentials(cluster: Cluster, user: str, mechanisms: Sequence[str]) -
 def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest, user: str) -> Program[None]:
     response = yield from cluster.request(request, broker="controller")
     for result in response.results:
-        _check(user, result.error_code, result.error_message)
-
-
-def _check(user: str, code: int, message: str | None) -> None:
-    if code != ErrorCode.NONE:
-        raise BrokerRefused(code, f"credentials of user {user}", message)
+        raise_for_error(result, f"credentials of user {user}")

@@ -13,7 +13,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.client.errors import BrokerRefused, UnknownTopic, explain
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.machine.requests import EARLIEST, LATEST
-from oncelog.client.programs import Cluster, Program, call, operation
+from oncelog.client.programs import Cluster, Program, call, operation, raise_for_error
 from oncelog.client.programs.log_offsets import list_offsets
 from oncelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from oncelog.wire.messages.create_topics import (
@@ -145,8 +145,7 @@ def create_topic(
                 topic.replication_factor = max(topic.replication_factor, 1)
         response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
         result = response.topics[0]
-        if result.error_code:
-            raise BrokerRefused(result.error_code, f"topic {new.name!r}", result.error_message)
+        raise_for_error(result, f"topic {new.name!r}")
         cluster.view.forget(new.name)
         return TopicRow(
             result.name,
@@ -216,8 +215,7 @@ def add_partitions(
         result = response.results[0]
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopic(f"topic {name!r}")
-        if result.error_code:
-            raise BrokerRefused(result.error_code, f"topic {name!r}", result.error_message)
+        raise_for_error(result, f"topic {name!r}")
         cluster.view.forget(name)
 
     yield from cluster.retrying(attempt)
@@ -244,8 +242,7 @@ def delete_records(
             for topic in response.topics:
                 for result in topic.partitions:
                     at = TopicPartition(TopicName(topic.name), result.partition_index)
-                    if result.error_code:
-                        raise BrokerRefused(result.error_code, f"delete records of {at}")
+                    raise_for_error(result, f"delete records of {at}")
                     done[at] = result.low_watermark
 
     yield from cluster.retrying(attempt)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple, NewType
 
 Offset = NewType("Offset", int)
@@ -45,6 +46,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
+    indexes: dict[TopicName, list[int]] = {}
+    for partition in partitions:
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    return indexes
 
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")

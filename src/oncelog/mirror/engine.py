@@ -4,6 +4,9 @@ A life of the engine: the producer is initialised, which ends whatever an earlie
 share of slots is settled; their positions are read; then it copies until the share changes, something fails, or it is
 to end. What can pass (a broker that is gone, a transaction that failed) costs a life and begins the next one from what
 the positions topic says. What cannot is raised, in one line that says what to do.
+
+``run_engines`` runs several as one mirror, one for each source; the first that cannot go on ends all. An engine that
+could not copy all of what it was to copy does not end the others.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
 from oncelog.admin.topics import NewTopic, ensure_topic
@@ -195,3 +198,32 @@ _FINAL: Final = (
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.UNSUPPORTED_VERSION,
 )
+
+
+async def run_engines(engines: Sequence[Engine]) -> None:
+    """Run until all have ended. When one fails the others bring their transactions to an end; its error is raised."""
+    tasks = [
+        asyncio.create_task(_incomplete(engine), name=f"mirror of {engine.settings.source.alias}") for engine in engines
+    ]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for engine in engines:
+            engine.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    refusals = [row for task in tasks for row in task.result()]
+    if refusals:
+        raise MirrorIncomplete(refusals)
+
+
+async def _incomplete(engine: Engine) -> Sequence[RefusalRow]:
+    """Run one engine; what it could not copy of what was there."""
+    try:
+        await engine.run()
+    except MirrorIncomplete as error:
+        return error.refusals
+    return ()

@@ -20,9 +20,9 @@ from oncelog.admin.groups import describe_group, list_groups
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms
-from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import committed_offsets
 from oncelog.mirror.copier import Copier, GroupMove
 from oncelog.mirror.positions_topic import Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState

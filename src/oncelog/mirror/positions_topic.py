@@ -31,7 +31,6 @@ PREFIX: Final = "__oncelog_mirror_"
 SLOTS: Final = 16
 CHUNK_RUNS: Final = 128
 _FORMAT: Final = 1
-_MOST_RUNS_A_RECORD: Final = 20_000
 
 
 class PositionsDamaged(ClientError):

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.requests import EARLIEST, LATEST
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.mirror.positions_topic import Positions, positions_topic
 
 
@@ -36,8 +36,8 @@ async def read_to_end(
     consumer raises.
     """
     wanted = list(partitions)
-    starts = starts or await list_offsets(client, dict.fromkeys(wanted, EARLIEST))
-    ends = await list_offsets(client, dict.fromkeys(wanted, LATEST))
+    starts = starts or await offsets_at(client, dict.fromkeys(wanted, EARLIEST))
+    ends = await offsets_at(client, dict.fromkeys(wanted, LATEST))
     async with AsyncConsumer(client, FetchSettings(read_committed=read_committed)) as consumer:
         await consumer.assign(starts, until=ends)
         while len(consumer.positions):

@@ -15,12 +15,12 @@ from oncelog.admin.topics import NewTopic, add_partitions, create_topic, delete_
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.machine.requests import LATEST
 from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.mirror.acl_sync import sync_acls
 from oncelog.mirror.errors import at_target, topic_refusal_row
 from oncelog.mirror.framing import FrameLimits
@@ -61,7 +61,7 @@ class Provenance:
         """Read what is new. A topic that is not there tells of no copies."""
         if not exists:
             self._records, self._next = {}, 0
-        elif (end := (await list_offsets(self._client, {_PROVENANCE: LATEST}))[_PROVENANCE]) != self._next:
+        elif (end := (await offsets_at(self._client, {_PROVENANCE: LATEST}))[_PROVENANCE]) != self._next:
             starts = {_PROVENANCE: self._next} if 0 < self._next < end else None
             async for record in read_to_end(self._client, [_PROVENANCE], starts):
                 self._records[record.key] = record.value

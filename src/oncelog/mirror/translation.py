@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
-from oncelog.client.aio.offsets import commit_offsets, committed_offsets
 from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.mirror.group_sync import consumer_groups, has_members
 from oncelog.mirror.positions_topic import CopiedPartition, Positions
 from oncelog.mirror.progress import GroupOffsetRow, GroupState

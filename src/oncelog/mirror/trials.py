@@ -10,10 +10,10 @@ from typing import Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.requests import LATEST
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import refusal_row
 from oncelog.mirror.positions_topic import CopiedPartition
@@ -128,7 +128,7 @@ class Trials:
         """The records from the position on; None if there is nothing to try, or nothing has come in time."""
         partition, position = copied.partition, copied.offsets.position
         committed = self._settings.read_committed
-        end = (await list_offsets(self._source, {partition: LATEST}, read_committed=committed))[partition]
+        end = (await offsets_at(self._source, {partition: LATEST}, read_committed=committed))[partition]
         if position >= end:
             self._over(copied)
             return None

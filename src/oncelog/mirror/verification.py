@@ -18,10 +18,10 @@ from typing import Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.requests import EARLIEST
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.mirror.framing import visible_records
 from oncelog.mirror.offset_map import MappedRun
 from oncelog.mirror.positions_topic import CopiedPartition
@@ -83,7 +83,7 @@ async def _verify(
 ) -> AsyncIterator[RangeRow]:
     here = copied.partition
     there = TopicPartition(TopicName(copied.target), here.partition)
-    starts = await list_offsets(source, {here: EARLIEST}), await list_offsets(target, {there: EARLIEST})
+    starts = await offsets_at(source, {here: EARLIEST}), await offsets_at(target, {there: EARLIEST})
     compacted = await _is_compacted(source, here.topic) or await _is_compacted(target, there.topic)
     left, right = _Reader(source, here), _Reader(target, there)
     try:

@@ -17,11 +17,11 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused, TransactionFailed
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.requests import EARLIEST, LATEST
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import MirrorGap, SourceReplaced, TargetReplaced, TopicReplaced
 from oncelog.mirror.group_sync import GroupSync
@@ -118,11 +118,11 @@ class Worker:
         self._copier.note_idle(list(self._positions.partitions.values()), now=True)
         try:
             if self._copier.is_open:
-                await self._commit()
+                await self._copier.commit()
         except TransactionFailed as error:
             await self._set_aside(error)
             if self._copier.is_open:
-                await self._commit()
+                await self._copier.commit()
         if self._engine.is_stopping and self._groups.is_wanted:
             await self._sync_groups()
 
@@ -135,7 +135,7 @@ class Worker:
             await self._producer.poll()
         self._copier.note_idle(list(self._positions.partitions.values()))
         if self._copier.due_in_ms == 0:
-            await self._commit()
+            await self._copier.commit()
         if not self._copier.is_open:
             over = await self._trials.run_due(list(self._positions.partitions.values()))
             self._consumer.seek({copied.partition: copied.offsets.position for copied in over})
@@ -180,9 +180,6 @@ class Worker:
             await self._copier.take(fetched, copied, self._topics.limits(copied.target))
             self._engine.progress.fetched(fetched)
 
-    async def _commit(self) -> None:
-        await self._copier.commit()
-
     async def _sync_groups(self) -> None:
         await self._groups.sync(self._positions)
         self._engine.progress.groups = self._groups.rows
@@ -194,7 +191,7 @@ class Worker:
         if self._engine.needs_goal:
             copied = self._positions.partitions
             wanted = dict.fromkeys((one for one in copied if one.topic in self._topics.plan.topics), LATEST)
-            goal = await list_offsets(self._source, wanted, read_committed=self._settings.read_committed)
+            goal = await offsets_at(self._source, wanted, read_committed=self._settings.read_committed)
         self._engine.caught_up(self._positions, goal, self._trials.standing(self._positions.partitions.values()))
 
     async def _refresh(self) -> None:
@@ -230,7 +227,7 @@ class Worker:
     async def _begin(self, topic: PlannedTopic, partition: TopicPartition) -> CopiedPartition:
         """A partition that has no position yet: where it begins, here and there."""
         time = EARLIEST if self._settings.begin is Begin.earliest else LATEST
-        source = await list_offsets(self._source, {partition: time}, read_committed=self._settings.read_committed)
+        source = await offsets_at(self._source, {partition: time}, read_committed=self._settings.read_committed)
         copied = await self._new(topic, partition, source[partition])
         self._copier.begin_partition(copied)
         return copied
@@ -243,11 +240,11 @@ class Worker:
             "topic %s of %s was made anew: copying it from its beginning", topic.name, self._settings.source.alias
         )
         if self._copier.is_open:
-            await self._commit()
+            await self._copier.commit()
         partition = copied.partition
         self._positions.before.setdefault(partition, []).append(copied)
         self._consumer.drop([partition])
-        first = (await list_offsets(self._source, {partition: EARLIEST}))[partition]
+        first = (await offsets_at(self._source, {partition: EARLIEST}))[partition]
         anew = await self._new(topic, partition, first)
         self._copier.begin_partition(anew)
         return anew
@@ -258,7 +255,7 @@ class Worker:
             raise TargetReplaced(copied)
         LOG.warning("topic %s at the target was made anew: copying it from the beginning", topic.target)
         if self._copier.is_open:
-            await self._commit()
+            await self._copier.commit()
         self._consumer.drop([copied.partition])
         self._copier.forget(copied, copied.keys())
         return await self._begin(topic, copied.partition)
@@ -274,7 +271,7 @@ class Worker:
             return
         self._prune_due_ms = loop_ms() + _PRUNE_MS
         known = {TopicPartition(TopicName(one.target), one.partition.partition): one for one in self._copies()}
-        for there, start in (await list_offsets(self._target, dict.fromkeys(known, EARLIEST))).items():
+        for there, start in (await offsets_at(self._target, dict.fromkeys(known, EARLIEST))).items():
             self._copier.forget(known[there], known[there].prune(start))
 
     def _copies(self) -> list[CopiedPartition]:
@@ -290,7 +287,7 @@ class Worker:
 
     async def _new(self, topic: PlannedTopic, partition: TopicPartition, first: int) -> CopiedPartition:
         there = TopicPartition(topic.target, partition.partition)
-        end = (await list_offsets(self._target, {there: LATEST}))[there]
+        end = (await offsets_at(self._target, {there: LATEST}))[there]
         offsets = OffsetMap(first, MappedRun(first, end, 0))
         copied = CopiedPartition(partition, topic.topic_id, topic.target, self._topics.source_cluster, offsets)
         copied.target_id = self._topics.target_id(topic.target)
@@ -300,10 +297,10 @@ class Worker:
     async def _out_of_range(self, copied: CopiedPartition) -> None:
         """The position is no longer in the source's log. Raises MirrorGap, unless gaps are to be recorded."""
         partition, position = copied.partition, copied.offsets.position
-        first = (await list_offsets(self._source, {partition: EARLIEST}))[partition]
-        end = (await list_offsets(self._source, {partition: LATEST}))[partition]
+        first = (await offsets_at(self._source, {partition: EARLIEST}))[partition]
+        end = (await offsets_at(self._source, {partition: LATEST}))[partition]
         if self._copier.is_open:
-            await self._commit()
+            await self._copier.commit()
         info = self._source.view.topics.get(partition.topic)
         if info is not None and copied.is_replaced(bytes(info.topic_id)):
             self._refresh_due_ms = 0
@@ -316,5 +313,5 @@ class Worker:
             raise MirrorGap(self._settings.source.alias, partition, position, first, end)
         LOG.warning("%s", MirrorGap(self._settings.source.alias, partition, position, first, end))
         self._copier.record_gap(copied, Gap(partition, position, first))
-        await self._commit()
+        await self._copier.commit()
         self._consumer.seek({partition: first})

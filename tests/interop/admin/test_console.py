@@ -11,8 +11,8 @@ import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Committed, FetchSettings
-from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.programs.group import commit_offsets
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.pages.test_messages import STATES, mixed
 from tests.unit.console.pages.test_produce import hidden

@@ -14,8 +14,9 @@ from oncelog.admin.transactions.explanations import Explanation, explain_group, 
 from oncelog.admin.transactions.termination import force_terminate
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.blocking.transactions import GroupMetadata, TransactionalProducer, TransactionSettings
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.interop.admin.conftest import FAST
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at

@@ -18,8 +18,8 @@ from oncelog.admin.topics import NewTopic, create_topic, delete_records
 from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking import Client, Committed, FetchSettings, TransactionalProducer, TransactionSettings
-from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.programs.group import commit_offsets
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from tests.interop.admin.lab import ByHand, at

@@ -12,7 +12,8 @@ import pytest
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import Committed, commit_offsets
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.interop.cli.conftest import Ran, Run

@@ -10,8 +10,9 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.main import invoke
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.blocking.producer import Producer
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 
 

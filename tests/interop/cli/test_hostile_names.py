@@ -15,8 +15,9 @@ from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.cli.commands import COMMANDS, load_command
 from oncelog.client.blocking import Client, GroupConsumer, GroupSettings
-from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.blocking.producer import Producer
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.conformance.authorization.corpus import PROPERTIES
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at

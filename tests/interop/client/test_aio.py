@@ -19,13 +19,13 @@ from oncelog.client.aio import (
     AsyncTransactionalProducer,
 )
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
 from oncelog.client.errors import Closed, NoBrokerReachable, ProducerFenced, TransactionFailed, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_states import State
+from oncelog.client.programs.group import committed_offsets
 from oncelog.testing import Broker
 
 FAST = ClientConfig(retry_backoff_ms=20, unknown_topic_grace_ms=0)

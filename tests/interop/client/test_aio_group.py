@@ -14,7 +14,6 @@ from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio import AsyncClient, AsyncGroupConsumer, AsyncProducer, AsyncTransactionalProducer
-from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.errors import BrokerRefused, ClientError, TransactionFailed
 from oncelog.client.machine.consumed_records import read_fetched
@@ -22,6 +21,7 @@ from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.programs.group import committed_offsets
 from oncelog.testing import Broker
 
 FAST = ClientConfig(retry_backoff_ms=20, unknown_topic_grace_ms=0)

@@ -142,7 +142,8 @@ def test_two_members_share_a_topic_and_one_takes_over(oncelog_broker: Broker) ->
 
 
 def test_a_committed_group_refuses_an_administrator_while_it_has_members(oncelog_broker: Broker) -> None:
-    from oncelog.client.blocking.offsets import Committed, commit_offsets, committed_offsets
+    from oncelog.client.machine.offsets import Committed
+    from oncelog.client.programs.group import commit_offsets, committed_offsets
 
     with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
         (one,) = partitions(client, "t", 1)

@@ -9,7 +9,6 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.transactions import (
     Committed,
     Ended,
@@ -21,6 +20,7 @@ from oncelog.client.blocking.transactions import (
 from oncelog.client.errors import OutOfTurn, ProducerFenced
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.transaction_states import State
+from oncelog.client.programs.group import committed_offsets
 from oncelog.testing import Broker
 
 FAST = ClientConfig(retry_backoff_ms=20)

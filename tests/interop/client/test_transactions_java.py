@@ -11,10 +11,8 @@ from confluent_kafka import Consumer
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio import AsyncClient, AsyncGroupConsumer, AsyncTransactionalProducer
-from oncelog.client.aio.offsets import committed_offsets as async_offsets
 from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.group import GroupConsumer
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import (
     Committed,
@@ -27,6 +25,8 @@ from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_states import State
+from oncelog.client.programs.group import committed_offsets
+from oncelog.client.programs.group import committed_offsets as async_offsets
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import wait_until

@@ -11,13 +11,13 @@ from typing import TypeVar
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, ClientConfig, Fetched, Fetcher, FetchSettings
 from oncelog.client.blocking.group import GroupConsumer
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionalProducer, TransactionSettings
 from oncelog.client.errors import ClientError, ConnectionLost, RequestTimedOut, TransactionFailed
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.programs.group import committed_offsets
 from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (
     COPY,

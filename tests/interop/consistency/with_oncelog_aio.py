@@ -16,7 +16,6 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.group import AsyncGroupConsumer
-from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.blocking import ClientConfig, FetchSettings
 from oncelog.client.blocking.producer import ProducerSettings
@@ -24,6 +23,7 @@ from oncelog.client.blocking.transactions import Committed, GroupMetadata, Trans
 from oncelog.client.errors import ConnectionLost, RequestTimedOut
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.programs.group import committed_offsets
 from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (
     COPY,

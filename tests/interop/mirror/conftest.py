@@ -13,10 +13,10 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, ClientConfig, Committed, FetchSettings
-from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.blocking.producer import Producer, ProducerSettings
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.settings import Cluster, MirrorSettings
 from oncelog.records.compression import Codec

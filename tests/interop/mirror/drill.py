@@ -24,10 +24,10 @@ from typing import Any, Final
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client, ClientConfig, Committed, FetchSettings
-from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from tests.peers.oncelog_serve import OncelogServe
 from tests.waiting import wait_until
 

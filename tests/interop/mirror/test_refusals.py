@@ -15,10 +15,9 @@ from oncelog.admin.topics import delete_topics
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import ClientConfig
 from oncelog.client.blocking.producer import Producer
-from oncelog.mirror.engine import Engine
+from oncelog.mirror.engine import Engine, run_engines
 from oncelog.mirror.errors import MirrorIncomplete, TopicReplaced
 from oncelog.mirror.overview import mirrored_partitions
-from oncelog.mirror.service import run_engines
 from oncelog.mirror.settings import Cluster
 from oncelog.testing import Broker
 from tests.interop.mirror.conftest import Side, essence, mirror, settings_of

@@ -15,9 +15,9 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.tree import Create
 from oncelog.cli.main import invoke
 from oncelog.client.blocking import Client, GroupConsumer, Producer
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ConfigError
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.programs.group import committed_offsets
 from oncelog.client.zookeeper import Subscription, ZooKeeperConsumer
 from oncelog.legacy.zookeeper_groups.connection import ZooKeeperUnreachable, open_session
 from oncelog.legacy.zookeeper_groups.machine.member import ZooKeeperRebalanceFailed

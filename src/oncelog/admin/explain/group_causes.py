@@ -246,7 +246,7 @@ def _behind_retention(facts: GroupFacts, where: TopicPartition, position: int, s
             "(earliest, or latest, which skips everything there is), or it stops where that is none.",
         ],
         evidence={"position": position, "log_start": start, "removed": start - position},
-        since_ms=_committed_at(facts, where),
+        since_ms=facts.last_move_ms(where),
         clears="It clears when the group goes on from an offset that is there. What was removed cannot be read again.",
         advice="To go on with the first record there is (stop the members first):",
         commands=[_reset(facts, where, "--to-earliest", options)],
@@ -265,16 +265,11 @@ def _beyond_end(facts: GroupFacts, where: TopicPartition, position: int, end: in
             "takes it back.",
         ],
         evidence={"position": position, "end": end},
-        since_ms=_committed_at(facts, where),
+        since_ms=facts.last_move_ms(where),
         clears="It seems to clear when the log has grown past that offset, with everything before it unread.",
         advice="To go on with the first record there is, or with the next to come (stop the members first):",
         commands=[_reset(facts, where, "--to-earliest", options), _reset(facts, where, "--to-latest", options)],
     )
-
-
-def _committed_at(facts: GroupFacts, where: TopicPartition) -> int | None:
-    found = None if facts.history is None else facts.history.last_move(where)
-    return None if found is None else found.at_ms
 
 
 def _reset(facts: GroupFacts, where: TopicPartition, to: str, options: str) -> str:

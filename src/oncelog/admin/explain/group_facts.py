@@ -88,6 +88,11 @@ class GroupFacts:
         """The member that each assigned partition belongs to."""
         return {where: member for member in self.description.members for where in member.partitions}
 
+    def last_move_ms(self, where: TopicPartition) -> int | None:
+        """The time of the commit that moved the group there; None if unknown."""
+        commit = None if self.history is None else self.history.last_move(where)
+        return None if commit is None else commit.at_ms
+
     def to_read(self, where: TopicPartition) -> int:
         """Offsets between the position and the last stable offset; 0 where either is not known, or only markers are."""
         facts, position = self.partitions.get(where), self.committed.get(where)

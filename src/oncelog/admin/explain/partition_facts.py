@@ -10,13 +10,13 @@ verification tool: any replica answers it, followers too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.cluster_status import min_isr_of
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
-from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, read_at
+from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, offsets_in, read_at
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ClientError, explain
@@ -147,7 +147,7 @@ def _log_starts(cluster: Cluster, wanted: list[TopicPartition]) -> Program[dict[
         where: offset
         for _, answer in answers
         if not isinstance(answer, Unanswered)
-        for where, offset in _offsets(answer)
+        for where, offset in offsets_in(answer)[0].items()
     }
 
 
@@ -169,13 +169,6 @@ def _log_ends(
     answers = yield from ask(cluster, questions)
     for question, answer in answers:
         if not isinstance(answer, Unanswered):
-            for where, offset in _offsets(answer):
+            for where, offset in offsets_in(answer)[0].items():
                 found.setdefault(where, {})[question.broker] = offset
     return found
-
-
-def _offsets(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int]]:
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if not partition.error_code:
-                yield TopicPartition(TopicName(topic.name), partition.partition_index), partition.offset

@@ -45,7 +45,7 @@ def standstill_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
 
 
 def _not_assigned(facts: GroupFacts, where: TopicPartition, options: str) -> Finding:
-    history, group = facts.history, facts.description.group
+    group = facts.description.group
     return Finding(
         Cause.NOT_ASSIGNED,
         Severity.STUCK,
@@ -55,7 +55,7 @@ def _not_assigned(facts: GroupFacts, where: TopicPartition, options: str) -> Fin
             f"its members do not subscribe to {where.topic!r} any more, or a member was left out of the assignment."
         ],
         evidence={"position": facts.committed[where], "to_read": facts.to_read(where)},
-        since_ms=None if history is None else since_ms(history, where),
+        since_ms=facts.last_move_ms(where),
         affected=["nobody else: the group's other partitions have members"],
         clears="It clears when a member subscribes to it.",
         advice="To see what its members read; and, if the group has given this topic up, to forget its offsets there:",
@@ -98,7 +98,7 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
     pace = f", by {rate:,.1f} offsets a second" if rate else ""
     said = [
         f"In {where} member {member.client_id!r} advances{pace}; its last commit was "
-        f"{duration_text(facts.now_ms - (since_ms(history, where) or facts.now_ms))} ago. It has "
+        f"{duration_text(facts.now_ms - (facts.last_move_ms(where) or facts.now_ms))} ago. It has "
         f"{counted(facts.to_read(where), 'offset')} to read."
     ]
     evidence: Evidence = {"offsets_a_second": round(rate, 3), "to_read": facts.to_read(where)}
@@ -148,7 +148,7 @@ def _does_not_commit(
         ),
         None,
     )
-    idle_ms = facts.now_ms - (since_ms(history, first) or history.since_ms)
+    idle_ms = facts.now_ms - (facts.last_move_ms(first) or history.since_ms)
     said = [
         f"Member {member.client_id!r} on {member.host.lstrip('/')} has {shortened(still)} and sends heartbeats, but "
         f"has committed nothing new{since(facts, history, first)}, with "
@@ -180,7 +180,7 @@ def _does_not_commit(
             "max_poll_interval_ms": timeout_ms,
             "idle_ms": idle_ms,
         },
-        since_ms=since_ms(history, first),
+        since_ms=facts.last_move_ms(first),
         affected=[f"everything that waits for {shortened(still)}"],
         clears="It clears when the member commits, or leaves and another one takes over.",
         advice="Its own log says what it does; stopped, it leaves its partitions to the others. To see who they are:",
@@ -208,7 +208,7 @@ def does_not_advance(
         str(where),
         said,
         evidence=_evidence_of_next(facts, member, where),
-        since_ms=since_ms(history, where),
+        since_ms=facts.last_move_ms(where),
         affected=[f"nobody else: the other partitions of member {member.client_id!r} advance"],
         clears="It clears when the member resumes the partition, or gets past that record; its log says which it is.",
         advice="To look at the record; and, if it cannot be processed, to go on behind it (stop the members first):",
@@ -246,7 +246,7 @@ def large_batch(
         str(where),
         said,
         evidence=_evidence_of_next(facts, member, where),
-        since_ms=since_ms(history, where),
+        since_ms=facts.last_move_ms(where),
         affected=["every consumer of this partition with the same limits, and what it reads from the same broker"],
         clears="It clears when the consumer is started with a limit above that size, or when retention removes the "
         "record.",
@@ -287,13 +287,8 @@ def _commands_at(facts: GroupFacts, where: TopicPartition, options: str) -> list
     ]
 
 
-def since_ms(history: GroupHistory, where: TopicPartition) -> int | None:
-    found = history.last_move(where)
-    return None if found is None else found.at_ms
-
-
 def since(facts: GroupFacts, history: GroupHistory, where: TopicPartition) -> str:
-    moment_ms = since_ms(history, where)
+    moment_ms = facts.last_move_ms(where)
     if moment_ms is None:
         return f" for at least {duration_text(facts.now_ms - history.since_ms)}"
     return f" since {moment_text(moment_ms)} ({duration_text(facts.now_ms - moment_ms)} ago)"

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, by_topic
+from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, offset_fetch_request
 from oncelog.client.programs import Cluster, Program, operation

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.connection import Response
 from oncelog.client.programs import Cluster, Link, Program, parallel
@@ -113,14 +113,6 @@ def ask_and_read(
 
     yield from parallel(ask_broker(broker, queue) for broker, queue in to_send.items())
     return [(question, answer) for question, answer in zip(questions, answers, strict=True) if answer is not None]
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    """Partition indexes by topic, as requests want them."""
-    found: dict[TopicName, list[int]] = {}
-    for partition in partitions:
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return found
 
 
 def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:

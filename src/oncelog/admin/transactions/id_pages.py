@@ -22,10 +22,9 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.leadership import unled_coordinators
-from oncelog.admin.transactions.told_once import ToldOnce, has_repeated
+from oncelog.admin.transactions.told_once import ListedTransaction, ToldOnce, has_repeated
 from oncelog.admin.transactions.transactional_ids import (
     LOADING_ATTEMPTS,
-    ListedTransaction,
     ListFilter,
     list_question,
     refused_filter,

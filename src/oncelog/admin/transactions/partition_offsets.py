@@ -83,7 +83,9 @@ def bounds_of(
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         else:
-            unanswered += refusals(_take_offsets(answer, found[committed]), question.broker)
+            offsets, refused = offsets_in(answer)
+            found[committed] |= offsets
+            unanswered += refusals(refused, question.broker)
     both = {
         partition: Bounds(found[True][partition], found[False][partition])
         for partition in wanted
@@ -92,16 +94,17 @@ def bounds_of(
     return both, list(dict.fromkeys(unanswered))
 
 
-def _take_offsets(answer: ListOffsetsResponse, found: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    refused = {}
+def offsets_in(answer: ListOffsetsResponse) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Offsets, and error codes of refusals."""
+    offsets, refused = {}, {}
     for topic in answer.topics:
         for one in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), one.partition_index)
             if one.error_code:
                 refused[partition] = one.error_code
             else:
-                found[partition] = one.offset
-    return refused
+                offsets[partition] = one.offset
+    return offsets, refused
 
 
 @operation

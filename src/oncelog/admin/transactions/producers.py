@@ -22,14 +22,13 @@ from oncelog.admin.transactions.broker_requests import (
     Question,
     Unanswered,
     ask_and_read,
-    by_topic,
     leaders,
     no_progress,
     refusals,
     slices_of,
 )
 from oncelog.base.errors import ErrorCode, PeerError
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.chunks import Buffer

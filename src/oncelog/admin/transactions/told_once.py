@@ -14,37 +14,28 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Unanswered
-from oncelog.admin.transactions.leadership import claims_on_coordinators, coordinator_of
+from oncelog.admin.transactions.leadership import Claim, claims_on_coordinators, coordinator_of
 from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
 
-if TYPE_CHECKING:
-    from oncelog.admin.transactions.leadership import Claim
-
 _SHOWN: Final = 5
 
 
-class Told(Protocol):
-    """A row of a list: an id, and the broker that told it."""
-
-    @property
-    def transactional_id(self) -> str:
-        """The id."""
-
-    @property
-    def coordinator(self) -> int:
-        """The broker."""
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
 
 
-Row = TypeVar("Row", bound=Told)
-
-
-def has_repeated(rows: Iterable[Told]) -> bool:
+def has_repeated(rows: Iterable[ListedTransaction]) -> bool:
     """True if an id is told more than once. ``rows`` are in the order of ids."""
     return any(row.transactional_id == following.transactional_id for row, following in pairwise(rows))
 
@@ -77,7 +68,7 @@ class ToldOnce:
             reason = "its coordinator changed while brokers were asked, so ids may be missing; ask again"
             self.unanswered.append(Unanswered(None, what, reason))
 
-    def filter(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def filter(self, rows: Iterable[ListedTransaction]) -> Iterator[ListedTransaction]:
         """The rows without those of brokers that do not coordinate their id. ``rows`` are in the order of ids, and
         ``settle`` was called if some ids are told twice."""
         for transactional_id, group in groupby(rows, key=lambda row: row.transactional_id):
@@ -86,7 +77,7 @@ class ToldOnce:
                 told = self._of_coordinator(transactional_id, told)
             yield from told
 
-    def _of_coordinator(self, transactional_id: str, told: list[Row]) -> list[Row]:
+    def _of_coordinator(self, transactional_id: str, told: list[ListedTransaction]) -> list[ListedTransaction]:
         leader = coordinator_of(self._cluster, transactional_id)
         kept = [row for row in told if row.coordinator == leader]
         if not kept:

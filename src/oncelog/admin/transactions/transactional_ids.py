@@ -17,7 +17,7 @@ from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.admin.transactions.leadership import Claim, claims_on_coordinators, coordinator_of, unled_coordinators
-from oncelog.admin.transactions.told_once import ToldOnce, has_repeated
+from oncelog.admin.transactions.told_once import ListedTransaction, ToldOnce, has_repeated
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, NEVER_TIMES_OUT, ONGOING_STATE
@@ -38,14 +38,6 @@ _FIRST_VERSION_WITH_DURATION: Final = 1
 _FIRST_VERSION_WITH_PATTERN: Final = 2
 IDS_A_REQUEST: Final = 1000
 ATTEMPTS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTransaction:
-    transactional_id: str
-    producer_id: int
-    state: str
-    coordinator: int
 
 
 @dataclass(frozen=True, slots=True)

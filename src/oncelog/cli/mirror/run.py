@@ -16,9 +16,8 @@ from oncelog.base.text import counted
 from oncelog.cli.mirror.instance import InstanceName
 from oncelog.cli.support.output import print_json_line, print_table
 from oncelog.cli.support.terminal import clear_screen, log_to_stderr, print_line
-from oncelog.mirror.engine import Engine
+from oncelog.mirror.engine import Engine, run_engines
 from oncelog.mirror.errors import MirrorIncomplete
-from oncelog.mirror.service import run_engines
 from oncelog.mirror.settings import MirrorSettings
 from oncelog.runtime.stop_signals import stop_signals
 

@@ -23,7 +23,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.programs.cluster import GROUP_KEY, TRANSACTION_KEY, Broker, Cluster
 from oncelog.client.programs.operation import show_signature
 from oncelog.client.programs.steps import Program
-from oncelog.wire.message import Request, Response
+from oncelog.wire.message import Response
 
 ANY: Final[Literal["any"]] = "any"
 P = ParamSpec("P")
@@ -89,15 +89,6 @@ class AsyncClient:
         for link in self.cluster.close():
             await cast("AsyncLink", link).close()
 
-    async def request(
-        self, message: Request[R], version: int | None = None, *, broker: Broker = ANY, timeout_ms: int | None = None
-    ) -> R:
-        """Send one request and return its response, whatever error codes are in it. Not retried.
-
-        Raises NoBrokerReachable, ConnectionLost, RequestTimedOut, UnsupportedRequest.
-        """
-        return await self.run(self.cluster.request(message, version, broker=broker, timeout_ms=timeout_ms))
-
     async def link(self, broker: Broker = ANY) -> AsyncLink:
         """An open link, opened once for all that wait for it. Raises NoBrokerReachable, ConnectionLost, Closed."""
         return cast("AsyncLink", await self.run(self.cluster.link(broker)))
@@ -118,6 +109,7 @@ class AsyncClient:
         """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
         return self.cluster.may_pass(error)
 
+    request = _method(Cluster.request)
     coordinator = _method(Cluster.coordinator)
     pause = _method(Cluster.pause)
     refresh = _method(Cluster.refresh)

@@ -15,9 +15,9 @@ from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.aio.link import AsyncLink
-from oncelog.client.aio.offsets import list_offsets
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+from oncelog.client.programs.log_offsets import offsets_at
 
 
 class AsyncConsumer:
@@ -53,7 +53,7 @@ class AsyncConsumer:
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """The first offset at or after a timestamp in milliseconds, or −1 latest, −2 earliest; −1 if there is none."""
-        return await list_offsets(self._client, wanted, read_committed=read_committed)
+        return await offsets_at(self._client, wanted, read_committed=read_committed)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Fetch from other offsets next, the other partitions as they are; what was fetched already is dropped."""

@@ -32,7 +32,7 @@ class _Sent:
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task = task
-        task.add_done_callback(_failure)
+        task.add_done_callback(failure_of)
 
     @property
     def is_done(self) -> bool:
@@ -44,7 +44,7 @@ class _Sent:
         return self.task.result()
 
 
-def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
     """The exception of an ended task, retrieved so that asyncio does not warn about it."""
     return None if task.cancelled() else task.exception()
 

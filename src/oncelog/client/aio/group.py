@@ -67,6 +67,8 @@ class AsyncGroupConsumer:
         self._membership = GroupMembership(client, member, self._assigned, read_committed=fetch.read_committed)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._to_assign: dict[TopicPartition, int] | None = None
+        """The start of a new assignment, until it is fetched from: a poll may be cancelled before, or fail."""
         self._to_tell: dict[TopicPartition, int] | None = None
         self._is_closed = False
 
@@ -150,8 +152,10 @@ class AsyncGroupConsumer:
             await self._revoke()
         positions = self._membership.take_start()
         if positions is not None:
-            await self._consumer.assign(positions)
-            self._to_tell = positions
+            self._to_assign = positions
+        if self._to_assign is not None:
+            await self._consumer.assign(self._to_assign)
+            self._to_assign, self._to_tell = None, self._to_assign
         if self._to_tell is not None:
             if self._on_assigned is not None:
                 await self._on_assigned(self._to_tell)
@@ -164,7 +168,7 @@ class AsyncGroupConsumer:
         if self._assigned.has_uncommitted:
             with contextlib.suppress(ClientError):
                 await self.commit()
-        self._to_tell = None
+        self._to_assign = self._to_tell = None
         await self._consumer.assign({})
         self._membership.released()
 

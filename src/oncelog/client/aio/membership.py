@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient, loop_ms
+from oncelog.client.aio.driver import failure_of
 from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions
 from oncelog.client.machine.group import GroupMember, State
 from oncelog.client.programs.group import MemberPrograms
@@ -57,12 +58,12 @@ class GroupMembership:
         self._attended_ms = loop_ms()
         if self.news.done():
             self.news = asyncio.get_running_loop().create_future()
-        if self._starting is not None and self._starting.done() and _failure(self._starting) is not None:
+        if self._starting is not None and self._starting.done() and failure_of(self._starting) is not None:
             failed, self._starting = self._starting, None
             failed.result()
         if self._task is not None and self._task.done():
             ended, self._task = self._task, None
-            if (error := _failure(ended)) is not None:
+            if (error := failure_of(ended)) is not None:
                 raise error
         if self._task is None:
             self._task = asyncio.create_task(self._live())
@@ -164,13 +165,8 @@ class GroupMembership:
 
     def _gone(self, task: asyncio.Task[Any]) -> None:
         del self._abandoned[task]
-        _failure(task)
+        failure_of(task)
 
     def _tell(self, _: object = None) -> None:
         if not self.news.done():
             self.news.set_result(None)
-
-
-def _failure(task: asyncio.Task[Any]) -> BaseException | None:
-    """The exception an ended task failed with, retrieved so that asyncio does not warn about it."""
-    return None if task.cancelled() else task.exception()

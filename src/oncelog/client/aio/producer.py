@@ -63,7 +63,8 @@ class AsyncProducer(Delivery):
         timestamp_ms: int | None = None,
     ) -> None:
         """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does; TypeError
-        and ValueError for what no record can hold."""
+        and ValueError for what no record can hold; TransactionFailed for what went wrong before in a transaction."""
+        self._require_sendable()
         at = self._wall_ms() if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)
         self.machine.add(await self._partition(topic, partition, record), record, loop_ms())
@@ -74,6 +75,7 @@ class AsyncProducer(Delivery):
     async def send_batch(self, partition: TopicPartition, batch: bytearray) -> int:
         """Buffer a ready batch (format 2, base offset 0, without holes in its offsets), which is the producer's from
         now on; the ``number`` of its ``Delivered``. Raises DeliveryFailed for earlier ones, and what a request does."""
+        self._require_sendable()
         number = self.machine.add_batch(partition, batch, loop_ms())
         while self.machine.buffered_bytes >= self._buffer_bytes:
             await self._step(waits=True)

@@ -23,7 +23,6 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.programs.transactions import TransactionalDelivery, transactional_settings
-from oncelog.records.record import Headers
 
 
 class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
@@ -61,25 +60,6 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
         Raises UnsupportedRequest when two-phase commit is wanted and the cluster does not have it.
         """
         return await self._run(self._initializing(keep_prepared))
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        headers: Headers = (),
-        timestamp_ms: int | None = None,
-    ) -> None:
-        """Take one record into the transaction. Raises TransactionFailed for what went wrong before."""
-        self.transactions.require_open("send records")
-        await super().send(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
-
-    async def send_batch(self, partition: TopicPartition, batch: bytearray) -> int:
-        """Take a ready batch into the transaction. Raises TransactionFailed for what went wrong before."""
-        self.transactions.require_open("send records")
-        return await super().send_batch(partition, batch)
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""

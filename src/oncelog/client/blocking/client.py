@@ -15,15 +15,15 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.link import Link
 from oncelog.client.blocking.system import THIS_MACHINE, System
 from oncelog.client.config import ClientConfig, parse_addresses
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.programs.cluster import GROUP_KEY, Broker, Cluster
 from oncelog.client.programs.log_offsets import ListedOffset, list_offsets
 from oncelog.client.programs.operation import show_signature
-from oncelog.client.programs.steps import Program
+from oncelog.client.programs.steps import Program, raise_for_error
 from oncelog.wire.chunks import Buffer
-from oncelog.wire.message import Request, Response
+from oncelog.wire.message import Response
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -93,15 +93,6 @@ class Client:
 
     # Requests and the brokers they go to.
 
-    def request(
-        self, message: Request[R], version: int | None = None, *, broker: Broker = "any", timeout_ms: int | None = None
-    ) -> R:
-        """Send one request and return its response, whatever error codes are in it. Not retried.
-
-        Raises NoBrokerReachable, ConnectionLost, RequestTimedOut, UnsupportedRequest.
-        """
-        return self.run(self.cluster.request(message, version, broker=broker, timeout_ms=timeout_ms))
-
     def link(self, broker: Broker = "any") -> Link:
         """An open link to a broker. Raises NoBrokerReachable for "any", ConnectionLost for a particular one."""
         return cast("Link", self.run(self.cluster.link(broker)))
@@ -127,6 +118,7 @@ class Client:
         """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
         return self.cluster.may_pass(error)
 
+    request = _method(Cluster.request)
     coordinator = _method(Cluster.coordinator)
     pause = _method(Cluster.pause)
     refresh = _method(Cluster.refresh)
@@ -178,8 +170,7 @@ class Client:
                 return None
             response = link.decode(link.response(correlation_id))
             answer = response.responses[0].partition_responses[0]
-            if answer.error_code:
-                raise BrokerRefused(answer.error_code, f"produce to {partition}", answer.error_message)
+            raise_for_error(answer, f"produce to {partition}")
             return Produced(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
         return self.retrying(attempt)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -27,11 +28,18 @@ class ThreadLock:
     """A lock between programs of one thread."""
 
     def __init__(self) -> None:
-        self.is_held = False
+        self.holder: object = None
+        """The program or strand that has it. An interrupt may come between the grant and the program's ``try``:
+        then the driver releases it."""
 
     def release(self) -> None:
         """Let the next program have it."""
-        self.is_held = False
+        self.holder = None
+
+    def release_of(self, holder: object) -> None:
+        """Release the lock if ``holder`` has it."""
+        if self.holder is holder:
+            self.holder = None
 
 
 class _Sent:
@@ -91,6 +99,7 @@ class Driver:
         """Run a program to its end. Raises what it raises."""
         value: Any = None
         error: ClientError | None = None
+        step: Step | None = None
         try:
             while True:
                 try:
@@ -100,10 +109,12 @@ class Driver:
                     return result
                 value, error = None, None
                 try:
-                    value = self._carry_out(step)
+                    value = self._carry_out(program, step)
                 except ClientError as failure:
                     error = failure
         finally:
+            if isinstance(step, Acquire):
+                cast("ThreadLock", step.lock).release_of(program)
             program.close()
 
     def begin(self, step: Connect | Submit) -> Any:
@@ -114,7 +125,7 @@ class Driver:
         correlation_id = link.submit(step.message, step.version, answered=step.answered)
         return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)
 
-    def _carry_out(self, step: Step) -> Any:
+    def _carry_out(self, program: Program[Any], step: Step) -> Any:
         """Carry out a step of a program that runs alone."""
         match step:
             case Call():
@@ -126,7 +137,7 @@ class Driver:
             case Sleep():
                 self.system.sleep(step.milliseconds)
             case Acquire():
-                cast("ThreadLock", step.lock).is_held = True  # no other program runs
+                cast("ThreadLock", step.lock).holder = program  # no other program runs
             case Wait():
                 links = [cast("_Sent", sent).link for sent in step.pending]
                 if all(link.is_open and not link.pending() for link in links):
@@ -188,14 +199,16 @@ class _SideBySide:
         return self._all.results
 
     def _abort(self) -> None:
-        for strand in self._waiting:
-            if isinstance(strand.step, Call):
-                strand.step.link.abort()
-        for strand, _, _ in self._ready:
-            if isinstance(strand.step, Acquire):  # granted, but its program has not gone on to release it
-                strand.step.lock.release()
-        for strand in reversed(self._strands):  # programs before those that run them
-            strand.program.close()
+        """Close links with outstanding answers, free locks, close programs: all of them, whatever one raises."""
+        with ExitStack() as last_first:
+            for strand in self._strands:  # programs before those that run them
+                last_first.callback(strand.program.close)
+            for strand in self._strands:
+                if isinstance(strand.step, Acquire):
+                    last_first.callback(cast("ThreadLock", strand.step.lock).release_of, strand)
+            for strand in self._waiting:
+                if isinstance(strand.step, Call):
+                    last_first.callback(strand.step.link.abort)
 
     def _start(self, programs: Sequence[Program[Any]], parent: _Strand | None) -> _Group:
         group = _Group(len(programs), parent)
@@ -277,9 +290,9 @@ class _SideBySide:
                     error = failure
             case Acquire(lock):
                 thread_lock = cast("ThreadLock", lock)
-                if thread_lock.is_held:
+                if thread_lock.holder is not None:
                     return
-                thread_lock.is_held = True
+                thread_lock.holder = strand
             case Wait(pending):
                 if not is_late and not any(sent.is_done for sent in pending):
                     return
@@ -302,5 +315,7 @@ class _SideBySide:
                     links += [cast("_Sent", sent).link for sent in pending]
         if links:
             driver.system.wait(list(dict.fromkeys(link.stream for link in links)), left_ms)
+        elif left_ms == math.inf:
+            raise RuntimeError("programs wait for a lock that none of them releases")
         else:
             driver.system.sleep(left_ms)

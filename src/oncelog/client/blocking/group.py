@@ -16,7 +16,6 @@ from typing import Self
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.client.blocking.link import now_ms
 from oncelog.client.errors import ClientError, Closed, UnknownTopic
 from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
@@ -49,9 +48,10 @@ class GroupConsumer:
     ) -> None:
         settings, fetch = settings or GroupSettings(), fetch or FetchSettings()
         self._run = client.run
+        self._now_ms = client.cluster.now_ms
         self._member = GroupMember(group, topics, settings)
         self._fetcher = Fetcher(client, fetch)
-        self._assigned = AssignedPartitions(group, settings.instance_id, reset, now_ms())
+        self._assigned = AssignedPartitions(group, settings.instance_id, reset, self._now_ms())
         self._programs = MemberPrograms(client.cluster, self._member, self._assigned, fetch.read_committed)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
@@ -95,7 +95,7 @@ class GroupConsumer:
         and Closed."""
         if self._is_closed:
             raise Closed(f"the consumer of group {self._member.group!r}")
-        if self._assigned.is_commit_due(now_ms()):
+        if self._assigned.is_commit_due(self._now_ms()):
             self.commit()
         self._keep_up()
         if not len(self._fetcher):
@@ -135,13 +135,14 @@ class GroupConsumer:
 
     def _keep_up(self) -> None:
         """Drive the membership until it is stable and no request is due."""
+        member = self._member
         self._run(self._programs.check_topics())
-        while (request := self._member.next_request(now_ms())) is not None:
-            if self._member.state is not State.STABLE:
+        while (request := member.next_request(self._now_ms())) is not None or member.state is State.ASSIGNING:
+            if member.state is not State.STABLE:
                 self._revoke()
-            was = self._member.state
+            was = member.state
             self._run(self._programs.exchange(request))
-            if was is State.SYNCING and self._member.state is State.STABLE:
+            if was is State.SYNCING and member.state is State.STABLE:
                 self._is_new = True
         if self._is_new:
             self._assign()

@@ -73,7 +73,8 @@ class Producer(Delivery):
         timestamp_ms: int | None = None,
     ) -> None:
         """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` does; TypeError
-        and ValueError for what no record can hold."""
+        and ValueError for what no record can hold; TransactionFailed for what went wrong before in a transaction."""
+        self._require_sendable()
         at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)
         self.machine.add(self._partition(topic, partition, record), record, now_ms())

@@ -17,6 +17,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.transaction_states import FENCED
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.client.programs.cluster import TRANSACTION_KEY
+from oncelog.client.programs.steps import raise_for_error
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
@@ -86,8 +87,7 @@ def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
         for one in response.transaction_states:
             if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 continue
-            if one.error_code:
-                raise BrokerRefused(one.error_code, f"transactional id {one.transactional_id!r}")
+            raise_for_error(one, f"transactional id {one.transactional_id!r}")
             state = one.transaction_state
             identity = PresentIdentity(one.producer_id, one.producer_epoch, state == OPEN, state == CLAIMED)
             found[one.transactional_id] = identity
@@ -119,8 +119,7 @@ def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], boo
     if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
         message.transactional_id_pattern = _literal(prefix) + ".*"
     response = link.call(message)
-    if response.error_code:
-        raise BrokerRefused(response.error_code, f"open transactions of {prefix!r}")
+    raise_for_error(response, f"open transactions of {prefix!r}")
     return [
         one.transactional_id
         for one in response.transaction_states

@@ -26,7 +26,6 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.programs.transactions import TransactionalDelivery, transactional_settings
-from oncelog.records.record import Headers
 
 
 class TransactionalProducer(TransactionalDelivery, Producer):
@@ -62,20 +61,6 @@ class TransactionalProducer(TransactionalDelivery, Producer):
         Raises UnsupportedRequest when two-phase commit is wanted and the cluster does not have it.
         """
         return self._run(self._initializing(keep_prepared))
-
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        headers: Headers = (),
-        timestamp_ms: int | None = None,
-    ) -> None:
-        """Take one record into the transaction. Raises TransactionFailed for what went wrong before."""
-        self.transactions.require_open("send records")
-        super().send(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""

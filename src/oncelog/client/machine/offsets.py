@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.client.errors import BrokerRefused
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -60,9 +60,7 @@ def offset_fetch_request(
     group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> OffsetFetchRequest:
     """An OffsetFetch request for some partitions or (None) all that the group has committed."""
-    indexes: dict[TopicName, list[int]] = {}
-    for partition in partitions or ():
-        indexes.setdefault(partition.topic, []).append(partition.partition)
+    indexes = by_topic(partitions or ())
     old = [OffsetFetchRequestTopic(name=topic, partition_indexes=found) for topic, found in indexes.items()]
     new = [OffsetFetchRequestTopics(name=topic, partition_indexes=found) for topic, found in indexes.items()]
     every = partitions is None
@@ -94,9 +92,9 @@ def offset_commit_request(
     group: str, offsets: Mapping[TopicPartition, Committed], member: Membership
 ) -> OffsetCommitRequest:
     """An OffsetCommit request, outside of any transaction."""
-    by_topic: dict[TopicName, list[OffsetCommitRequestPartition]] = {}
+    topics: dict[TopicName, list[OffsetCommitRequestPartition]] = {}
     for partition, committed in offsets.items():
-        by_topic.setdefault(partition.topic, []).append(
+        topics.setdefault(partition.topic, []).append(
             OffsetCommitRequestPartition(
                 partition_index=partition.partition,
                 committed_offset=committed.offset,
@@ -109,7 +107,7 @@ def offset_commit_request(
         generation_id_or_member_epoch=member.generation,
         member_id=member.member_id,
         group_instance_id=member.instance_id,
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in topics.items()],
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.base.units import INT32_MAX
 from oncelog.client.errors import UnsupportedRequest
 from oncelog.client.machine.offsets import Committed, GroupMetadata
@@ -85,14 +85,13 @@ def init_request(settings: TransactionSettings, present: Identity | None, keep_p
 
 def add_partitions_request(who: Identity, partitions: tuple[TopicPartition, ...]) -> CoordinatorRequest:
     """AddPartitionsToTxn, before a batch is sent to the partitions."""
-    topics: dict[str, list[int]] = {}
-    for one in partitions:
-        topics.setdefault(one.topic, []).append(one.partition)
     message = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=who.transactional_id,
         v3_and_below_producer_id=who.producer_id,
         v3_and_below_producer_epoch=who.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in topics.items()],
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in by_topic(partitions).items()
+        ],
     )
     return CoordinatorRequest(message, 0, 3, None)
 

@@ -2,7 +2,7 @@
 
 from oncelog.client.programs.cluster import GROUP_KEY, TRANSACTION_KEY, Broker, Cluster
 from oncelog.client.programs.operation import Operation, operation
-from oncelog.client.programs.steps import Link, Program, Sleep, call, parallel
+from oncelog.client.programs.steps import Link, Program, Sleep, call, parallel, raise_for_error
 
 __all__ = [
     "GROUP_KEY",
@@ -16,4 +16,5 @@ __all__ = [
     "call",
     "operation",
     "parallel",
+    "raise_for_error",
 ]

@@ -30,7 +30,18 @@ from oncelog.client.errors import (
 from oncelog.client.machine.connection import Response
 from oncelog.client.machine.metadata import ClusterView, TopicInfo
 from oncelog.client.machine.retry import Backoff, Remedy, remedy
-from oncelog.client.programs.steps import Acquire, Call, Connect, Environment, Link, Lock, Program, Sleep, call
+from oncelog.client.programs.steps import (
+    Acquire,
+    Call,
+    Connect,
+    Environment,
+    Link,
+    Lock,
+    Program,
+    Sleep,
+    call,
+    raise_for_error,
+)
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -308,8 +319,7 @@ class Cluster:
         message = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         response = yield from self.request(message)
         answer: Any = response.coordinators[0] if response.coordinators else response
-        if answer.error_code:
-            raise BrokerRefused(answer.error_code, f"coordinator of {key!r}", answer.error_message)
+        raise_for_error(answer, f"coordinator of {key!r}")
         if answer.node_id not in self.view.brokers:
             yield from self.refresh_brokers()
         return int(answer.node_id)
@@ -345,8 +355,7 @@ class Cluster:
         self._all_topics_ms = self.now_ms()
 
     def _apply(self, response: MetadataResponse) -> None:
-        if response.error_code:
-            raise BrokerRefused(response.error_code, "metadata")
+        raise_for_error(response, "metadata")
         self.view.apply(response, self.now_ms())
         for broker, link in list(self.links.items()):
             info = self.view.brokers.get(broker) if isinstance(broker, int) else None

@@ -30,7 +30,7 @@ from oncelog.client.machine.producer import (
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs.cluster import Cluster
-from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait
+from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait, raise_for_error
 from oncelog.records.record import Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -85,6 +85,9 @@ class Delivery:
         self._failures: list[Failed] = []
         self._sent: dict[int, deque[_Sent]] = {}
 
+    def _require_sendable(self) -> None:
+        """Hook called before a record or a batch is taken."""
+
     # Sending.
 
     def _stepping(self, *, flush: bool, waits: bool) -> Program[None]:
@@ -132,8 +135,7 @@ class Delivery:
         response = yield from self._cluster.request(
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
         )
-        if response.error_code:
-            raise BrokerRefused(response.error_code, "a producer id")
+        raise_for_error(response, "a producer id")
         return response.producer_id, response.producer_epoch
 
     def _admit(self, partitions: list[TopicPartition]) -> Program[None]:

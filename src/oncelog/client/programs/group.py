@@ -8,6 +8,7 @@ offsets, and what their answers mean, are those of ``machine.offsets``; error co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from oncelog.base.ids import TopicPartition
@@ -24,7 +25,7 @@ from oncelog.client.machine.offsets import (
     offset_fetch_request,
 )
 from oncelog.client.programs.cluster import Cluster
-from oncelog.client.programs.log_offsets import list_offsets
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.client.programs.operation import operation
 from oncelog.client.programs.steps import Link, Program, call
 from oncelog.wire.message import Request
@@ -87,27 +88,29 @@ class MemberPrograms:
             self._link.abort()
 
     def exchange(self, request: Request[Any] | None) -> Program[None]:
-        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves."""
-        if request is None:
-            return
+        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves.
+
+        A member that has to assign does so then, or with the next call (of None, too) if this one raises.
+        """
         cluster, member = self._cluster, self.member
-        wait_ms = cluster.config.request_timeout_ms
-        if member.state is State.UNJOINED:
-            wait_ms += member.settings.rebalance_timeout_ms
-
-        def attempt() -> Program[None]:
-            try:
-                link = yield from self._coordinator()
-                answer = yield from call(link, request, timeout_ms=wait_ms)
-            except ClientError:
-                cluster.forget_coordinator(member.group)
-                raise
-            member.answered(answer, cluster.now_ms())
-
-        yield from cluster.retrying(attempt)
+        if request is not None:
+            wait_ms = cluster.config.request_timeout_ms
+            if member.state is State.UNJOINED:
+                wait_ms += member.settings.rebalance_timeout_ms
+            yield from cluster.retrying(partial(self._exchange, request, wait_ms))
         if member.state is State.ASSIGNING:
             self._counts = yield from self._partition_counts()
             member.assign(self._counts)
+
+    def _exchange(self, request: Request[Any], wait_ms: int) -> Program[None]:
+        cluster, member = self._cluster, self.member
+        try:
+            link = yield from self._coordinator()
+            answer = yield from call(link, request, timeout_ms=wait_ms)
+        except ClientError:
+            cluster.forget_coordinator(member.group)
+            raise
+        member.answered(answer, cluster.now_ms())
 
     def check_topics(self) -> Program[None]:
         """Call for a rebalance if a topic has appeared or grown, now and then; done by the group's leader."""
@@ -163,5 +166,4 @@ class MemberPrograms:
         return {name: len(info.partitions) for name, info in topics.items() if info.exists}
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> Program[dict[TopicPartition, int]]:
-        listed = yield from list_offsets(self._cluster, wanted, read_committed=self._read_committed)
-        return {partition: answer.offset for partition, answer in listed.items()}
+        return (yield from offsets_at(self._cluster, wanted, read_committed=self._read_committed))

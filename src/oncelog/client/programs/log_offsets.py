@@ -9,6 +9,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.requests import list_offsets_request
 from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.operation import operation
 from oncelog.client.programs.steps import Program, call, parallel
 
 
@@ -45,6 +46,15 @@ def list_offsets(
 
     yield from cluster.retrying(attempt)
     return found
+
+
+@operation
+def offsets_at(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+) -> Program[dict[TopicPartition, int]]:
+    """The offsets of ``list_offsets`` alone. With ``read_committed`` the latest is the last stable offset."""
+    listed = yield from list_offsets(cluster, wanted, read_committed=read_committed)
+    return {partition: listed[partition].offset for partition in wanted}
 
 
 def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> BrokerRefused | None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from oncelog.client.addresses import Address
+from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.connection import Response
 from oncelog.client.machine.versions import Versions
 from oncelog.wire.message import Request
@@ -163,6 +164,18 @@ def call(link: Link, message: Request[R], version: int | None = None, timeout_ms
     """Send a request over a link; its response, whatever error codes are in it."""
     response: R = yield Call(link, message, version, timeout_ms)
     return response
+
+
+class HasErrorCode(Protocol):
+    """A response, or a part of one."""
+
+    error_code: int
+
+
+def raise_for_error(answer: HasErrorCode, what: str) -> None:
+    """Raise BrokerRefused if an answer has an error code, with the broker's own message where it has one."""
+    if answer.error_code:
+        raise BrokerRefused(answer.error_code, what, getattr(answer, "error_message", None))
 
 
 def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:

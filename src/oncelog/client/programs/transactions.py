@@ -108,6 +108,9 @@ class TransactionalDelivery(Delivery):
 
     # Hooks of the delivery.
 
+    def _require_sendable(self) -> None:
+        self.transactions.require_open("send records")
+
     def _keep_identity(self) -> Program[None]:
         self._raise_failure()
         yield from ()

@@ -18,8 +18,8 @@ from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.admin.transactions.termination import Terminated, force_terminate
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.errors import ClientError
+from oncelog.client.programs.group import committed_offsets
 from oncelog.console.admission.audit_lines import console_audit
 from oncelog.console.admission.gate import Permit
 from oncelog.console.query import NotConfirmed

@@ -19,9 +19,10 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.offsets import Committed, committed_offsets
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.metadata import TopicInfo
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import committed_offsets
 from oncelog.console.metrics.history import Key
 
 SLICE: Final = 2000

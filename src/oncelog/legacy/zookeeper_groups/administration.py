@@ -17,9 +17,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.client.blocking.client import Client
-from oncelog.client.blocking.offsets import Committed, commit_offsets, committed_offsets
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import BrokerRefused, ClientError, UnsupportedRequest
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.legacy.zookeeper_groups.connection import (
     ZooKeeperUnreachable,
     client_of,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.base.tree import OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.client.blocking.client import EARLIEST, LATEST, Client
-from oncelog.client.blocking.offsets import Committed, commit_offsets, committed_offsets
 from oncelog.client.errors import ClientError, NoBrokerReachable, UnknownTopic
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.legacy.zookeeper_groups.connection import ZooKeeperUnreachable, registered_brokers
 from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker, ids_path, owner_path, topic_path
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings

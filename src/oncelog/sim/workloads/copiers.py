@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import ProducerFenced
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.programs.group import committed_offsets
 from oncelog.sim.checkers.history import Copied, GroupPartition, SeenRecord, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import MEMBER, RecordedMember, counting_client, note_group, note_seek

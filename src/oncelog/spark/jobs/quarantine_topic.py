@@ -30,12 +30,12 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.transactions import TransactionalProducer
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.programs.group import committed_offsets
 from oncelog.spark.sink.task_writer import largest_batch
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import open_client

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.programs.group import committed_offsets
 from oncelog.spark.jobs.quarantine_topic import PREFIX, bad_row_producer, send_bad_rows
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import SourceOptions

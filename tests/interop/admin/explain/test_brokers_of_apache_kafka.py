@@ -24,7 +24,8 @@ from oncelog.base.acls import (
     ResourceType,
 )
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import Committed, commit_offsets
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from tests.interop.admin.conftest import FAST

@@ -13,9 +13,10 @@ from oncelog.admin.explain.subjects import explain_group, explain_producer, expl
 from oncelog.admin.topics import NewTopic, create_topic, delete_records
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.group import GroupConsumer
-from oncelog.client.blocking.offsets import Committed, commit_offsets
 from oncelog.client.blocking.system import ThisMachine
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.offsets import Committed
+from oncelog.client.programs.group import commit_offsets
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing import Broker, Cluster

@@ -12,9 +12,9 @@ from oncelog.admin.explain.subjects import explain_group, explain_topic
 from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking import Client, GroupConsumer, GroupSettings, TransactionalProducer
-from oncelog.client.blocking.offsets import Committed, commit_offsets
-from oncelog.client.machine.offsets import GroupMetadata
+from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.programs.group import commit_offsets
 from oncelog.node.coordinators import log_batches as loading
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record

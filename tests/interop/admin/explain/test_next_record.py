@@ -16,8 +16,8 @@ from oncelog.admin.explain.subjects import explain_group
 from oncelog.admin.groups import describe_group
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.system import ThisMachine
+from oncelog.client.programs.group import committed_offsets
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from tests.interop.admin.conftest import FAST

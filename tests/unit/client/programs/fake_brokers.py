@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import pytest
 
 from oncelog.client.addresses import Address
+from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.driver import Driver as AsyncDriver
 from oncelog.client.blocking.driver import Driver as BlockingDriver
 from oncelog.client.blocking.stream import Stream
@@ -152,6 +153,9 @@ class FakeLink:
     async def call(
         self, message: Request[Any], version: int | None, timeout_ms: int | None, *, answered: bool = True
     ) -> Any:
+        if not answered:
+            self.submit(message, version, answered=False)
+            return None
         return await self.ask(message, version, timeout_ms, Response.decode)
 
     async def ask(
@@ -176,6 +180,13 @@ class FakeLink:
     def _require_open(self) -> None:
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
+
+
+class AsyncFakeLink(FakeLink):
+    """The same for asyncio alone, where closing is awaited."""
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.abort()
 
 
 class VirtualSystem:
@@ -236,18 +247,20 @@ class BlockingRunner:
         return make()
 
 
-class VirtualClient:
-    """The client that operations are given under asyncio."""
+class VirtualClient(AsyncClient):
+    """An asyncio client of fake brokers."""
 
     def __init__(self, brokers: FakeBrokers) -> None:
+        super().__init__("h:1", config=CONFIG)
         entropy = random.Random(1)
         entropy.randint = lambda a, b: 0  # type: ignore[method-assign]  # no jitter
 
         async def open_link(address: Address) -> FakeLink:
-            return FakeLink(brokers, address)
+            return AsyncFakeLink(brokers, address)
 
         driver = AsyncDriver(CONFIG, entropy, lambda: brokers.now_ms, open_link)
         self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)
+        self.view = self.cluster.view
         self.run = driver.run
 
 

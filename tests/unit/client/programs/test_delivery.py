@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.errors import ProducerFenced, TransactionFailed
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, ProducerFenced, TransactionFailed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.record_values import checked_record
 from oncelog.client.machine.transaction_states import State
@@ -87,6 +87,41 @@ def test_a_batch_is_sent_again_to_the_new_leader(runner: Runner) -> None:
     runner.run(producer.flushing())
     assert runner.brokers.asked(ProduceRequest) == [1, 2]
     assert len(log.appended[0]) == 1
+
+
+def test_a_record_that_is_not_acknowledged_has_been_written_when_flush_returns(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner, ProducerSettings(acks=0))
+    runner.run(runner.cluster.link()).abort()
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    for link in runner.cluster.close():
+        link.abort()
+    runner.run(pause())
+    assert [b"one" in batch for batch in log.appended[0]] == [True]
+
+
+def test_a_request_without_answer_that_cannot_be_written_is_sent_again(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner, ProducerSettings(acks=0))
+    answer, brokers = runner.brokers.answers[ProduceRequest], runner.brokers
+
+    def breaking(broker: int, message: ProduceRequest) -> ResponseMessage | None:
+        if len(brokers.asked(ProduceRequest)) == 1:
+            raise ConnectionLost("the connection broke")
+        return answer(broker, message)
+
+    brokers.answers[ProduceRequest] = breaking
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    assert (len(log.appended[0]), brokers.asked(ProduceRequest)) == (1, [1, 1])
+    brokers.answers[ProduceRequest] = lambda *_: _raise(AuthenticationFailed("the session is over"))
+    producer.add(0, b"two")
+    with pytest.raises(AuthenticationFailed):
+        runner.run(producer.flushing())
+    assert len(log.appended[0]) == 1
+
+
+def _raise(error: ClientError) -> ResponseMessage:
+    raise error
 
 
 def test_a_refused_record_is_raised_by_flush(runner: Runner) -> None:

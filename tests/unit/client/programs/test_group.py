@@ -123,6 +123,23 @@ def test_a_member_joins_over_a_connection_of_its_own_and_begins_where_it_should(
     assert coordinator.left == 1
 
 
+def test_a_leader_that_could_not_look_topics_up_assigns_with_the_next_call(runner: Runner) -> None:
+    Coordinator(runner.brokers)
+    member = GroupMember("g", ["t"], GroupSettings())
+    assigned = AssignedPartitions("g", None, "earliest", runner.now_ms())
+    programs = runner.within(lambda: MemberPrograms(runner.cluster, member, assigned, False))
+    runner.run(runner.cluster.coordinator("g"))
+    runner.run(programs.check_topics())
+    runner.run(runner.cluster.link(COORDINATOR))
+    runner.brokers.metadata_error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with pytest.raises(BrokerRefused):
+        runner.run(programs.exchange(member.next_request(runner.now_ms())))
+    assert (member.state, member.next_request(runner.now_ms())) == (State.ASSIGNING, None)
+    runner.brokers.metadata_error = 0
+    runner.run(programs.exchange(None))
+    assert member.state is State.SYNCING
+
+
 def test_a_lost_coordinator_is_looked_up_and_connected_again(runner: Runner) -> None:
     Coordinator(runner.brokers)
     programs = joined(runner)

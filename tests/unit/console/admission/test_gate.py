@@ -44,7 +44,7 @@ CHANGING = {
     "delete_topics": "oncelog.admin.topics",
     "delete_records": "oncelog.admin.topics",
     "add_partitions": "oncelog.admin.topics",
-    "commit_offsets": "oncelog.client.blocking.offsets",
+    "commit_offsets": "oncelog.client.programs.group",
     "Producer": "oncelog.client.blocking.producer",
     "produce_request": "oncelog.client.machine.requests",
 }

@@ -10,8 +10,8 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking import Client, Committed
-from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.errors import ClientError
+from oncelog.client.programs.group import commit_offsets
 from oncelog.console.metrics.cluster_counts import ClusterCounts, rates
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.pages.metrics import CLUSTER, lines_of

@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
 from oncelog.client.blocking import Client, Committed, FetchSettings
-from oncelog.client.blocking.offsets import commit_offsets, committed_offsets
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
 from oncelog.client.programs import Cluster
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.console.cluster.rates import Rate, Rates
 from oncelog.console.cluster.recent import Recent
 from oncelog.console.page import Asked

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client, Committed
-from oncelog.client.blocking.offsets import commit_offsets
 from oncelog.client.errors import ClientError
+from oncelog.client.programs.group import commit_offsets
 from oncelog.console.cluster.access import ClusterAccess, ClusterSlow
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at

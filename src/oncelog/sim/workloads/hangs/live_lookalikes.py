@@ -14,12 +14,12 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
-from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
+from oncelog.client.programs.group import committed_offsets
 from oncelog.sim.checkers.history import Commit, GroupPartition, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth

@@ -12,10 +12,10 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.group import AsyncGroupConsumer, OnRevoked
-from oncelog.client.aio.offsets import committed_offsets
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.client.programs.group import committed_offsets
 from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, SeenRecord
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext

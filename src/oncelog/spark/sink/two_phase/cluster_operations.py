@@ -13,12 +13,12 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
 from oncelog.client.blocking import Client, FetchSettings, TransactionalProducer, TransactionSettings
-from oncelog.client.blocking.offsets import committed_offsets
 from oncelog.client.blocking.transaction_admin import end_transaction, open_transactions, present_identities
 from oncelog.client.errors import BrokerRefused, ProducerUnusable
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.transaction_values import StoredTransaction
+from oncelog.client.programs.group import committed_offsets
 from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.operations import (
     CheckAborted,
