@@ -37,7 +37,7 @@ from oncelog.wire.messages.produce import (
 if TYPE_CHECKING:
     from oncelog.core.producers.verification import Guard
     from oncelog.handlers.broker.context import Context
-    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.storage.log.record_validation import ValidatedRecords
     from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
