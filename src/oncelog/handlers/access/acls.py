@@ -30,7 +30,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from oncelog.wire.messages.delete_acls import (
@@ -163,7 +163,7 @@ def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResp
     """The lists, each as far as it matches; what decides beside them is told to those who ask for it."""
     matches = _matcher(request)
     if not context.allows_cluster(Operation.DESCRIBE):
-        return DescribeAclsResponse(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message)
+        return with_outcome(DescribeAclsResponse(), CLUSTER_DENIED)
     if not _has_authorizer(context):
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED_MESSAGE)
     lists: dict[ResourcePattern, list[AclDescription]] = {}
@@ -241,9 +241,8 @@ def _is_for_filters(binding: AclBinding) -> bool:
 
 
 def _created(outcome: bool | Refusal) -> AclCreationResult:
-    if isinstance(outcome, Refusal):
-        return AclCreationResult(error_code=outcome.error_code, error_message=outcome.message)
-    return AclCreationResult()
+    created = AclCreationResult()
+    return with_outcome(created, outcome) if isinstance(outcome, Refusal) else created
 
 
 DELETE_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -283,15 +282,12 @@ def delete(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResp
 
 
 def _refused(refusal: Refusal) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(error_code=refusal.error_code, error_message=refusal.message)
+    return with_outcome(DeleteAclsFilterResult(), refusal)
 
 
 def _deleted(binding: AclBinding, outcome: bool | Refusal) -> DeleteAclsMatchingAcl:
     pattern, entry = binding
-    error_code, message = outcome_error(outcome)
-    return DeleteAclsMatchingAcl(
-        error_code=error_code,
-        error_message=message,
+    deleted = DeleteAclsMatchingAcl(
         resource_type=pattern.resource_type,
         resource_name=pattern.name,
         pattern_type=pattern.pattern_type,
@@ -300,3 +296,4 @@ def _deleted(binding: AclBinding, outcome: bool | Refusal) -> DeleteAclsMatching
         operation=entry.operation,
         permission_type=entry.permission,
     )
+    return with_outcome(deleted, outcome)

@@ -17,7 +17,7 @@ from oncelog.core.controller.topics.parts import partitions_a_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed, outcome_error
+from oncelog.handlers.broker.metadata_changes import HURRIED, committed, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages import create_partitions as wire
 
@@ -108,5 +108,4 @@ def _more(topic: wire.CreatePartitionsTopic) -> MorePartitions:
 
 
 def _result(name: str, outcome: object) -> wire.CreatePartitionsTopicResult:
-    error_code, message = outcome_error(outcome)
-    return wire.CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)
+    return with_outcome(wire.CreatePartitionsTopicResult(name=name), outcome)
