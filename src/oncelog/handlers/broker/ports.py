@@ -57,8 +57,8 @@ class LeaderLog:
         """The log end offset while records before it wait for this broker's disk and cannot be read; None as a rule,
         and where other replicas have to have them too, or to come into sync first: acks=1 promises nothing about
         those."""
-        log = self.log
-        if log.high_watermark >= log.log_end_offset or self.replicas.in_sync_count > 1 or not self.has_enough_in_sync():
+        log, replicas = self.log, self.replicas
+        if log.high_watermark >= log.log_end_offset or replicas.in_sync_count > 1 or not replicas.has_enough_in_sync():
             return None
         return log.log_end_offset
 
@@ -66,10 +66,6 @@ class LeaderLog:
         """True once the high watermark has passed the start of the leader's epoch. Until then the end that readers may
         see can be lower than what the leader before has told (KIP-207)."""
         return self.replicas.high_watermark >= self.replicas.epoch_start
-
-    def has_enough_in_sync(self) -> bool:
-        """True if acks=all may be acknowledged (``min.insync.replicas``)."""
-        return self.replicas.has_enough_in_sync()
 
 
 class FollowerLog:

@@ -113,10 +113,6 @@ def update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeat
     """Change the levels, or only say whether they could be (``validate_only``)."""
     if not context.allows_cluster(Operation.ALTER):
         return with_outcome(UpdateFeaturesResponse(), CLUSTER_DENIED)
-    return (yield from _update(request, context))
-
-
-def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
     updates = [
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates

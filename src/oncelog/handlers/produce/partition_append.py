@@ -177,7 +177,7 @@ class PartitionAppend:
     def _refusal(self, leader: LeaderLog, acks: int, context: Context) -> ErrorCode:
         if self.partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if acks == ACKS_ALL and not leader.has_enough_in_sync():
+        if acks == ACKS_ALL and not leader.replicas.has_enough_in_sync():
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if context.version < _KNOWS_ZSTD and self.attributes & CODEC_MASK == Codec.ZSTD:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

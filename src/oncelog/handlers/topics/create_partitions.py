@@ -43,10 +43,6 @@ def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wir
     """Add what can be added, in as few commits as the tree takes; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
         return wire.CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
-    return (yield from _create(request, context))
-
-
-def _create(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
     names = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, count in names.items() if count > 1]

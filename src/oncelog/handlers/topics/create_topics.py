@@ -48,10 +48,6 @@ def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.Cr
     """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
     if request.timeout_ms <= 0:
         return wire.CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
-    return (yield from _create(request, context))
-
-
-def _create(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
     may_create = context.would_allow_cluster(Operation.CREATE)
     wanted, results = [], []

@@ -56,10 +56,6 @@ def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Step
         return AlterPartitionReassignmentsResponse()  # its message is empty, not null: so is Apache Kafka's
     if request.timeout_ms <= 0:
         return _refuse(request, HURRIED)
-    return (yield from _alter(request, context))
-
-
-def _alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
     cluster = context.cluster
     asked = [
         Reassignment(TopicName(topic.name), each.partition_index, each.replicas)
