@@ -109,39 +109,30 @@ def _known(kind: type[_E], code: int) -> _E:
 
 
 def _matcher(wanted: _Filter) -> Callable[[AclBinding], bool]:
-    """Says whether an entry is one that the filter wants; what it names by an unknown code matches nothing. Raises
-    PeerError as :func:`_known`."""
-    resources = _resources(wanted)
-    principal, host = wanted.principal_filter, wanted.host_filter
-    operation, permission = _known(Operation, wanted.operation), _known(Permission, wanted.permission_type)
-
-    def matches(binding: AclBinding) -> bool:
-        entry = binding.entry
-        return (
-            (principal is None or principal == entry.principal)
-            and (host is None or host == entry.host)
-            and operation in (Operation.ANY, entry.operation)
-            and permission in (Permission.ANY, entry.permission)
-            and resources(binding.pattern)
-        )
-
-    return matches
-
-
-def _resources(wanted: _Filter) -> Callable[[ResourcePattern], bool]:
-    """Says whether a pattern is one that the filter wants. MATCH with a name wants all that are for this name."""
-    name = wanted.resource_name_filter
+    """Says whether an entry is one that the filter wants; what it names by an unknown code matches nothing. MATCH with
+    a name wants all patterns that are for this name. Raises PeerError as :func:`_known`."""
     resource_type = _known(ResourceType, wanted.resource_type_filter)
     pattern_type = _known(PatternType, wanted.pattern_type_filter)
+    operation, permission = _known(Operation, wanted.operation), _known(Permission, wanted.permission_type)
+    name, principal, host = wanted.resource_name_filter, wanted.principal_filter, wanted.host_filter
 
-    def wants(pattern: ResourcePattern) -> bool:
-        if resource_type not in (ResourceType.ANY, pattern.resource_type):
-            return False
+    def is_for_name(pattern: ResourcePattern) -> bool:
         if pattern_type is PatternType.MATCH:
             return name is None or pattern.matches(name)
         return pattern_type in (PatternType.ANY, pattern.pattern_type) and name in (None, pattern.name)
 
-    return wants
+    def matches(binding: AclBinding) -> bool:
+        pattern, entry = binding
+        return (
+            principal in (None, entry.principal)
+            and host in (None, entry.host)
+            and operation in (Operation.ANY, entry.operation)
+            and permission in (Permission.ANY, entry.permission)
+            and resource_type in (ResourceType.ANY, pattern.resource_type)
+            and is_for_name(pattern)
+        )
+
+    return matches
 
 
 def _filter_refusal(wanted: _Filter) -> Refusal | None:
