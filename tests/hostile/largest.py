@@ -60,7 +60,7 @@ def all_largest(known_topic_id: bytes) -> Iterator[Largest]:
         for path in _array_paths(module, cls):
             seen = set()
             for version in (api.max_version, *range(api.max_version - 1, api.min_version - 1, -1)):
-                kind = (cls.flexible(version), _by_id(api.name, version))
+                kind = (version >= cls.FIRST_FLEXIBLE_VERSION, _by_id(api.name, version))
                 if kind not in seen:
                     seen.add(kind)
                     found = _fitting(cls, module, path, version, known_topic_id)

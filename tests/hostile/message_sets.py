@@ -9,16 +9,15 @@ from zlib import crc32
 
 from oncelog.base.invariant import invariant
 from oncelog.base.units import KIB, MIB
-from oncelog.legacy.message_set.conversion import down_converted, up_converted
-from oncelog.legacy.message_set.entry import LOG_OVERHEAD, Entry, shallow
-from oncelog.legacy.message_set.message import Limits
+from oncelog.legacy.message_set.conversion import down_converted, up_converted, wrap
+from oncelog.legacy.message_set.entry import LOG_OVERHEAD, Entry, Limits, shallow
 from oncelog.legacy.message_set.reading import deep
-from oncelog.legacy.message_set.writing import wrap, write
 from oncelog.records.batch import read_header
 from oncelog.records.compression import Codec
 from oncelog.records.errors import CorruptBatch, TruncatedBatch
 from oncelog.records.record import read_records
 from tests.conformance.old_clients.sets import messages, unsound_sets
+from tests.message_sets import write
 
 DECOMPRESSED_MAX: Final = 256 * KIB
 R = TypeVar("R")

@@ -12,8 +12,8 @@ LEGACY_APIS: Final = (
     Api(0, "Produce", 0, 2, "oncelog.legacy.requests.produce", Op.WRITE, Res.TOPIC),
     Api(1, "Fetch", 0, 3, "oncelog.legacy.requests.fetch", Op.READ, Res.TOPIC),
     Api(2, "ListOffsets", 0, 0, "oncelog.legacy.requests.list_offsets", Op.DESCRIBE, Res.TOPIC),
-    Api(8, "OffsetCommit", 0, 1, "oncelog.legacy.requests.offset_commit", Op.READ, Res.GROUP),
-    Api(9, "OffsetFetch", 0, 0, "oncelog.legacy.requests.offset_fetch", Op.DESCRIBE, Res.GROUP),
+    Api(8, "OffsetCommit", 0, 1, "oncelog.legacy.requests.zookeeper_offsets:commit", Op.READ, Res.GROUP),
+    Api(9, "OffsetFetch", 0, 0, "oncelog.legacy.requests.zookeeper_offsets:fetch", Op.DESCRIBE, Res.GROUP),
 )
 
 LEGACY_BY_KEY: Final = {api.key: api for api in LEGACY_APIS}

@@ -9,8 +9,8 @@ from oncelog.handlers.api import Operation as Op
 from oncelog.handlers.api import ResourceType as Res
 
 APIS: Final = (
-    Api(0, "Produce", 3, 13, "produce", Op.WRITE, Res.TOPIC, advertised_min_version=0),
-    Api(1, "Fetch", 4, 18, "fetch", Op.READ, Res.TOPIC),
+    Api(0, "Produce", 3, 13, "produce.handler", Op.WRITE, Res.TOPIC, advertised_min_version=0),
+    Api(1, "Fetch", 4, 18, "fetch.handler", Op.READ, Res.TOPIC),
     Api(2, "ListOffsets", 1, 11, "logs.list_offsets", Op.DESCRIBE, Res.TOPIC),
     Api(3, "Metadata", 0, 13, "topics.metadata", Op.DESCRIBE, Res.TOPIC),
     Api(8, "OffsetCommit", 2, 10, "groups.offset_commit", Op.READ, Res.GROUP),

@@ -42,15 +42,11 @@ class Message:
     """The first version that Apache Kafka 4 has (KIP-896), and our client speaks. Those before it, of old clients and
     brokers, carry records in other formats."""
     FIRST_FLEXIBLE_VERSION: ClassVar[int]
-    """``NEVER_FLEXIBLE`` where no version is."""
+    """The first version with compact lengths and tagged fields (KIP-482); ``NEVER_FLEXIBLE`` where no version has
+    them."""
     MAX_ELEMENTS: ClassVar[int]
     MAY_BE_FOLLOWED: ClassVar[bool]
     """True if bytes after the message are ignored, False if they are refused."""
-
-    @classmethod
-    def flexible(cls, version: int) -> bool:
-        """True if the version has compact lengths and tagged fields (KIP-482)."""
-        return version >= cls.FIRST_FLEXIBLE_VERSION
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, max_elements: int = 0) -> Self:

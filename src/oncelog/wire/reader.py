@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.wire.chunks import Buffer
@@ -45,7 +45,6 @@ class Reader:
     """A position in a frame; the original encodings (16-bit string lengths, 32-bit counts)."""
 
     __slots__ = ("elements_left", "end", "position", "view")
-    flexible: ClassVar[bool] = False
 
     def __init__(self, buffer: Buffer, max_elements: int) -> None:
         self.view: memoryview = memoryview(buffer)
@@ -294,7 +293,6 @@ class CompactReader(Reader):
     """The encodings of flexible versions: lengths and counts are varints, one more than they mean, 0 is null."""
 
     __slots__ = ()
-    flexible: ClassVar[bool] = True
 
     def _length(self) -> int:
         try:

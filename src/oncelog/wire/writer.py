@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from oncelog.wire.chunks import Buffer, Chunk, Records, chunk_size
 from oncelog.wire.reader import MAX_STRING_BYTES, repeated
@@ -53,7 +53,6 @@ class Writer:
     """
 
     __slots__ = ("_cuts", "buffer")
-    flexible: ClassVar[bool] = False
 
     def __init__(self, buffer: bytearray | None = None) -> None:
         self.buffer: bytearray = bytearray() if buffer is None else buffer
@@ -238,7 +237,6 @@ class CompactWriter(Writer):
     """The encodings of flexible versions: lengths and counts are varints, one more than they mean, 0 is null."""
 
     __slots__ = ()
-    flexible: ClassVar[bool] = True
 
     def _length(self, length: int) -> None:
         if length < 0x7F:

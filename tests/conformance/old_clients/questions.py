@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, NamedTuple
 
-from oncelog.legacy.message_set.writing import write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
@@ -28,6 +27,7 @@ from oncelog.wire.messages.offset_commit import (
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.conformance.old_clients.sets import KEYED, MADE_MS, MIXED, messages, unsound_sets
+from tests.message_sets import write
 
 TOPICS: Final[dict[str, dict[str, str]]] = {
     "plain": {},

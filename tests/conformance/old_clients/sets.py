@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oncelog.legacy.message_set.entry import append_entry
-from oncelog.legacy.message_set.message import Message, TimestampType
-from oncelog.legacy.message_set.writing import wrap, write
+from oncelog.legacy.message_set.conversion import wrap
+from oncelog.legacy.message_set.entry import Message, TimestampType, append_entry
 from oncelog.records.compression import Codec, compress
+from tests.message_sets import write
 
 MADE_MS: Final = 1_600_000_000_000
 FAR_MS: Final = 9_000_000_000_000

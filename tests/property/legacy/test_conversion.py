@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.legacy.message_set.conversion import Converted, down_converted, up_converted
-from oncelog.legacy.message_set.entry import shallow
-from oncelog.legacy.message_set.message import Limits, Message, TimestampType
+from oncelog.legacy.message_set.entry import Limits, Message, TimestampType, shallow
 from oncelog.legacy.message_set.reading import deep
-from oncelog.legacy.message_set.writing import write
 from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
+from tests.message_sets import write
 
 MAX_BYTES = 1 << 20
 CODECS = st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])

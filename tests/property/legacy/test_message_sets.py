@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.legacy.message_set.entry import shallow
-from oncelog.legacy.message_set.message import Limits, Message, TimestampType
+from oncelog.legacy.message_set.conversion import wrap
+from oncelog.legacy.message_set.entry import Limits, Message, TimestampType, shallow
 from oncelog.legacy.message_set.reading import deep
-from oncelog.legacy.message_set.writing import wrap, write
 from oncelog.records.compression import Codec
 from oncelog.records.errors import CorruptBatch
+from tests.message_sets import write
 
 LIMITS = Limits(max_bytes=1 << 20, max_depth=3)
 CODECS = st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])

@@ -11,7 +11,7 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.tree import Operation
 from oncelog.core.controller.image.cluster_image import ClusterImage
-from oncelog.handlers.broker.leadership import LeaderLog
+from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.node.controller import duties
 from oncelog.node.replication import fetcher
 from oncelog.node.replication.fetcher import FIRST_WAIT_MS

@@ -8,7 +8,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.tree import Create, TreeUnavailable
 from oncelog.legacy.message_set.entry import shallow
 from oncelog.legacy.message_set.reading import deep
-from oncelog.legacy.message_set.writing import write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
@@ -24,6 +23,7 @@ from oncelog.wire.messages.offset_commit import (
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.conformance.old_clients.sets import damaged, messages
+from tests.message_sets import write
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic, fetch, fetched, log_of, produce, produced
 from tests.scenario.node.test_quotas import set_quota

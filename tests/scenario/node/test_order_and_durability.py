@@ -12,7 +12,10 @@ from oncelog.records.record import read_records
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
+from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import (
     FETCH_VERSION,
@@ -78,6 +81,29 @@ def test_an_acknowledgement_that_times_out_says_so(driver):
     peer.send(produce("t", batch(driver, b"a"), timeout_ms=100), PRODUCE_VERSION)
     driver.advance(100)
     assert produced(peer.responses.popleft())[0] == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_an_assignment_that_does_not_get_to_the_disk_holds_no_member_of_its_group(driver):
+    """Neither the leader, who brings it, nor a member that waits for the leader."""
+    peers = [driver.connect(), driver.connect()]
+    peers[0].ask(FindCoordinatorRequest(key="g"), 2)
+    for peer in peers:
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+        join = JoinGroupRequest(group_id="g", protocol_type="consumer", protocols=protocols)
+        join.session_timeout_ms = join.rebalance_timeout_ms = 45_000
+        peer.send(join, 3)
+    driver.advance(10_000)
+    joined = [peer.responses.popleft() for peer in peers]
+    driver.hold_syncs = True
+    for peer, member in sorted(zip(peers, joined, strict=True), key=lambda each: bool(each[1].members)):
+        sync = SyncGroupRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
+        sync.assignments = [SyncGroupRequestAssignment(member_id=m.member_id, assignment=b"") for m in member.members]
+        peer.send(sync, 2)
+    driver.advance(driver.config.get("offsets.commit.timeout.ms"))
+    late = [[response.error_code for response in peer.responses] for peer in peers]
+    assert late == [[ErrorCode.COORDINATOR_NOT_AVAILABLE]] * 2
+    driver.release()
+    assert [len(peer.responses) for peer in peers] == [1, 1]
 
 
 def test_responses_keep_the_order_of_requests_when_a_later_one_is_ready_first(driver):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oncelog.cli.main import invoke
-from oncelog.legacy.message_set.message import Message, TimestampType
-from oncelog.legacy.message_set.writing import write
+from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.legacy.tables.load import load_old_logs
 from oncelog.records.compression import Codec
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.table.directory import TableError
+from tests.message_sets import write
 from tests.old_logs import GZIP, SNAPPY, message, message_set, write_log
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
 from oncelog.handlers.broker.limits import ReplicationLimit
+from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.node.replication.partitions import log_config
 from oncelog.records.builder import build_batch

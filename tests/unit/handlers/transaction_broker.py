@@ -26,8 +26,7 @@ from oncelog.core.transactions.store import record_of
 from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import CoordinatorRefusal
-from oncelog.handlers.broker.leadership import LeaderLog
-from oncelog.handlers.broker.ports import Marker
+from oncelog.handlers.broker.ports import LeaderLog, Marker
 from oncelog.handlers.broker.waits import (
     AddToTransaction,
     AskCoordinator,

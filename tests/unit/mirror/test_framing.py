@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.machine.consumed_records import UnreadableRecords, read_fetched
 from oncelog.client.machine.positions import Fetched, whole_batches
-from oncelog.legacy.message_set.message import Message, TimestampType
-from oncelog.legacy.message_set.writing import write
+from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.mirror.framing import JOINED_BYTES, SMALL_BYTES, Frame, FrameLimits, frames, visible_records
 from oncelog.records.batch import crc_matches, read_header
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
+from tests.message_sets import write
 
 AT = TopicPartition(TopicName("t"), 0)
 LIMITS = FrameLimits()

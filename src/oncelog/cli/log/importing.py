@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,26 +19,12 @@ from oncelog.cli.support.output import print_json_line, progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.legacy.logs.directories import OldLogError, logs_in
+from oncelog.legacy.logs.import_settings import ImportSettings, OnCorruption, Timestamps
 from oncelog.records.compression import Codec
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client
-    from oncelog.legacy.logs.importer import Event, ImportSettings, Totals, Watch
-
-
-class OnCorruption(StrEnum):
-    """Effects that a damaged place may have on an import."""
-
-    fail = "fail"
-    skip = "skip"
-    stop = "stop"
-
-
-class Timestamps(StrEnum):
-    """Times that the records get."""
-
-    file = "file"
-    none = "none"
+    from oncelog.legacy.logs.importer import Event, Totals, Watch
 
 
 @dataclass(frozen=True)
@@ -48,10 +33,10 @@ class ImportOptions:
 
     on_corruption: Annotated[
         OnCorruption, typer.Option("--on-corruption", help="What to do at a place that cannot be read.")
-    ] = OnCorruption.fail
+    ] = OnCorruption.FAIL
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while an old broker still writes.")] = False
     timestamps: Annotated[Timestamps, typer.Option("--timestamps", help="Records' times: their file's, or none.")] = (
-        Timestamps.file
+        Timestamps.FILE
     )
     compression: Annotated[Compression, typer.Option("--compression", "-z", help="Codec.")] = Compression.none
     transaction_bytes: Annotated[
@@ -59,13 +44,10 @@ class ImportOptions:
     ] = 32 << 20
 
     def settings(self) -> ImportSettings:
-        from oncelog.legacy.logs.importer import ImportSettings
-        from oncelog.legacy.logs.importer import OnCorruption as Policy
-        from oncelog.legacy.logs.importer import Timestamps as Times
-
         codec = Codec[self.compression.name.upper()]
-        policy, times = Policy(self.on_corruption.value), Times(self.timestamps.value)
-        return ImportSettings(policy, times, self.follow, codec, transaction_bytes=self.transaction_bytes)
+        return ImportSettings(
+            self.on_corruption, self.timestamps, self.follow, codec, transaction_bytes=self.transaction_bytes
+        )
 
 
 def import_(
@@ -138,9 +120,8 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
     BrokerRefused."""
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
-    from oncelog.legacy.logs.importer import Timestamps as Times
 
-    keeps_times = settings.timestamps is Times.FILE
+    keeps_times = settings.timestamps is Timestamps.FILE
     known = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed
     if known is None or not known.exists:
         ensure_topic(client, topic, partitions, {"retention.ms": "-1"} if keeps_times else {})
@@ -172,7 +153,7 @@ def _events_printed(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watc
             if as_json:
                 print_json_line(_event_row(event))
                 sys.stdout.flush()
-            elif event.bad is not None and (event.bad.is_tail or on_corruption is not OnCorruption.fail):
+            elif event.bad is not None and (event.bad.is_tail or on_corruption is not OnCorruption.FAIL):
                 print_line(f"oncelog: {event.bad}", err=True, flush=True)
             bar(event.log_bytes_done, event.log_bytes_total)
 

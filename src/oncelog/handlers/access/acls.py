@@ -30,7 +30,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from oncelog.wire.messages.delete_acls import (
@@ -109,39 +109,30 @@ def _known(kind: type[_E], code: int) -> _E:
 
 
 def _matcher(wanted: _Filter) -> Callable[[AclBinding], bool]:
-    """Says whether an entry is one that the filter wants; what it names by an unknown code matches nothing. Raises
-    PeerError as :func:`_known`."""
-    resources = _resources(wanted)
-    principal, host = wanted.principal_filter, wanted.host_filter
-    operation, permission = _known(Operation, wanted.operation), _known(Permission, wanted.permission_type)
-
-    def matches(binding: AclBinding) -> bool:
-        entry = binding.entry
-        return (
-            (principal is None or principal == entry.principal)
-            and (host is None or host == entry.host)
-            and operation in (Operation.ANY, entry.operation)
-            and permission in (Permission.ANY, entry.permission)
-            and resources(binding.pattern)
-        )
-
-    return matches
-
-
-def _resources(wanted: _Filter) -> Callable[[ResourcePattern], bool]:
-    """Says whether a pattern is one that the filter wants. MATCH with a name wants all that are for this name."""
-    name = wanted.resource_name_filter
+    """Says whether an entry is one that the filter wants; what it names by an unknown code matches nothing. MATCH with
+    a name wants all patterns that are for this name. Raises PeerError as :func:`_known`."""
     resource_type = _known(ResourceType, wanted.resource_type_filter)
     pattern_type = _known(PatternType, wanted.pattern_type_filter)
+    operation, permission = _known(Operation, wanted.operation), _known(Permission, wanted.permission_type)
+    name, principal, host = wanted.resource_name_filter, wanted.principal_filter, wanted.host_filter
 
-    def wants(pattern: ResourcePattern) -> bool:
-        if resource_type not in (ResourceType.ANY, pattern.resource_type):
-            return False
+    def is_for_name(pattern: ResourcePattern) -> bool:
         if pattern_type is PatternType.MATCH:
             return name is None or pattern.matches(name)
         return pattern_type in (PatternType.ANY, pattern.pattern_type) and name in (None, pattern.name)
 
-    return wants
+    def matches(binding: AclBinding) -> bool:
+        pattern, entry = binding
+        return (
+            principal in (None, entry.principal)
+            and host in (None, entry.host)
+            and operation in (Operation.ANY, entry.operation)
+            and permission in (Permission.ANY, entry.permission)
+            and resource_type in (ResourceType.ANY, pattern.resource_type)
+            and is_for_name(pattern)
+        )
+
+    return matches
 
 
 def _filter_refusal(wanted: _Filter) -> Refusal | None:
@@ -163,7 +154,7 @@ def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResp
     """The lists, each as far as it matches; what decides beside them is told to those who ask for it."""
     matches = _matcher(request)
     if not context.allows_cluster(Operation.DESCRIBE):
-        return DescribeAclsResponse(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message)
+        return with_outcome(DescribeAclsResponse(), CLUSTER_DENIED)
     if not _has_authorizer(context):
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED_MESSAGE)
     lists: dict[ResourcePattern, list[AclDescription]] = {}
@@ -241,9 +232,8 @@ def _is_for_filters(binding: AclBinding) -> bool:
 
 
 def _created(outcome: bool | Refusal) -> AclCreationResult:
-    if isinstance(outcome, Refusal):
-        return AclCreationResult(error_code=outcome.error_code, error_message=outcome.message)
-    return AclCreationResult()
+    created = AclCreationResult()
+    return with_outcome(created, outcome) if isinstance(outcome, Refusal) else created
 
 
 DELETE_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -283,15 +273,12 @@ def delete(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResp
 
 
 def _refused(refusal: Refusal) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(error_code=refusal.error_code, error_message=refusal.message)
+    return with_outcome(DeleteAclsFilterResult(), refusal)
 
 
 def _deleted(binding: AclBinding, outcome: bool | Refusal) -> DeleteAclsMatchingAcl:
     pattern, entry = binding
-    error_code, message = outcome_error(outcome)
-    return DeleteAclsMatchingAcl(
-        error_code=error_code,
-        error_message=message,
+    deleted = DeleteAclsMatchingAcl(
         resource_type=pattern.resource_type,
         resource_name=pattern.name,
         pattern_type=pattern.pattern_type,
@@ -300,3 +287,4 @@ def _deleted(binding: AclBinding, outcome: bool | Refusal) -> DeleteAclsMatching
         operation=entry.operation,
         permission_type=entry.permission,
     )
+    return with_outcome(deleted, outcome)

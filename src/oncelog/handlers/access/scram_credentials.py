@@ -24,7 +24,7 @@ from oncelog.core.sasl.scram_credentials import (
 )
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, with_outcome
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -186,8 +186,8 @@ def _after(change: Change, before: Mapping[str, str]) -> dict[str, str]:
 
 
 def _altered(users: Iterable[str], outcomes: Iterable[Refusal | None]) -> AlterUserScramCredentialsResponse:
-    results = []
-    for user, outcome in zip(users, outcomes, strict=True):
-        code, message = outcome_error(outcome)
-        results.append(AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
+    results = [
+        with_outcome(AlterUserScramCredentialsResult(user=user), outcome)
+        for user, outcome in zip(users, outcomes, strict=True)
+    ]
     return AlterUserScramCredentialsResponse(results=results)

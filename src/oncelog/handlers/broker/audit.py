@@ -19,6 +19,10 @@ PARTITIONS_NAMED: Final = 100
 """A record names so many partitions; the others are counted."""
 NAME_LENGTH: Final = 512
 """Characters of a name; of a longer one the beginning and a digest."""
+ABORT_HANGING: Final = "abort-hanging"
+"""The action of markers with a start offset: an administrator's, conditional."""
+WRITE_MARKERS: Final = "write-markers"
+"""The action of markers without one, as Apache Kafka's own tools send them."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Value = str | int | bool | None | Sequence[str] | Mapping[str, "Value"] | Sequence[Mapping[str, "Value"]]

@@ -15,23 +15,14 @@ from oncelog.core.quotas.quotas import Charge
 
 
 class Requester(Protocol):
-    """The requester as a request's context has it: its principal and client id, and the time."""
+    """The requester as a request's context has it."""
 
-    @property
-    def principal(self) -> str:
-        """The principal of the client's connection."""
-
-    @property
-    def client_id(self) -> str | None:
-        """The client id as the request says it."""
-
-    @property
-    def now_ms(self) -> int:
-        """Time of the event that is being handled."""
-
-    @property
-    def spent_ns(self) -> int:
-        """Time that earlier requests took and that was not counted yet."""
+    principal: str
+    client_id: str | None
+    now_ms: int
+    """Time of the event that is being handled."""
+    spent_ns: int
+    """Time that earlier requests took and that was not counted yet."""
 
 
 class ClientLimits(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.tree import CommitOutcome
@@ -26,6 +26,8 @@ UNAVAILABLE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The cluster's metadat
 
 HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 """The answer to every item of a request that gives no time at all: nothing is done."""
+
+_NOT_REFUSED: Final = Refusal(ErrorCode.NONE)
 
 CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
@@ -62,6 +64,18 @@ def committed_in_batches(
     return outcomes
 
 
-def outcome_error(outcome: object) -> tuple[ErrorCode, str | None]:
-    """Error code and message of an item's outcome."""
-    return (outcome.error_code, outcome.message) if isinstance(outcome, Refusal) else (ErrorCode.NONE, None)
+class Answer(Protocol):
+    """An answer, or a part of one, that has an error and a message."""
+
+    error_code: int
+    error_message: str | None
+
+
+A = TypeVar("A", bound=Answer)
+
+
+def with_outcome(answer: A, outcome: object) -> A:
+    """``answer`` with the error and the message of an outcome: those of a refusal, none of anything else."""
+    refusal = outcome if isinstance(outcome, Refusal) else _NOT_REFUSED
+    answer.error_code, answer.error_message = refusal.error_code, refusal.message
+    return answer

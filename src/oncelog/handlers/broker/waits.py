@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest, Identity, TransactionRequest
 
 
+class Wait:
+    """One thing that a handler waits for."""
+
+    __slots__ = ()
+    holds_connection: bool = True
+    """False where only the response is held back, and later requests of the connection are decided meanwhile."""
+
+
 @dataclass(slots=True, eq=False)
-class UntilDurable:
+class UntilDurable(Wait):
     """A wait until every high watermark has reached the offset named for it (acks=all). Resumed with the set that has
     not by ``deadline_ms`` (empty: all have)."""
 
@@ -35,7 +43,7 @@ class UntilDurable:
 
 
 @dataclass(slots=True, eq=False)
-class UntilReadable:
+class UntilReadable(Wait):
     """A wait until ``ready(changed)`` is true, asked whenever some of ``partitions`` have new readable data, were
     truncated or disappeared, and told which; or ``deadline_ms``. Resumed with None. One that ``gives_way`` ends, too,
     when its client sends another request on the same connection; one that ``ends_with_client``, when its client has
@@ -48,11 +56,10 @@ class UntilReadable:
     gives_way: bool = False
     ends_with_client: bool = True
     """False where more than the answer is left to do, or the answer would be another one before the wait is over."""
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class Coordinate:
+class Coordinate(Wait):
     """Decide in the shard that coordinates ``group_id``.
 
     ``decide(shard, token, now_ms)`` returns a decision. Its records are appended and applied, and when they are durable
@@ -66,11 +73,10 @@ class Coordinate:
     ends_with_client: bool = False
     """True if nothing but the answer is left to do once the shard has decided: requests behind one whose client has
     closed need not wait for the rest of its group."""
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class Transact:
+class Transact(Wait):
     """Decide ``request`` in the shard that coordinates its transactional id; otherwise as :class:`Coordinate`.
 
     Resumed with the reply, also when that is ``NeedsProducerId``: then get one (:class:`UntilProducerId`) and decide
@@ -80,22 +86,20 @@ class Transact:
     request: TransactionRequest
     producer_id: ProducerId = NO_PRODUCER_ID
     """A new one, for a decision that needs it."""
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class TransactEach:
+class TransactEach(Wait):
     """Decide several times, side by side: one that waits for its transaction to complete holds up no other.
 
     Resumed with a list when all are answered: of each the reply or the ``CoordinatorRefusal``, in order.
     """
 
     asked: Sequence[Transact]
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class AddToTransaction:
+class AddToTransaction(Wait):
     """Add partitions to a transaction, or verify that they take part, wherever its coordinator is.
 
     Resumed with its ``AddReply`` or ``VerifyReply``, by what is durable. Raises ``CoordinatorRefusal(error_code)``
@@ -103,11 +107,10 @@ class AddToTransaction:
     """
 
     request: AddRequest
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class UntilMarked:
+class UntilMarked(Wait):
     """A wait until no decided transaction of ``producer_ids`` lacks its marker on ``partition``, whichever brokers
     coordinate them. Resumed with True; with False when ``deadline_ms`` has passed before, or a coordinator cannot be
     asked."""
@@ -115,24 +118,22 @@ class UntilMarked:
     partition: TopicPartition
     producer_ids: frozenset[ProducerId]
     deadline_ms: int
-    holds_connection: ClassVar[bool] = True
     ends_with_client: ClassVar[bool] = True
     """Offsets are read behind it, and nothing is changed."""
 
 
 @dataclass(slots=True, eq=False)
-class UntilConfirmed:
+class UntilConfirmed(Wait):
     """A wait until it is certain of which of ``partitions`` no other broker has begun to lead them before the wait
     began. Resumed with the errors of those where it is not: NOT_LEADER_OR_FOLLOWER when one has, REQUEST_TIMED_OUT when
     nobody could tell by ``deadline_ms``."""
 
     partitions: Sequence[TopicPartition]
     deadline_ms: int
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class AskCoordinator:
+class AskCoordinator(Wait):
     """Ask the coordinator of ``transactional_id``, on whichever broker it is, about what ``identity`` has open on
     ``partition``. Resumed with a ``Finding``, or None where the coordinator cannot be asked. On another broker the
     answer is as old as its way back: the partition has to be looked at again."""
@@ -140,60 +141,51 @@ class AskCoordinator:
     transactional_id: TransactionalId
     identity: Identity
     partition: TopicPartition
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class FindTransactionalId:
+class FindTransactionalId(Wait):
     """Ask all coordinators under which transactional id a producer has a transaction that is open or being completed.
     Resumed with the id, or None where no coordinator knows of one. Raises ``CoordinatorRefusal(error_code)`` inside the
     handler when none of those that answered knows and one cannot be asked."""
 
     producer_id: ProducerId
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class CommitMetadata:
+class CommitMetadata(Wait):
     """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has it,
     its logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE."""
 
     operations: Sequence[Operation]
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class ReadNodes:
+class ReadNodes(Wait):
     """Read nodes of the coordination tree that the cluster's image does not have. Resumed with the values of those that
     exist, by path, or None where the tree cannot be read."""
 
     paths: Sequence[str]
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class UntilProducerId:
+class UntilProducerId(Wait):
     """A new producer id from the broker's block. Resumed with it, or None when no block could be had in time."""
 
-    holds_connection: ClassVar[bool] = True
-
 
 @dataclass(slots=True, eq=False)
-class UntilElected:
+class UntilElected(Wait):
     """A wait until ``ready()`` is true, asked whenever the cluster's image changes, or a broker is lost no more
     (``ClusterView.lost_brokers``). Resumed with None. True at the latest when nobody is lost: half a second."""
 
     ready: Callable[[], bool]
-    holds_connection: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
-class NextSlice:
+class NextSlice(Wait):
     """A wait until other connections had their turn: a request of tens of thousands of items is worked on in slices of
     a few milliseconds. Resumed with None; between two slices everything may have changed, so what is decided as one is
     decided within one slice."""
-
-    holds_connection: ClassVar[bool] = True
 
 
 class Lane(IntEnum):
@@ -208,7 +200,7 @@ class Lane(IntEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Offload:
+class Offload(Wait):
     """A wait until a worker has driven ``steps`` to their end, after what others have in the same ``lane``. The steps
     touch nothing but what they were given; between two of them they are given up, if nobody waits any more. Resumed
     with what they return; what they raise is raised inside the handler."""
@@ -217,27 +209,7 @@ class Offload:
     lane: Lane = Lane.LARGE
     ends_with_client: bool = False
     """True if the request changes nothing: its work is given up once nobody can be answered."""
-    holds_connection: ClassVar[bool] = True
 
-
-Wait = (
-    UntilDurable
-    | UntilReadable
-    | Coordinate
-    | Transact
-    | TransactEach
-    | AddToTransaction
-    | UntilMarked
-    | UntilConfirmed
-    | AskCoordinator
-    | FindTransactionalId
-    | CommitMetadata
-    | ReadNodes
-    | UntilProducerId
-    | UntilElected
-    | NextSlice
-    | Offload
-)
 
 R = TypeVar("R")
 Steps = Generator[Wait, Any, R]

@@ -18,7 +18,7 @@ from oncelog.core.controller.brokers.unregistration import unregister as unregis
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, with_outcome
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -86,10 +86,7 @@ UNREGISTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
 def unregister(request: UnregisterBrokerRequest, context: Context) -> Steps[UnregisterBrokerResponse]:
     """Unregister the broker."""
     if not context.allows_cluster(Operation.ALTER):
-        return _refused(CLUSTER_DENIED)
+        return with_outcome(UnregisterBrokerResponse(), CLUSTER_DENIED)
     (outcome,) = yield from committed(lambda: unregistered(context.cluster.image, request.broker_id))
-    return _refused(outcome) if isinstance(outcome, Refusal) else UnregisterBrokerResponse()
-
-
-def _refused(refusal: Refusal) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=refusal.error_code, error_message=refusal.message)
+    response = UnregisterBrokerResponse()
+    return with_outcome(response, outcome) if isinstance(outcome, Refusal) else response

@@ -19,7 +19,7 @@ from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES, Feature
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import committed
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed, with_outcome
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.registry import APIS, BY_KEY
 from oncelog.wire.messages.api_versions import (
@@ -112,13 +112,7 @@ _LAST_WITH_RESULTS: Final = 1
 def update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
     """Change the levels, or only say whether they could be (``validate_only``)."""
     if not context.allows_cluster(Operation.ALTER):
-        return UpdateFeaturesResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
-        )
-    return (yield from _update(request, context))
-
-
-def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
+        return with_outcome(UpdateFeaturesResponse(), CLUSTER_DENIED)
     updates = [
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
@@ -129,7 +123,7 @@ def _update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFea
     )
     refusal = next((outcome for outcome in outcomes if isinstance(outcome, Refusal)), None)
     if refusal is not None:
-        return UpdateFeaturesResponse(error_code=refusal.error_code, error_message=refusal.message)
+        return with_outcome(UpdateFeaturesResponse(), refusal)
     results = [
         UpdatableFeatureResult(feature=update.feature, error_message="NONE") for update in request.feature_updates
     ]

@@ -23,12 +23,12 @@ from oncelog.core.controller.resources import ConfigResourceType, Resource
 from oncelog.core.controller.topics.parts import batches
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, Answer, committed_in_batches, with_outcome
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages import incremental_alter_configs as incremental
 from oncelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
-_T = TypeVar("_T")
+_A = TypeVar("_A", bound=Answer)
 _JAAS: Final = "sasl.jaas.config"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _TOPIC_DENIED: Final = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
@@ -70,15 +70,13 @@ def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bo
 
 
 def _responses(
-    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., _T]
-) -> list[_T]:
+    alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., _A]
+) -> list[_A]:
     """The answers to each alteration; ``response`` is the message of the API."""
-    answers = []
-    for alteration, outcome in zip(alterations, outcomes, strict=True):
-        error_code, message = outcome_error(outcome)
-        kind, name = alteration.resource
-        answers.append(response(error_code=error_code, error_message=message, resource_type=kind, resource_name=name))
-    return answers
+    return [
+        with_outcome(response(resource_type=each.resource.type, resource_name=each.resource.name), outcome)
+        for each, outcome in zip(alterations, outcomes, strict=True)
+    ]
 
 
 def _unusable_login(alteration: Alteration) -> Refusal | None:

@@ -19,14 +19,13 @@ from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.topics.parts import batches
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, with_outcome
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages import describe_client_quotas as described
 from oncelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
-    EntryData,
     EntryResult,
 )
 from oncelog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -52,7 +51,7 @@ def describe(request: DescribeClientQuotasRequest, context: Context) -> Describe
 
 
 def _refused(refusal: Refusal) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=refusal.error_code, error_message=refusal.message, entries=None)
+    return with_outcome(DescribeClientQuotasResponse(entries=None), refusal)
 
 
 def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> described.EntryData:
@@ -78,7 +77,8 @@ def alter(request: AlterClientQuotasRequest, context: Context) -> Steps[AlterCli
     """Change what can be changed; one outcome for each entity. An entity named twice is refused, and what was said of
     it first is in force, as in Apache Kafka."""
     if not context.allows_cluster(Operation.ALTER_CONFIGS):
-        return AlterClientQuotasResponse(entries=[_denied(entry) for entry in request.entries])
+        denied = [with_outcome(EntryResult(entity=entry.entity), CLUSTER_DENIED) for entry in request.entries]
+        return AlterClientQuotasResponse(entries=denied)
     outcomes: dict[QuotaEntity, Refusal | None] = {}
     alterations = []
     for entry in request.entries:
@@ -106,14 +106,6 @@ def _alteration_bytes(alteration: QuotaAlteration) -> int:
     return _ENTITY_BYTES + 2 * sum(map(len, texts))  # a node's name is encoded, and a tree takes larger commits
 
 
-def _denied(entry: EntryData) -> EntryResult:
-    return EntryResult(error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message, entity=entry.entity)
-
-
 def _result(entity: QuotaEntity, outcome: Refusal | None) -> EntryResult:
-    error_code, message = outcome_error(outcome)
-    return EntryResult(
-        error_code=error_code,
-        error_message=message,
-        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-    )
+    result = EntryResult(entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity])
+    return with_outcome(result, outcome)

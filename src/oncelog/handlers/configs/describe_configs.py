@@ -24,6 +24,7 @@ from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.metadata_changes import with_outcome
 from oncelog.handlers.configs.alteration import denial
 from oncelog.wire.messages import describe_configs as wire
 
@@ -71,12 +72,8 @@ def _question(resource: wire.DescribeConfigsResource) -> tuple[int, str, tuple[s
 
 
 def _refuse(resource: wire.DescribeConfigsResource, refusal: Refusal) -> wire.DescribeConfigsResult:
-    return wire.DescribeConfigsResult(
-        error_code=refusal.error_code,
-        error_message=refusal.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+    result = wire.DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    return with_outcome(result, refusal)
 
 
 class _Describer:

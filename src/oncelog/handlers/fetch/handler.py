@@ -15,10 +15,12 @@ its rack to a follower in sync there, if ``replica.selector.class`` says so (``c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.handlers.broker.context import Context
+from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
 from oncelog.handlers.broker.slices import is_many, slice_by_slice
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.fetch.follower import read_pending
@@ -33,9 +35,19 @@ from oncelog.handlers.fetch.request import (
     replica_of,
     requester_of,
 )
-from oncelog.handlers.fetch.response import TOPIC_IDS_SINCE, refusal_of, respond
 from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
-from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
+from oncelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from oncelog.core.sessions.fetch import FetchContext, Finished
+    from oncelog.core.sessions.fetch_cache import FetchPartition
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is below the log start offset or beyond the log end offset",
@@ -53,10 +65,17 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "a negative size, or an isolation level that does not exist",
 }
 
+_TOPIC_IDS_SINCE: Final = 13
+_CURRENT_LEADER_SINCE: Final = 16
+_STORAGE_ERROR_SINCE: Final = 6
+
+_Answers = list[tuple["FetchPartition", PartitionData]]
+"""Partitions as they were asked for, each with its answer."""
+
 
 def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read what was asked for, or wait for it."""
-    by_id = context.version >= TOPIC_IDS_SINCE
+    by_id = context.version >= _TOPIC_IDS_SINCE
     replica = replica_of(request)
     session = context.partitions.fetch_sessions.begin(
         request.session_id,
@@ -71,11 +90,11 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         return FetchResponse(error_code=session.error_code)
     if session.session is not None and session.session.pending is not None and request.min_bytes <= 1:
         reads = yield from read_pending(request, context, session.session, session.session.pending)
-        return respond(request, session, reads, context)
+        return _respond(request, session, reads, context)
     wanted = SortedPartitions(context, replica)
     yield from slice_by_slice(session.partitions, wanted.sort_out, context.partitions)
     if wanted.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return refusal_of(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _refusal_of(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     reads = FetchReads(context, wanted, params_of(request, context, replica))
     yield from reads.read_all()
     waits = not reads.urgent() and request.max_wait_ms > 0
@@ -83,7 +102,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         yield from _wait(request, context, reads, waits=waits)
     elif is_many(len(session.partitions)):
         yield NextSlice()
-    return respond(request, session, reads, context)
+    return _respond(request, session, reads, context)
 
 
 def _wait(request: FetchRequest, context: Context, reads: FetchReads, *, waits: bool) -> Steps[None]:
@@ -100,3 +119,92 @@ def _wait(request: FetchRequest, context: Context, reads: FetchReads, *, waits: 
     if appended_ends and reads.appended_ends():
         yield from until_readable(appended_ends, asked_ms + max(request.max_wait_ms, LEAST_WAIT_MS), context)
         yield from reads.read_all()
+
+
+def _respond(request: FetchRequest, session: FetchContext, reads: FetchReads, context: Context) -> FetchResponse:
+    """The response to a request, counted against the throttle or the quotas of whoever asks."""
+    answers = reads.answers + reads.refused
+    is_replica = replica_of(request) is not None
+    if is_replica:
+        _count_replicated(answers, context)
+    elif context.cluster.quotas.enabled:
+        return _within_quota(session, answers, context)
+    response = _response(session.finish(answers, context.now_ms, reads.caught_up), context)
+    if is_replica:
+        response.node_endpoints.clear()  # a broker knows where the others are
+    return response
+
+
+def _count_replicated(answers: _Answers, context: Context) -> None:
+    """Count what a follower is given, for the throttle of this side (KIP-73)."""
+    throttle = context.cluster.leader_throttle
+    for asked, answer in answers:
+        if answer.records and asked.topic is not None:
+            chunks = answer.records if isinstance(answer.records, list) else [answer.records]
+            size = sum(
+                len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
+                for chunk in chunks
+            )
+            throttle.record(TopicPartition(asked.topic, asked.partition), size, context.now_ms)
+
+
+def _within_quota(session: FetchContext, answers: _Answers, context: Context) -> FetchResponse:
+    """The answer to a consumer while quotas are set: over them it is empty, its session stays as it was, and the client
+    has to wait (KIP-219)."""
+    preview = session.preview(answers)
+    response = _response(preview, context)
+    writer = response.writer(context.version)
+    response.write(writer, context.version)
+    throttle_ms = context.cluster.quotas.fetched(context, writer.size_bytes)
+    if throttle_ms:
+        return FetchResponse(throttle_time_ms=throttle_ms, error_code=preview.error_code, session_id=preview.session_id)
+    return _response(session.finish(answers, context.now_ms), context)
+
+
+def _response(finished: Finished[PartitionData], context: Context) -> FetchResponse:
+    response = FetchResponse(error_code=finished.error_code, session_id=finished.session_id)
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    current: FetchableTopicResponse | None = None
+    current_key: TopicId | TopicName | None = None
+    for asked, answer in finished.answers:
+        _suit_version(asked, answer, response, context)
+        key = asked.topic_id if by_id else asked.topic
+        if current is None or key != current_key:
+            current = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id)
+            current_key = key
+            response.responses.append(current)
+        current.partitions.append(answer)
+    return response
+
+
+def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
+    """Say what the version has more, or knows less, than others."""
+    if answer.error_code == ErrorCode.NONE:
+        return
+    if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < _STORAGE_ERROR_SINCE:
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if context.version < _CURRENT_LEADER_SINCE or asked.topic is None:
+        return
+    hint = leader_hint(TopicPartition(asked.topic, asked.partition), answer.error_code, context)
+    if hint is not None:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+        add_endpoint(response.node_endpoints, NodeEndpoint, hint.leader_id, context)
+
+
+def _refusal_of(request: FetchRequest, context: Context, error_code: ErrorCode) -> FetchResponse:
+    """The whole request is refused: up to version 12 for every partition too."""
+    response = FetchResponse(error_code=error_code, session_id=request.session_id)
+    if context.version < _TOPIC_IDS_SINCE:
+        response.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(
+                        partition_index=partition.partition, error_code=error_code, high_watermark=-1, records=b""
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    return response

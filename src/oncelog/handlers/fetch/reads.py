@@ -16,7 +16,7 @@ from oncelog.base.units import MIB
 from oncelog.core.replicas.follower import EpochEnd, diverges
 from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch_cache import FetchPartition
-from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.slices import slice_by_slice
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.fetch.request import NO_RECORDS, UNKNOWN, FetchParams, Replica, failed

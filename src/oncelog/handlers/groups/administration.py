@@ -59,7 +59,7 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[D
     ]
     with_operations = request.include_authorized_operations and context.version >= _OPERATIONS_SINCE
     for group_id in (group_id for group_id, may_see in visible.items() if may_see):
-        found = yield from ask(group_id, partial(_describe, GroupId(group_id)))
+        found: GroupDescription | ErrorCode = yield from ask(group_id, partial(_describe, GroupId(group_id)), ErrorCode)
         group = _described(group_id, found, context)
         if with_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
@@ -162,7 +162,7 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[Delet
         if not context.allows_group(Operation.DELETE, group_id):
             refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
-        error = yield from ask(group_id, partial(_delete, GroupId(group_id)))
+        error = yield from ask(group_id, partial(_delete, GroupId(group_id)), ErrorCode)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     return DeleteGroupsResponse(results=[*results, *refused])
 

@@ -9,7 +9,7 @@ as Apache Kafka without the feature.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
@@ -49,15 +49,6 @@ _MESSAGES: Final = {
 """Apache Kafka's words, said up to version 3 ("NONE" included)."""
 
 
-class _Found(NamedTuple):
-    """The place of a coordinator, or the error if nobody can say."""
-
-    error_code: ErrorCode
-    node_id: int = -1
-    host: str = ""
-    port: int = -1
-
-
 def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
     """Answer for each key."""
     keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
@@ -67,29 +58,16 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
         yield from ensure_internal_topic(context.cluster, topic)
         yield from until_elected(lambda: _coordinating(keys, topic, context), context)
     found = [
-        (key, _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _Found(refusals[key]))
-        for key in keys
+        _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _none(key, refusals[key]) for key in keys
     ]
     if context.version >= _KEYS_SINCE:
-        known_type = GROUP_KEY <= request.key_type <= SHARE_KEY
-        message = "" if known_type else _MALFORMED
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=each.node_id,
-                    host=each.host,
-                    port=each.port,
-                    error_code=each.error_code,
-                    error_message=message,
-                )
-                for key, each in found
-            ]
-        )
-    _, single = found[0]
+        for each in found:
+            each.error_message = "" if GROUP_KEY <= request.key_type <= SHARE_KEY else _MALFORMED
+        return FindCoordinatorResponse(coordinators=found)
+    (single,) = found
     return FindCoordinatorResponse(
         error_code=single.error_code,
-        error_message=_MESSAGES[single.error_code],
+        error_message=_MESSAGES[ErrorCode(single.error_code)],
         node_id=single.node_id,
         host=single.host,
         port=single.port,
@@ -115,19 +93,24 @@ def _coordinating(keys: Sequence[str], name: TopicName, context: Context) -> Ite
         yield from (topic.partitions[coordinator_partition(key, count)] for key in keys)
 
 
-def _locate(key: str, name: TopicName, context: Context) -> _Found:
+def _none(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=error)
+
+
+def _locate(key: str, name: TopicName, context: Context) -> Coordinator:
     """The leader of the partition of an internal topic that coordinates the key."""
     image = context.cluster.image
     topic = image.topics.get(name)
     if topic is None or not topic.partitions:
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     leader = topic.partitions[coordinator_partition(key, len(topic.partitions))].leader
     if leader == context.cluster.broker_id:
         host, port = context.listener
-        return _Found(ErrorCode.NONE, leader, host, port)
+        return Coordinator(key=key, node_id=leader, host=host, port=port)
     broker = image.brokers.get(leader)
     is_gone = broker is None or broker.fenced or leader in context.cluster.lost_brokers
     address = None if broker is None or is_gone else context.address_of(broker)
     if address is None:
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _Found(ErrorCode.NONE, leader, *address)
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    host, port = address
+    return Coordinator(key=key, node_id=leader, host=host, port=port)

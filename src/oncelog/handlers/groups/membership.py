@@ -71,9 +71,12 @@ def join(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupResponse
     if not fits_record(joining.new_member_id):
         return _response(JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR), context)
     reply = yield from ask(
-        request.group_id, lambda shard, token, now_ms: shard.join(joining, token, now_ms), ends_with_client=True
+        request.group_id,
+        lambda shard, token, now_ms: shard.join(joining, token, now_ms),
+        JoinReply,
+        ends_with_client=True,
     )
-    return _response(JoinReply(reply) if isinstance(reply, ErrorCode) else reply, context)
+    return _response(reply, context)
 
 
 def _refusal(group_id: str, context: Context) -> ErrorCode:
@@ -149,10 +152,12 @@ def sync(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupResponse
         protocol_name=request.protocol_name,
         assignments=[(MemberId(part.member_id), bytes(part.assignment)) for part in request.assignments],
     )
-    reply = yield from ask(
-        request.group_id, lambda shard, token, now_ms: shard.sync(syncing, token, now_ms), ends_with_client=True
+    synced = yield from ask(
+        request.group_id,
+        lambda shard, token, now_ms: shard.sync(syncing, token, now_ms),
+        SyncReply,
+        ends_with_client=True,
     )
-    synced = SyncReply(reply) if isinstance(reply, ErrorCode) else reply
     return SyncGroupResponse(
         error_code=synced.error_code,
         protocol_type=synced.protocol_type,
@@ -178,7 +183,9 @@ def heartbeat(request: HeartbeatRequest, context: Context) -> Steps[HeartbeatRes
     beat = model.HeartbeatRequest(
         GroupId(request.group_id), MemberId(request.member_id), request.generation_id, request.group_instance_id
     )
-    error = yield from ask(request.group_id, lambda shard, token, now_ms: shard.heartbeat(beat, token, now_ms))
+    error = yield from ask(
+        request.group_id, lambda shard, token, now_ms: shard.heartbeat(beat, token, now_ms), ErrorCode
+    )
     return HeartbeatResponse(error_code=ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error)
 
 
@@ -201,8 +208,9 @@ def leave(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupRespo
     else:
         leaving = [LeavingMember(MemberId(each.member_id), each.group_instance_id) for each in request.members]
     group_id = GroupId(request.group_id)
-    reply = yield from ask(group_id, lambda shard, token, now_ms: shard.leave(group_id, leaving, token, now_ms))
-    left = LeaveReply(reply) if isinstance(reply, ErrorCode) else reply
+    left = yield from ask(
+        group_id, lambda shard, token, now_ms: shard.leave(group_id, leaving, token, now_ms), LeaveReply
+    )
     if context.version < _MEMBERS_SINCE:
         errors = [left.error_code, *(error for _, error in left.members)]
         return LeaveGroupResponse(error_code=next((error for error in errors if error), ErrorCode.NONE))

@@ -79,10 +79,9 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
             request.retention_time_ms,
             ErrorCode.GROUP_ID_NOT_FOUND if context.version >= _GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION,
         )
-        reply = yield from ask(
-            request.group_id, lambda shard, token, now_ms: shard.commit_offsets(commit, token, now_ms)
+        decided = yield from ask(
+            request.group_id, lambda shard, token, now_ms: shard.commit_offsets(commit, token, now_ms), CommitReply
         )
-        decided = CommitReply(reply) if isinstance(reply, ErrorCode) else reply
         errors = decided.partitions or [decided.error_code] * len(accepted)
         for (topic, part), error in zip(accepted, errors, strict=True):
             answer.add(topic, part.partition, error)

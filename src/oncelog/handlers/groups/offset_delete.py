@@ -43,8 +43,8 @@ def handle(request: wire.OffsetDeleteRequest, context: Context) -> Steps[wire.Of
             else:
                 accepted[partition] = None
     group_id = GroupId(request.group_id)
-    reply = yield from ask(
-        group_id, lambda shard, token, now_ms: shard.delete_offsets(group_id, list(accepted), token, now_ms)
+    reply: list[ErrorCode] | ErrorCode = yield from ask(
+        group_id, lambda shard, token, now_ms: shard.delete_offsets(group_id, list(accepted), token, now_ms), ErrorCode
     )
     if isinstance(reply, ErrorCode):
         return wire.OffsetDeleteResponse(error_code=reply)

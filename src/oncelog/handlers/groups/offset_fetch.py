@@ -132,15 +132,15 @@ def _found(
         if unconfirmed:
             return _UNCONFIRMED[unconfirmed[coordinated]]
     while True:
-        reply = yield from ask(
+        reply: list[FetchedOffset] | PendingOffsets | ErrorCode = yield from ask(
             asked.group_id,
             lambda shard, token, now_ms, undecided=undecided: shard.fetch_offsets(  # type: ignore[misc]  # bound now
                 asked.group_id, wanted, token, now_ms, require_stable=asked.require_stable, undecided=undecided
             ),
+            ErrorCode,
         )
         if not isinstance(reply, PendingOffsets):
-            found: list[FetchedOffset] | ErrorCode = reply
-            return found
+            return reply
         partition = TopicPartition(CONSUMER_OFFSETS, reply.partition)
         marked: bool = yield UntilMarked(partition, reply.producer_ids, deadline_ms)
         if not marked:

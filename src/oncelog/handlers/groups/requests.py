@@ -7,7 +7,7 @@ the wire's versions and the machine's values, and know which check Apache Kafka 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
 
+R = TypeVar("R")
+
 COORDINATOR_ERRORS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator's log did not take the records in time",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log; try again",
@@ -29,13 +31,17 @@ COORDINATOR_ERRORS: Final = {
 
 
 def ask(
-    group_id: str, decide: Callable[[GroupShard, int, int], GroupDecision], *, ends_with_client: bool = False
-) -> Generator[Coordinate, Any, Any]:
-    """The shard's reply, or the ErrorCode for which it cannot decide now."""
+    group_id: str,
+    decide: Callable[[GroupShard, int, int], GroupDecision],
+    refused: Callable[[ErrorCode], R],
+    *,
+    ends_with_client: bool = False,
+) -> Generator[Coordinate, R, R]:
+    """The shard's reply; ``refused`` of the error for which it cannot decide now."""
     try:
         return (yield Coordinate(GroupId(group_id), decide, ends_with_client))
     except CoordinatorRefusal as refusal:
-        return refusal.error_code
+        return refused(refusal.error_code)
 
 
 def fits_record(text: str) -> bool:

@@ -21,7 +21,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import INTERNAL_TOPICS, Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.leadership import LeaderLog
+from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
 from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
 from oncelog.wire.messages import delete_records as wire

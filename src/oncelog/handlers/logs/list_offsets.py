@@ -25,7 +25,7 @@ from oncelog.base.ids import Offset, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
 from oncelog.handlers.logs.ends import end_not_known, until_confirmed, until_readable
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp

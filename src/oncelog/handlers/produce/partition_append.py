@@ -37,7 +37,7 @@ from oncelog.wire.messages.produce import (
 if TYPE_CHECKING:
     from oncelog.core.producers.verification import Guard
     from oncelog.handlers.broker.context import Context
-    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.storage.log.record_validation import ValidatedRecords
     from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -177,7 +177,7 @@ class PartitionAppend:
     def _refusal(self, leader: LeaderLog, acks: int, context: Context) -> ErrorCode:
         if self.partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if acks == ACKS_ALL and not leader.has_enough_in_sync():
+        if acks == ACKS_ALL and not leader.replicas.has_enough_in_sync():
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if context.version < _KNOWS_ZSTD and self.attributes & CODEC_MASK == Codec.ZSTD:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -17,7 +17,7 @@ from oncelog.core.controller.topics.parts import partitions_a_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed, outcome_error
+from oncelog.handlers.broker.metadata_changes import HURRIED, committed, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages import create_partitions as wire
 
@@ -43,10 +43,6 @@ def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wir
     """Add what can be added, in as few commits as the tree takes; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
         return wire.CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
-    return (yield from _create(request, context))
-
-
-def _create(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
     names = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, count in names.items() if count > 1]
@@ -108,5 +104,4 @@ def _more(topic: wire.CreatePartitionsTopic) -> MorePartitions:
 
 
 def _result(name: str, outcome: object) -> wire.CreatePartitionsTopicResult:
-    error_code, message = outcome_error(outcome)
-    return wire.CreatePartitionsTopicResult(name=name, error_code=error_code, error_message=message)
+    return with_outcome(wire.CreatePartitionsTopicResult(name=name), outcome)

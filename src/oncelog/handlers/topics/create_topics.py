@@ -20,7 +20,7 @@ from oncelog.core.controller.topics.parts import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, TOPICS_A_COMMIT
+from oncelog.handlers.broker.metadata_changes import HURRIED, TOPICS_A_COMMIT, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.topics.creation import create_together
 from oncelog.wire.messages import create_topics as wire
@@ -48,10 +48,6 @@ def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.Cr
     """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
     if request.timeout_ms <= 0:
         return wire.CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
-    return (yield from _create(request, context))
-
-
-def _create(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
     names = Counter(topic.name for topic in request.topics)
     may_create = context.would_allow_cluster(Operation.CREATE)
     wanted, results = [], []
@@ -119,7 +115,7 @@ def _new_topic(topic: wire.CreatableTopic) -> NewTopic:
 
 
 def _refused(name: str, refusal: Refusal) -> wire.CreatableTopicResult:
-    return wire.CreatableTopicResult(name=name, error_code=refusal.error_code, error_message=refusal.message)
+    return with_outcome(wire.CreatableTopicResult(name=name), refusal)
 
 
 def _created(

@@ -20,7 +20,7 @@ from oncelog.handlers.broker.metadata_changes import (
     TOPICS_A_COMMIT,
     committed,
     committed_in_batches,
-    outcome_error,
+    with_outcome,
 )
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -190,5 +190,4 @@ def _find(image: ClusterImage, name: str | None, topic_id: TopicId) -> TopicImag
 
 
 def _result(name: str | None, topic_id: TopicId, outcome: object) -> DeletableTopicResult:
-    error_code, message = outcome_error(outcome)
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error_code, error_message=message)
+    return with_outcome(DeletableTopicResult(name=name, topic_id=topic_id), outcome)

@@ -16,7 +16,7 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.replicas.elections import ElectionType, elect
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed_in_batches
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -43,7 +43,7 @@ Partitions = Sequence[tuple[str, Sequence[int]]]
 def handle(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
     """Elect for the partitions asked for, or for all that need it."""
     if not context.allows_cluster(Operation.ALTER):
-        return _refuse(request, Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
+        return _refuse(request, CLUSTER_DENIED)
     if request.election_type not in tuple(ElectionType):
         message = f"Unknown election type {request.election_type}"
         return _refuse(request, Refusal(ErrorCode.INVALID_REQUEST, message))
@@ -73,12 +73,9 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
         result = ReplicaElectionResult(topic=topic)
         for partition in partitions:
             outcome = next(answers)
-            refusal = outcome if isinstance(outcome, Refusal) else Refusal(ErrorCode.NONE)
-            if everything and refusal.error_code == ErrorCode.ELECTION_NOT_NEEDED:
-                continue
-            result.partition_result.append(
-                PartitionResult(partition_id=partition, error_code=refusal.error_code, error_message=refusal.message)
-            )
+            answer = with_outcome(PartitionResult(partition_id=partition), outcome)
+            if not (everything and answer.error_code == ErrorCode.ELECTION_NOT_NEEDED):
+                result.partition_result.append(answer)
         results.append(result)
     return ElectLeadersResponse(replica_election_results=results)
 
@@ -88,8 +85,7 @@ def _refuse(request: ElectLeadersRequest, refusal: Refusal) -> ElectLeadersRespo
         ReplicaElectionResult(
             topic=topic.topic,
             partition_result=[
-                PartitionResult(partition_id=partition, error_code=refusal.error_code, error_message=refusal.message)
-                for partition in topic.partitions
+                with_outcome(PartitionResult(partition_id=partition), refusal) for partition in topic.partitions
             ],
         )
         for topic in request.topic_partitions or ()

@@ -21,7 +21,7 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments, reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, outcome_error
+from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, with_outcome
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -56,10 +56,6 @@ def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Step
         return AlterPartitionReassignmentsResponse()  # its message is empty, not null: so is Apache Kafka's
     if request.timeout_ms <= 0:
         return _refuse(request, HURRIED)
-    return (yield from _alter(request, context))
-
-
-def _alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
     cluster = context.cluster
     asked = [
         Reassignment(TopicName(topic.name), each.partition_index, each.replicas)
@@ -101,8 +97,7 @@ def _respond(
 
 
 def _answer(index: int, outcome: object) -> ReassignablePartitionResponse:
-    error_code, message = outcome_error(outcome)
-    return ReassignablePartitionResponse(partition_index=index, error_code=error_code, error_message=message)
+    return with_outcome(ReassignablePartitionResponse(partition_index=index), outcome)
 
 
 LIST_REASSIGNMENTS_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -115,9 +110,7 @@ def list_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """The reassignments asked for, or all."""
     if not context.allows_cluster(Operation.DESCRIBE):
-        return ListPartitionReassignmentsResponse(
-            error_code=CLUSTER_DENIED.error_code, error_message=CLUSTER_DENIED.message
-        )
+        return with_outcome(ListPartitionReassignmentsResponse(), CLUSTER_DENIED)
     topics = [
         OngoingTopicReassignment(name=name, partitions=[_ongoing(index, each) for index, each in moving.items()])
         for name, moving in _moving(request, context)

@@ -70,32 +70,24 @@ def add_partitions(request: AddPartitionsToTxnRequest, context: Context) -> Step
     if context.version >= _FROM_BROKERS_SINCE:
         if not context.allows_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return (yield from _for_brokers(request, context))
+        outcomes = yield from _decide(request.transactions, context)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
+                for transaction, results in zip(request.transactions, outcomes, strict=True)
+            ]
+        )
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return (yield from _for_client(transaction, context))
-
-
-def _for_client(transaction: AddPartitionsToTxnTransaction, context: Context) -> Steps[AddPartitionsToTxnResponse]:
     if context.allows_transactional_id(Operation.WRITE, transaction.transactional_id):
         (results,) = yield from _decide([transaction], context)
     else:
         results = _same_for_all(transaction, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-
-
-def _for_brokers(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
-    results = yield from _decide(request.transactions, context)
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
-            for transaction, topic_results in zip(request.transactions, results, strict=True)
-        ]
-    )
 
 
 def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Context) -> Steps[list[TopicResults]]:
@@ -200,10 +192,6 @@ def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddO
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return (yield from _add(request, context))
-
-
-def _add(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
     cluster = context.cluster
     created = yield from ensure_internal_topic(cluster, CONSUMER_OFFSETS)
     if created is not ErrorCode.NONE:

@@ -17,7 +17,7 @@ from oncelog.base.ids import NO_OFFSET, TopicName, TopicPartition
 from oncelog.core.controller.names import name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages import describe_producers as wire

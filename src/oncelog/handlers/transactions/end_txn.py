@@ -39,10 +39,6 @@ def handle(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return (yield from _end(request, context))
-
-
-def _end(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
     ended = EndRequest(
         TransactionalId(request.transactional_id),
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),

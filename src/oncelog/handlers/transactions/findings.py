@@ -21,8 +21,7 @@ from oncelog.handlers.broker.waits import AskCoordinator, FindTransactionalId, S
 if TYPE_CHECKING:
     from oncelog.core.producers.entry import ProducerEntry
     from oncelog.handlers.broker.context import Context
-    from oncelog.handlers.broker.leadership import LeaderLog
-    from oncelog.handlers.broker.ports import ClusterView, Transactions
+    from oncelog.handlers.broker.ports import ClusterView, LeaderLog, Transactions
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 

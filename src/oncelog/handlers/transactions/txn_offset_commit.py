@@ -189,8 +189,7 @@ def _decide(
             return GroupDecision(reply=CommitReply(refusal))
         return shard.commit_transactional_offsets(commit, token, now_ms)
 
-    reply: CommitReply | ErrorCode = yield from ask(request.group_id, decide)
-    return CommitReply(reply) if isinstance(reply, ErrorCode) else reply
+    return (yield from ask(request.group_id, decide, CommitReply))
 
 
 def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:

@@ -14,25 +14,27 @@ coordinator does not use the API.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from oncelog.handlers.api import Operation
+from oncelog.handlers.broker import audit
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import Marker
 from oncelog.handlers.broker.slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.transactions.findings import marker_refusal
-from oncelog.handlers.transactions.markers_audit import open_there, record_of
 from oncelog.handlers.transactions.requests import by_topic
 from oncelog.storage.errors import AppendRefused
 from oncelog.wire.messages import write_txn_markers as wire
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
+    from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition, or this broker has no replica of it",
@@ -55,6 +57,15 @@ _NOT_READY: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
 """A group's coordinator is not ready: to who writes markers that is a leader who is not."""
+_CHECKED_ALWAYS: Final = ("Alter or ClusterAction on the cluster", "producer epoch and coordinator epoch not older")
+_CHECKED_OF_HANGING: Final = (
+    "Alter or ClusterAction on the cluster",
+    "it aborts",
+    "the open transaction begins at the start offset",
+    "the producer epoch is the latest",
+    "neither decided nor prepared in two-phase commit, as far as its coordinator is here",
+)
+_NOT_LIVE: Final = "not live, as far as its coordinator is here"
 
 Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 """Outcomes by producer id: several markers of one producer share a result, as in Apache Kafka."""
@@ -77,7 +88,7 @@ def _write_all(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[
     budget = SliceBudget(context.partitions)
     for marker in request.markers:
         written = dict.fromkeys(_partitions(marker), ErrorCode.OPERATION_NOT_ATTEMPTED)
-        found = open_there(marker, context)
+        found = _open_transactions(marker, context)
         if budget.spent():
             yield NextSlice()
         try:
@@ -87,7 +98,7 @@ def _write_all(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[
                     yield NextSlice()
         finally:  # also when the requester does not wait for the end
             if marker.start_offset != NO_OFFSET or not is_trusted_broker(context):
-                context.transactions.audit(record_of(marker, written, found, context))
+                context.transactions.audit(_audit_record(marker, written, found, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)
     return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
 
@@ -195,3 +206,63 @@ def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[wire.WritableT
         )
         for topic, indexes in by_topic(outcomes).items()
     ]
+
+
+def _open_transactions(marker: wire.WritableTxnMarker, context: Context) -> dict[TopicPartition, OpenTransaction]:
+    """The open transactions that a marker is to end; to be asked before it is written, for afterwards they are gone."""
+    found = {}
+    for partition in islice(_partitions(marker), audit.PARTITIONS_NAMED):
+        leader = context.partitions.leader_log(partition)
+        if isinstance(leader, ErrorCode):
+            continue
+        opened = leader.log.transactions.get(partition, marker.producer_id)
+        if opened is not None:
+            found[partition] = opened
+    return found
+
+
+def _entry(partition: TopicPartition, outcome: ErrorCode, opened: OpenTransaction | None) -> Mapping[str, audit.Value]:
+    entry: dict[str, audit.Value] = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "outcome": outcome.name,
+    }
+    if opened is not None:
+        entry["open_from"] = opened.start_offset
+        entry["open_since_ms"] = opened.started_ms
+        entry["transactional_id"] = opened.transactional_id
+        entry["verdict"] = opened.verdict
+    return entry
+
+
+def _audit_record(
+    marker: wire.WritableTxnMarker,
+    outcomes: Mapping[TopicPartition, ErrorCode],
+    found: Mapping[TopicPartition, OpenTransaction],
+    context: Context,
+) -> audit.AuditRecord:
+    """The record of a marker: its request, what was open (``found``) and what came of it; ``outcomes`` by
+    partition."""
+    named = list(_partitions(marker))
+    conditional = marker.start_offset != NO_OFFSET
+    transaction: dict[str, audit.Value] = {
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "coordinator_epoch": marker.coordinator_epoch,
+        "result": "COMMIT" if marker.transaction_result else "ABORT",
+        "start_offset": marker.start_offset if conditional else None,
+        "partitions": [_entry(p, outcomes[p], found.get(p)) for p in named[: audit.PARTITIONS_NAMED]],
+        "partition_count": len(named),
+    }
+    return audit.AuditRecord(
+        time_ms=context.now_ms,
+        action=audit.ABORT_HANGING if conditional else audit.WRITE_MARKERS,
+        who=audit.requester(context),
+        transaction=transaction,
+        checked=_checked(marker) if conditional else _CHECKED_ALWAYS,
+        outcome=audit.summary([outcomes[p].name for p in named] or ["NONE"]),
+    )
+
+
+def _checked(marker: wire.WritableTxnMarker) -> Sequence[str]:
+    return _CHECKED_OF_HANGING if marker.ends_live else (*_CHECKED_OF_HANGING, _NOT_LIVE)

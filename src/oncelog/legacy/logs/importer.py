@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +29,11 @@ from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import TransactionalProducer
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.legacy.logs.directories import OldLogError
-from oncelog.legacy.logs.entries import DEFAULT_LIMITS, Limits
 from oncelog.legacy.logs.import_positions import ImportKey, ImportPosition, PositionTopic, to_record
+from oncelog.legacy.logs.import_settings import ImportSettings, OnCorruption, Timestamps
 from oncelog.legacy.logs.log_reader import BadPlace, LogReader, Messages
 from oncelog.legacy.logs.value_batches import RECORD_OVERHEAD, value_batches
 from oncelog.records.batch import HEADER_SIZE, NO_TIMESTAMP
-from oncelog.records.compression import Codec
 
 BUFFER_BYTES: Final = 32 * MIB
 
@@ -55,41 +53,6 @@ class BatchProducer(TransactionalProducer):
 
 COMPRESSION_OVERHEAD: Final = 1 * KIB
 """More than a codec adds to a batch of a megabyte that it cannot compress."""
-
-
-class OnCorruption(StrEnum):
-    """Effects that a damaged place may have on an import."""
-
-    FAIL = "fail"
-    """It ends with an error; what is before the place is imported."""
-    SKIP = "skip"
-    """It goes on at the next entry that is sound."""
-    STOP = "stop"
-    """The partition ends there; the others go on."""
-
-
-class Timestamps(StrEnum):
-    """Times of the records: 0.7's messages have none."""
-
-    FILE = "file"
-    """When the message's file was last written."""
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class ImportSettings:
-    """How a log is imported. Sizes in bytes, times in milliseconds."""
-
-    on_corruption: OnCorruption = OnCorruption.FAIL
-    timestamps: Timestamps = Timestamps.FILE
-    follow: bool = False
-    codec: Codec = Codec.NONE
-    batch_bytes: int = 1_000_000
-    """The largest batch that the topic takes (its ``max.message.bytes``)."""
-    transaction_bytes: int = 32 * MIB
-    transaction_ms: int = 1000
-    poll_ms: int = 200
-    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(slots=True)

@@ -1,15 +1,25 @@
 """Message sets: Kafka's formats 0 (0.8 and 0.9) and 1 (0.10), which record batches replaced in 0.11 (KIP-98).
 
 A message set is a sequence of entries: ``entry`` reads and writes one of them. The value of a compressed entry, the
-wrapper, is a message set again: ``reading`` opens it, ``writing`` makes it. ``lz4`` has the one codec that is framed
+wrapper, is a message set again: ``reading`` opens it, ``conversion`` makes it. ``lz4`` has the one codec that is framed
 otherwise in format 0. Other rooms import the names below from the package.
 """
 
 from __future__ import annotations
 
 from oncelog.legacy.message_set.conversion import down_converted, up_converted
-from oncelog.legacy.message_set.entry import LOG_OVERHEAD, MIN_SIZES, Entry, crc_matches, read_entry, shallow
-from oncelog.legacy.message_set.message import MAGIC_V0, MAGIC_V1, Limits, TimestampType
+from oncelog.legacy.message_set.entry import (
+    LOG_OVERHEAD,
+    MAGIC_V0,
+    MAGIC_V1,
+    MIN_SIZES,
+    Entry,
+    Limits,
+    TimestampType,
+    crc_matches,
+    read_entry,
+    shallow,
+)
 from oncelog.legacy.message_set.reading import deep, messages_of
 
 __all__ = [

@@ -16,10 +16,17 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from oncelog.base.units import KIB
-from oncelog.legacy.message_set.entry import LOG_OVERHEAD, MIN_SIZES, Entry, append_entry
-from oncelog.legacy.message_set.message import MAGIC_V0, Limits, TimestampType
+from oncelog.legacy.message_set.entry import (
+    LOG_OVERHEAD,
+    MAGIC_V0,
+    MIN_SIZES,
+    Entry,
+    Limits,
+    TimestampType,
+    append_entry,
+)
+from oncelog.legacy.message_set.lz4 import compress_v0
 from oncelog.legacy.message_set.reading import messages_of
-from oncelog.legacy.message_set.writing import wrap
 from oncelog.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, Buffer
 from oncelog.records.builder import NEXT_OFFSET, Encoded, assemble, encode_records
 from oncelog.records.compression import Codec, compress
@@ -168,3 +175,16 @@ class _Inner:
         if kind.codec is Codec.NONE:
             return self.data
         return wrap(self.data, self._last, kind.magic, kind.codec, self._latest, kind.bits)
+
+
+def wrap(data: Buffer, offset: int, magic: int, codec: Codec, timestamp: int = NO_TIMESTAMP, bits: int = 0) -> bytes:
+    """The wrapper at ``offset`` around a message set, whose inner offsets are taken as they are.
+
+    ``bits`` are attributes beside the codec. Raises ValueError for zstd.
+    """
+    if codec is Codec.ZSTD:
+        raise ValueError("message sets cannot be compressed with zstd")
+    packed = compress_v0(data) if codec is Codec.LZ4 and magic == MAGIC_V0 else compress(codec, data)
+    output = bytearray()
+    append_entry(output, offset, magic, bits | codec, timestamp, None, packed)
+    return bytes(output)

@@ -16,9 +16,20 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from oncelog.legacy.message_set.entry import LOG_OVERHEAD, MIN_SIZES, Entry, ensure_crc, shallow
+from oncelog.legacy.message_set.entry import (
+    DEFAULT_LIMITS,
+    LOG_OVERHEAD,
+    MAGIC_V0,
+    MAGIC_V1,
+    MIN_SIZES,
+    Entry,
+    Limits,
+    Message,
+    TimestampType,
+    ensure_crc,
+    shallow,
+)
 from oncelog.legacy.message_set.lz4 import decompress_v0
-from oncelog.legacy.message_set.message import DEFAULT_LIMITS, MAGIC_V0, MAGIC_V1, Limits, Message, TimestampType
 from oncelog.records.compression import Buffer, Codec, decompress
 from oncelog.records.errors import CorruptBatch, InvalidSet, TruncatedBatch
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oncelog.base.text import shortened
-from oncelog.handlers.broker.audit import NAME_LENGTH, AuditRecord, Value, bounded, summary
-from oncelog.handlers.transactions.markers_audit import ABORT_HANGING
+from oncelog.handlers.broker.audit import ABORT_HANGING, NAME_LENGTH, AuditRecord, Value, bounded, summary
 from oncelog.node.kernel.events import Audit
 
 INTERVAL_S: Final = 600.0

@@ -26,7 +26,7 @@ from oncelog.storage.errors import AppendRefused
 if TYPE_CHECKING:
     from oncelog.core.transactions.model import MarkersToWrite
     from oncelog.core.transactions.shard import TransactionShard
-    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.node.brokers.requests.requests import BrokerRequests
     from oncelog.node.coordinators.runner import HostedShard
     from oncelog.storage.log.partition_log import PartitionLog

@@ -443,10 +443,11 @@ class Coordinators(Generic[S, D]):
         if visible_end is None or self._log(hosted).high_watermark >= visible_end:
             self._reply_all(hosted, replies)
             return
-        if token is not None and decision.reply is not None:
-            # A disk that does not answer must not hold a client for ever.
-            give_up = partial(self._give_up_append, hosted, token)
-            hosted.pending[token].alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
+        for waiting, _ in replies:
+            if waiting in hosted.pending:
+                # A disk that does not answer must not hold a client for ever, nor one that waited for this decision.
+                give_up = partial(self._give_up_append, hosted, waiting)
+                hosted.pending[waiting].alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
         self._group_commit.when_durable(self._log(hosted), visible_end, partial(self._reply_all, hosted, replies))
 
     def _give_up_append(self, hosted: HostedShard[S], token: int, _now_ms: int) -> None:

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.model import AddRequest, MarkersToWrite, TransactionDecision
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.broker.audit import AuditRecord
-    from oncelog.handlers.broker.leadership import LeaderLog
-    from oncelog.handlers.broker.ports import Marker
+    from oncelog.handlers.broker.ports import LeaderLog, Marker
     from oncelog.handlers.broker.waits import AddToTransaction, TransactEach
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task

@@ -27,8 +27,7 @@ from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdi
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.producers.entry import ProducerEntry
 from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
-from oncelog.handlers.broker.leadership import LeaderLog
-from oncelog.handlers.broker.ports import ClusterView, Marker, Partitions, Transactions
+from oncelog.handlers.broker.ports import ClusterView, LeaderLog, Marker, Partitions, Transactions
 from oncelog.handlers.transactions.findings import identity_of
 from oncelog.node.hanging import reports
 from oncelog.node.hanging.questions import CoordinatorQuestions, Names

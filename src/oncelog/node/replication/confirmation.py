@@ -31,7 +31,7 @@ from oncelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.handlers.broker.waits import UntilConfirmed
     from oncelog.node.brokers.broker_links import BrokerLinks
     from oncelog.node.cluster.metadata import Metadata

@@ -23,7 +23,7 @@ from oncelog.storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.model import PartitionImage
-    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.storage.log.partition_log import PartitionLog
 
 ASKED_AGAIN: Final = 3

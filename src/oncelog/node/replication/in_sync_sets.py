@@ -20,7 +20,7 @@ from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.group_commit import GroupCommit
 
 if TYPE_CHECKING:
-    from oncelog.handlers.broker.leadership import LeaderLog
+    from oncelog.handlers.broker.ports import LeaderLog
 
 
 class InSyncSets:

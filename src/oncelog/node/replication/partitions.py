@@ -23,7 +23,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.topic import TopicConfig
 from oncelog.core.controller.image.model import TopicImage
 from oncelog.core.sessions.fetch import FetchSessions
-from oncelog.handlers.broker.leadership import FollowerLog, LeaderLog
+from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.delayed_fetches import DelayedFetches

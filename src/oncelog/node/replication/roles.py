@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import NO_BROKER, BrokerId, Offset, TopicPartition
 from oncelog.core.controller.image.model import PartitionImage
 from oncelog.core.replicas.leader import UNKNOWN_EPOCH, LeaderReplicas
-from oncelog.handlers.broker.leadership import LeaderLog
+from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.delayed_fetches import DelayedFetches

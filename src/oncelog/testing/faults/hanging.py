@@ -13,8 +13,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.handlers.broker.leadership import LeaderLog
-from oncelog.handlers.broker.ports import Marker
+from oncelog.handlers.broker.ports import LeaderLog, Marker
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record

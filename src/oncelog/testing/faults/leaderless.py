@@ -14,8 +14,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
-    from oncelog.handlers.broker.leadership import LeaderLog
-    from oncelog.handlers.broker.ports import ClusterView, Partitions
+    from oncelog.handlers.broker.ports import ClusterView, LeaderLog, Partitions
 
 ASKING_LEADERS: Final = frozenset(
     {

@@ -14,14 +14,14 @@ from oncelog.client.machine.metadata import ClusterView
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
 from oncelog.client.machine.versions import OLD_BROKERS
 from oncelog.client.machine.whole_batches import bytes_of_cut, formats, whole_batches
-from oncelog.legacy.message_set.message import Message, TimestampType
-from oncelog.legacy.message_set.writing import write
+from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.wire.messages.offset_commit import OffsetCommitRequest
 from oncelog.wire.messages.produce import ProduceRequest
+from tests.message_sets import write
 
 A = TopicPartition(TopicName("t"), 0)
 

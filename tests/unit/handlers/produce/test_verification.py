@@ -14,8 +14,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.core.transactions.model import AddReply, AddRequest, VerifyReply
 from oncelog.core.transactions.shard import TransactionShard
-from oncelog.handlers.broker.leadership import LeaderLog
-from oncelog.handlers.broker.ports import Marker
+from oncelog.handlers.broker.ports import LeaderLog, Marker
 from oncelog.handlers.broker.waits import AddToTransaction, Offload
 from oncelog.handlers.produce import handler as produce
 from oncelog.records.builder import build_batch

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.legacy.message_set.entry import crc_matches, shallow
+from oncelog.legacy.message_set.entry import Message, TimestampType, crc_matches, shallow
 from oncelog.legacy.message_set.lz4 import header_checksum
-from oncelog.legacy.message_set.message import Message, TimestampType
 from oncelog.legacy.message_set.reading import deep
-from oncelog.legacy.message_set.writing import write
 from oncelog.records.compression import Codec
+from tests.message_sets import write
 from tests.unit.legacy.message_set.java_sets import SETS
 
 CREATED = 1_700_000_000_000

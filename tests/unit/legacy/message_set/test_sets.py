@@ -6,15 +6,15 @@ import tracemalloc
 
 import pytest
 
-from oncelog.legacy.message_set.entry import append_entry, shallow
+from oncelog.legacy.message_set.conversion import wrap
+from oncelog.legacy.message_set.entry import Limits, Message, TimestampType, append_entry, shallow
 from oncelog.legacy.message_set.lz4 import compress_v0, decompress_v0
-from oncelog.legacy.message_set.message import Limits, Message, TimestampType
 from oncelog.legacy.message_set.reading import deep
-from oncelog.legacy.message_set.writing import wrap, write
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch, UnsupportedMagic
 from oncelog.records.record import Record
+from tests.message_sets import write
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 APPENDED = 99

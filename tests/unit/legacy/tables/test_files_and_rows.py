@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.legacy.message_set.message import Message, TimestampType
-from oncelog.legacy.message_set.writing import write
+from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.legacy.tables.files import OldLogsError, old_files
 from oncelog.legacy.tables.rows import OldRow, arrow_rows, rows_of
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.spark.table.parquet_files import table_schema
+from tests.message_sets import write
 from tests.old_logs import GZIP, file_path, message, message_set, write_log
 
 

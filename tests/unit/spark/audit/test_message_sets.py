@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.legacy.message_set.message import Message, TimestampType
-from oncelog.legacy.message_set.writing import write
+from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.spark.audit.segments.batch_headers import Damage, Piece, read_pieces
+from tests.message_sets import write
 
 
 def old(first: int, count: int, codec: Codec, magic: int = 1) -> bytes:

@@ -1,8 +1,8 @@
-"""Writing message sets of formats 0 and 1, with or without a wrapper.
+"""Message sets of formats 0 and 1 from messages, with or without a wrapper.
 
-The rule: what comes out is what Apache Kafka's own builder makes of the same messages, but for the compressor's
-choices: the wrapper has the offset of its last message, the latest timestamp, no key; inner offsets are absolute in
-format 0 and counted from the first message in format 1 (KIP-31).
+The rule: the bytes are what Apache Kafka's own builder makes of the same messages, but for the compressor's choices:
+the wrapper has the offset of its last message, the latest timestamp, no key; inner offsets are absolute in format 0 and
+counted from the first message in format 1 (KIP-31).
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oncelog.legacy.message_set.entry import append_entry
-from oncelog.legacy.message_set.lz4 import compress_v0
-from oncelog.legacy.message_set.message import MAGIC_V0, MAGIC_V1, Message, TimestampType
-from oncelog.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP
-from oncelog.records.compression import Buffer, Codec, compress
+from oncelog.legacy.message_set.conversion import wrap
+from oncelog.legacy.message_set.entry import MAGIC_V0, MAGIC_V1, Message, TimestampType, append_entry
+from oncelog.records.batch import LOG_APPEND_TIME
+from oncelog.records.compression import Codec
 
 _BIT: Final = {TimestampType.NONE: 0, TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: LOG_APPEND_TIME}
 
@@ -33,19 +32,6 @@ def write(messages: Sequence[Message], magic: int, codec: Codec = Codec.NONE) ->
             _append(output, message, message.offset, magic)
     elif messages:
         _append_wrapper(output, messages, magic, codec)
-    return bytes(output)
-
-
-def wrap(data: Buffer, offset: int, magic: int, codec: Codec, timestamp: int = NO_TIMESTAMP, bits: int = 0) -> bytes:
-    """The wrapper at ``offset`` around a message set, whose inner offsets are taken as they are.
-
-    ``bits`` are attributes beside the codec. Raises ValueError for zstd.
-    """
-    if codec is Codec.ZSTD:
-        raise ValueError("message sets cannot be compressed with zstd")
-    packed = compress_v0(data) if codec is Codec.LZ4 and magic == MAGIC_V0 else compress(codec, data)
-    output = bytearray()
-    append_entry(output, offset, magic, bits | codec, timestamp, None, packed)
     return bytes(output)
 
 
