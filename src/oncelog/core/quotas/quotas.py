@@ -119,9 +119,8 @@ class RateQuota:
 
     def most_at_once(self, user: str, client_id: str | None) -> float | None:
         """The largest value that is not throttled for sure, whatever was taken before; None: no limit holds."""
-        client = self.limits.shared_by(user, client_id)
-        limit = None if client is None else self.limits.limit(client)
-        return None if limit is None else limit * (self._windows.samples - 1) * self._windows.size_ms / 1000
+        found = self.limits.find(user, client_id)
+        return None if found is None else found[1] * (self._windows.samples - 1) * self._windows.size_ms / 1000
 
     def usage(self, now_ms: int) -> list[Usage]:
         """The clients that are measured now."""
@@ -133,11 +132,8 @@ class RateQuota:
         return found
 
     def _find(self, user: str, client_id: str | None, now_ms: int) -> tuple[Rate, float] | None:
-        client = self.limits.shared_by(user, client_id)
-        limit = None if client is None else self.limits.limit(client)
-        if client is None or limit is None:
-            return None
-        return self._rates.of(client, now_ms), limit
+        found = self.limits.find(user, client_id)
+        return None if found is None else (self._rates.of(found[0], now_ms), found[1])
 
 
 class MutationQuota:
@@ -150,10 +146,10 @@ class MutationQuota:
 
     def charge(self, user: str, client_id: str | None, partitions: int, now_ms: int, *, strict: bool) -> Charge:
         """Take credits for ``partitions``; ``strict``: only while the bucket is not overdrawn."""
-        client = self.limits.shared_by(user, client_id)
-        limit = None if client is None else self.limits.limit(client)
-        if client is None or limit is None:
+        found = self.limits.find(user, client_id)
+        if found is None:
             return Charge(True, 0)
+        client, limit = found
         bucket = self._buckets.of(client, now_ms)
         if strict:
             if bucket.measure(limit, now_ms) < 0:
