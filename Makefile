@@ -69,7 +69,7 @@ test-all: test test-integration test-peers ## all three
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, knots, docstrings, single places
+lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, knots, docstrings, single places, words
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
@@ -78,6 +78,7 @@ lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circ
 	$(BIN)/python -m tests.checks.knots
 	$(BIN)/python -m tests.checks.docstrings
 	$(BIN)/python -m tests.checks.single_places
+	$(BIN)/python -m tests.checks.words
 
 peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
 	$(BIN)/python -m tests.peers.fetch

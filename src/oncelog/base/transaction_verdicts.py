@@ -187,7 +187,7 @@ REPORTED_YOUNG: Final = "young"
 REPORTED_LIVE: Final = "live"
 REPORTED_COMPLETING: Final = "completing"
 REPORTED_TWO_PHASE: Final = "two_phase"
-REPORTED_HANGING: Final = "orphaned"
+REPORTED_HANGING: Final = "hanging"
 REPORTED_UNKNOWN: Final = "unknown"
 REPORTED: Final = (
     REPORTED_YOUNG,

@@ -36,7 +36,7 @@ DESCRIBE_TRANSACTIONS = 65
 LIST_TRANSACTIONS = 66
 COORDINATOR = TopicPartition(TRANSACTION_STATE, 0)
 TWO_PHASE = {"transaction.two.phase.commit.enable": "true"}
-ABORTS = {"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "5000"}
+ABORTS = {"transaction.hanging.action": "abort", "transaction.hanging.grace.ms": "5000"}
 
 
 class Bench:
@@ -176,7 +176,7 @@ class TestTheWatch:
         assert f"transactional id 'x', producer {bench.producer_id}" in line
         assert f"from offset {start}" in line
         assert "its coordinator has nothing open: CompleteCommit" in line
-        assert bench.opened(bench.leader).verdict == "orphaned"
+        assert bench.opened(bench.leader).verdict == "hanging"
         assert warned(bench.cluster[bench.follower]) == []
 
     def test_a_leader_that_was_replaced_and_has_not_heard_of_it_finds_nothing(self) -> None:

@@ -23,7 +23,7 @@ from tests.scenario.transactions.node_client import StepwiseDriver
 
 class TestTwoPhaseCommit:
     def test_a_prepared_transaction_is_never_an_orphan_and_reported_after_an_hour_once_for_all_partitions(self) -> None:
-        driver = made({"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "0"})
+        driver = made({"transaction.hanging.action": "abort", "transaction.hanging.grace.ms": "0"})
         prepared = Producer(driver, "prepared", two_phase=True)
         prepared.add(0, 1)
         prepared.write(0)
@@ -134,7 +134,7 @@ class TestAdministrators:
                         "open_from": start,
                         "open_since_ms": driver.now_ms - OLD_MS,
                         "transactional_id": "late",
-                        "verdict": "orphaned",
+                        "verdict": "hanging",
                     }
                 ],
                 "partition_count": 1,
@@ -229,7 +229,7 @@ class TestAdministrators:
 
 
 class TestSelfAbort:
-    CONFIG: ClassVar = {"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "600000"}
+    CONFIG: ClassVar = {"transaction.hanging.action": "abort", "transaction.hanging.grace.ms": "600000"}
 
     def test_after_the_grace_period_and_never_silently(self) -> None:
         driver = made(self.CONFIG)
@@ -238,7 +238,7 @@ class TestSelfAbort:
         live.add(1)
         live.write(1)
         driver.advance(OLD_MS + 500_000)
-        assert told(driver) == [("late", "orphaned")]
+        assert told(driver) == [("late", "hanging")]
         assert driver.audited == []
         driver.advance(200_000)
         assert stable(driver)
@@ -246,7 +246,7 @@ class TestSelfAbort:
         (record,) = driver.audited
         assert (record.action, record.outcome) == ("orphan-abort", "NONE")
         assert record.transaction["start_offset"] == start
-        assert record.details["verdict"] == "orphaned"
+        assert record.details["verdict"] == "hanging"
         assert [line.split()[0] for line in warnings(driver)] == ["hanging", "aborted"]
         assert (driver.node.hanging_watch.found, driver.node.hanging_watch.aborted) == (1, 1)
 
@@ -257,7 +257,7 @@ class TestSelfAbort:
         late = Producer(driver, "late")
         late.hang()
         driver.advance(OLD_MS)
-        assert told(driver) == [("late", "orphaned")]
+        assert told(driver) == [("late", "hanging")]
         late.add(0)  # the same producer and epoch (V1): what hung is part of its next transaction now
         driver.advance(HOUR_MS)
         assert told(driver) == [("late", "live")]
@@ -269,7 +269,7 @@ class TestSelfAbort:
         driver = made()
         Producer(driver, "late").hang()
         driver.advance(OLD_MS + 600_000)
-        values = {"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "0"}
+        values = {"transaction.hanging.action": "abort", "transaction.hanging.grace.ms": "0"}
         configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in values.items()]
         resource = AlterConfigsResource(resource_type=4, resource_name="", configs=configs)
         answer = driver.connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)

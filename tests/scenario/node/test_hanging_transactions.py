@@ -31,7 +31,7 @@ class TestWhatIsFound:
         assert told(driver) == [("late", None)]
         assert warnings(driver) == []
         driver.advance(AGAIN_MS)
-        assert told(driver) == [("late", "orphaned")]
+        assert told(driver) == [("late", "hanging")]
         driver.advance(20 * AGAIN_MS)
         (line,) = warnings(driver)
         for piece in (
@@ -55,7 +55,7 @@ class TestWhatIsFound:
         live.write(1)
         driver.advance(FIRST_LOOK_MS * 3)
         assert told(driver, 0) == []
-        assert told(driver, 1) == [("hanging", "orphaned"), ("live", None)]
+        assert told(driver, 1) == [("hanging", "hanging"), ("live", None)]
 
     def test_one_that_times_out_is_live_until_its_coordinator_ends_it(self) -> None:
         driver = made({"transaction.abort.timed.out.transaction.cleanup.interval.ms": str(10 * TIMEOUT_MS)})
@@ -76,7 +76,7 @@ class TestWhatIsFound:
         driver.advance(FIRST_LOOK_MS)  # it is asked once while its coordinator knows it
         forget(driver, "gone")
         driver.advance(OLD_MS)
-        assert told(driver) == [("gone", "orphaned")]
+        assert told(driver) == [("gone", "hanging")]
         assert "does not know the transactional id" in warnings(driver)[0]
 
     def test_whose_time_out_was_never_known_waits_for_the_longest(self) -> None:
@@ -88,7 +88,7 @@ class TestWhatIsFound:
         driver.advance(LATE_MS - 2 * AGAIN_MS)
         assert told(driver) == [("gone", None)]
         driver.advance(2 * AGAIN_MS)
-        assert told(driver) == [("gone", "orphaned")]
+        assert told(driver) == [("gone", "hanging")]
 
     def test_a_coordinator_that_has_moved_past_the_epoch(self) -> None:
         driver = made()
@@ -96,7 +96,7 @@ class TestWhatIsFound:
         old.hang()
         Producer(driver, "x")  # a new instance raises the epoch; no marker is due for what is not listed
         driver.advance(OLD_MS)
-        assert told(driver) == [("x", "orphaned")]
+        assert told(driver) == [("x", "hanging")]
         assert "moved past that epoch: Empty under epoch 1" in warnings(driver)[0]
 
     def test_a_partition_that_the_open_transaction_does_not_list(self) -> None:
@@ -107,7 +107,7 @@ class TestWhatIsFound:
         stray.write(1)
         driver.advance(OLD_MS)
         assert told(driver, 0) == [("stray", "live")]
-        assert told(driver, 1) == [("stray", "orphaned")]
+        assert told(driver, 1) == [("stray", "hanging")]
         assert "does not list the partition" in warnings(driver)[0]
 
     def test_the_whole_state_of_coordinators_was_deleted(self) -> None:
@@ -119,7 +119,7 @@ class TestWhatIsFound:
         deleted = driver.connect().ask(DeleteTopicsRequest(topic_names=["__transaction_state"], timeout_ms=1000), 4)
         assert deleted.responses[0].error_code == 0
         driver.advance(OLD_MS)
-        assert told(driver) == [("gone", "orphaned")]
+        assert told(driver) == [("gone", "hanging")]
 
     def test_offsets_committed_in_a_transaction_have_its_id(self) -> None:
         from tests.scenario.node.transactional_offsets import Copier
@@ -163,13 +163,13 @@ class TestWhatIsFound:
         driver.start()  # the process was killed: what it wrote is there, synced or not
         assert told(driver) == [("late", None)]
         driver.advance(OLD_MS)
-        assert told(driver) == [("late", "orphaned")]
+        assert told(driver) == [("late", "hanging")]
         driver.shutdown()
         driver.node.logs.close()
         driver.session.close()
         driver.start()
         driver.advance(FIRST_LOOK_MS)
-        assert told(driver) == [("late", "orphaned")], "it is as old as it was"
+        assert told(driver) == [("late", "hanging")], "it is as old as it was"
 
     @pytest.mark.parametrize("seed", range(8))
     def test_a_power_cut_costs_names_at_most(self, seed: int) -> None:
@@ -178,9 +178,9 @@ class TestWhatIsFound:
         driver.advance(2 * PASS_MS)
         driver.crash_and_restart(seed)
         driver.advance(OLD_MS)
-        assert told(driver) in ([("late", "orphaned")], [(None, None)])
+        assert told(driver) in ([("late", "hanging")], [(None, None)])
         driver.advance(LATE_MS)
-        assert told(driver) in ([("late", "orphaned")], [(None, "unknown")])
+        assert told(driver) in ([("late", "hanging")], [(None, "unknown")])
         assert driver.fatal is None
 
     def test_who_may_not_describe_the_id_is_not_told_it(self) -> None:
@@ -218,7 +218,7 @@ class TestCost:
         assert verdicts(driver.node) == {}
 
     def test_only_what_is_open_is_looked_at_and_seldom(self) -> None:
-        driver = made({"transaction.orphan.action": "report"}, partitions=20)
+        driver = made({"transaction.hanging.action": "report"}, partitions=20)
         plain = driver.connect()
         for index in range(20):
             plain.ask(produce("t", batch(driver, b"v"), index), 9)
@@ -226,7 +226,7 @@ class TestCost:
             Producer(driver, f"hanging-{number}").hang(number)
         driver.advance(20 * AGAIN_MS)
         assert driver.node.hanging_watch.looks <= 5 * (20 + 3)
-        assert verdicts(driver.node) == {"orphaned": 5}
+        assert verdicts(driver.node) == {"hanging": 5}
 
     def test_an_idle_broker_is_not_woken_for_it(self) -> None:
         driver = made()

@@ -50,7 +50,7 @@ class TestMetrics:
         assert not [name for name in found if ",t,0" in name], "nothing to say, no series"
         assert found["oncelog_max_last_stable_offset_lag"] == 3
         assert found["oncelog_partitions_with_late_transactions"] == 0
-        assert found["oncelog_open_transactions,orphaned"] == 1
+        assert found["oncelog_open_transactions,hanging"] == 1
         assert found["oncelog_orphaned_transactions_found_total"] == 1
         assert found["oncelog_transactional_ids,CompleteCommit"] == 1
         driver.advance(LATE_MS)
@@ -59,7 +59,7 @@ class TestMetrics:
         assert abort(driver, late, log_of(driver, "t", 1).last_stable_offset, 1) == 0
         found = scraped(driver)
         assert found["oncelog_audit_records_total,abort-hanging,NONE"] == 1
-        assert (found["oncelog_max_last_stable_offset_lag"], found["oncelog_open_transactions,orphaned"]) == (0, 0)
+        assert (found["oncelog_max_last_stable_offset_lag"], found["oncelog_open_transactions,hanging"]) == (0, 0)
 
     def test_exactly_the_padded_limit_is_not_late(self) -> None:
         driver = made()

@@ -132,9 +132,9 @@ def test_everything_is_called_what_it_is() -> None:
 
 
 def test_a_broker_that_ends_orphans_has_ended_those_it_knows() -> None:
-    assert verdicts_at_rest(opened(Verdict.HANGING, found="orphaned"), alone=True) == ["A3"]
+    assert verdicts_at_rest(opened(Verdict.HANGING, found="hanging"), alone=True) == ["A3"]
     assert verdicts_at_rest(opened(Verdict.HANGING, found="unknown"), alone=True) == []
-    assert verdicts_at_rest(opened(Verdict.HANGING, found="orphaned")) == []
+    assert verdicts_at_rest(opened(Verdict.HANGING, found="hanging")) == []
 
 
 def test_and_not_before_time_out_and_grace_are_over() -> None:

@@ -113,7 +113,7 @@ def test_a_young_one_is_ended_by_force_only() -> None:
 def test_words_that_users_see_stay() -> None:
     """Dashboards, scripts and docs have them: README.md, docs/metrics.md, docs/hanging-transactions.md."""
     assert [verdict.value for verdict in Verdict] == ["hanging", "suspected", "live", "two_phase"]
-    assert REPORTED == ("young", "live", "completing", "two_phase", "orphaned", "unknown")
+    assert REPORTED == ("young", "live", "completing", "two_phase", "hanging", "unknown")
     assert {rule.reported_as for rule in RULES.values()} == {*REPORTED} - {REPORTED_YOUNG}
     hanging = {rule.reported_as for rule in RULES.values() if rule.verdict is Verdict.HANGING}
     assert hanging == {transaction_verdicts.REPORTED_HANGING}

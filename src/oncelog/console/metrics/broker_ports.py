@@ -35,8 +35,10 @@ LATENCIES: Final = {"Produce": "produce", "EndTxn": "commit"}
 """APIs whose latency is kept: those that do not wait for something to happen, as Fetch does."""
 QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
 _BUCKETS: Final = "oncelog_request_latency_seconds_bucket"
-_ORPHANED: Final = "oncelog_open_transactions"
-WANTED: Final = (*RATES, *GAUGES, _BUCKETS, _ORPHANED)
+_OPEN: Final = "oncelog_open_transactions"
+_HANGING: Final = ("hanging", "orphaned")
+"""Labels of hanging transactions: today's, and that of brokers before 0.1."""
+WANTED: Final = (*RATES, *GAUGES, _BUCKETS, _OPEN)
 
 Buckets = dict[float, float]
 """Upper bound in seconds → number of requests that took no longer."""
@@ -116,8 +118,8 @@ def parsed(text: str, clock_s: float) -> Reading:
                 found.counters[RATES[one.name]] = found.counters.get(RATES[one.name], 0) + one.value
             elif one.name in GAUGES:
                 found.gauges[GAUGES[one.name]] = one.value
-            elif one.name == _ORPHANED and one.labels.get("verdict") == "orphaned":
-                found.gauges["orphaned"] = one.value
+            elif one.name == _OPEN and one.labels.get("verdict") in _HANGING:
+                found.gauges["hanging"] = one.value
             elif one.name == _BUCKETS and one.labels.get("api") in LATENCIES:
                 found.latencies.setdefault(LATENCIES[one.labels["api"]], {})[float(one.labels["le"])] = one.value
     return found

@@ -54,7 +54,7 @@ BROKERS: Final = (
     _Wanted("commit", "Latency of EndTxn", "seconds", ("commit p50", "commit p99")),
     _Wanted("loop", "Loop delay", "seconds", ("loop delay",)),
     _Wanted("replication", "Replication lag", "count", ("replication lag",), "records of the copy furthest behind"),
-    _Wanted("orphaned", "Orphaned transactions", "count", ("orphaned",), "that nobody will end"),
+    _Wanted("hanging", "Hanging transactions", "count", ("hanging",), "no producer or coordinator will end them"),
     _Wanted("connections", "Connections", "count", ("connections",)),
 )
 

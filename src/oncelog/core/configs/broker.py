@@ -60,6 +60,8 @@ class BrokerConfig:
                 key = broker_key(name)
                 if key is not None:
                     self._values[name] = key.parse(text)
+                    if key.replaced_by is not None and key.replaced_by not in layer:
+                        self._values[key.replaced_by] = self._values[name]
         directories = self._values["log.dirs"] or self._values["log.dir"]
         if isinstance(directories, tuple) and len(directories) != 1:
             raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")
@@ -173,6 +175,8 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
             warnings.append(f"unknown configuration key {name} is ignored{did_you_mean(name, BROKER_KEYS)}")
         elif has_no_effect(key.name):
             warnings.append(f"{name} has no effect here")
+        elif key.replaced_by is not None:
+            warnings.append(f"{name} is deprecated; use {key.replaced_by}")
     return BrokerConfig(settings), warnings
 
 

@@ -73,6 +73,8 @@ class ConfigKey(NamedTuple):
     """Works, but DescribeConfigs shows only its name: Apache Kafka's own parser does not know it."""
     may_repeat: bool = False
     """True for a list that keeps repeated elements; other lists drop them (KIP-1161)."""
+    replaced_by: str | None = None
+    """The name that this one had to give way to; it works for one release, with a warning."""
     documentation: str = ""
     """The effect of a key of ours; ``keys.documentation_of`` has those of Apache Kafka's keys."""
 

@@ -32,6 +32,12 @@ def super_users_of(text: str) -> frozenset[str]:
     return frozenset(part.strip() for part in text.split(";") if part.strip())
 
 
+def _renamed(old_name: str, key: ConfigKey, documentation: str) -> tuple[ConfigKey, ConfigKey]:
+    """A key and its old name, which still sets it and is listed only where it is set."""
+    old = key._replace(name=old_name, internal=True, replaced_by=key.name)
+    return key._replace(synonym=old_name).documented(documentation), old.documented(f"Deprecated: use {key.name}.")
+
+
 OWN_KEYS: Final = (
     ConfigKey("super.users", STRING, "", _principals, internal=True, hidden=True).documented(
         "Principals that may do everything, with semicolons between them: User:admin;User:broker. The principal of the "
@@ -72,12 +78,16 @@ OWN_KEYS: Final = (
         "The memory of the members of all groups that a broker coordinates: what they say of themselves, and their "
         "assignments. Beyond, others wait until some have gone."
     ),
-    ConfigKey("transaction.orphan.action", STRING, "report", one_of("report", "abort"), Update.CLUSTER_WIDE).documented(
-        "What to do about a transaction that is open on a partition while its coordinator does not know of it: report "
-        "it, in a metric and a line of the log; or abort it too, when it has been so for transaction.orphan.grace.ms."
+    *_renamed(
+        "transaction.orphan.action",
+        ConfigKey("transaction.hanging.action", STRING, "report", one_of("report", "abort"), Update.CLUSTER_WIDE),
+        "What to do about a hanging transaction: one that is open on a partition but its coordinator does not know "
+        "it. report: count it in a metric and log it. abort: also abort it after transaction.hanging.grace.ms.",
     ),
-    ConfigKey("transaction.orphan.grace.ms", LONG, "300000", at_least(0), Update.CLUSTER_WIDE).documented(
-        "How long a transaction has to be found orphaned before transaction.orphan.action=abort aborts it."
+    *_renamed(
+        "transaction.orphan.grace.ms",
+        ConfigKey("transaction.hanging.grace.ms", LONG, "300000", at_least(0), Update.CLUSTER_WIDE),
+        "How long a transaction has been hanging before transaction.hanging.action=abort aborts it.",
     ),
     ConfigKey("transaction.two.phase.commit.alarm.ms", LONG, "3600000", at_least(1), Update.CLUSTER_WIDE).documented(
         "The age from which a transaction in two-phase commit, which never times out, is reported as overdue."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SELF_ABORT: Final = "orphan-abort"
 _UNITS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
 _CHECKED: Final = (
-    "transaction.orphan.action is abort and the grace period is over",
+    "transaction.hanging.action is abort and the grace period is over",
     "the coordinator does not know of it, and nothing was written since it was asked",
     "not in two-phase commit",
     "the open transaction begins at the start offset and the producer epoch is the latest",
@@ -116,6 +116,8 @@ def self_abort(
     details: dict[str, Value] = {
         "verdict": finding.reported_as,
         "reason": finding.reason,
+        "hanging_since_ms": found_ms,
+        # The name of this field before 0.1; it goes after one release.
         "orphaned_since_ms": found_ms,
     }
     who: dict[str, Value] = {"principal": None, "client_id": None, "host": None, "broker": True}

@@ -4,7 +4,7 @@ A leader knows what is open on its partitions and, since producers say so, under
 coordinator knows whether anybody is going to end it. What has been open for a while is looked at: its coordinator is
 asked, and asked again when the transaction is older than its own time-out, and then from time to time. What is found is
 a verdict (``base.transaction_verdicts``) that DescribeProducers tells; a hanging one is a metric and a line of the log.
-With ``transaction.orphan.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
+With ``transaction.hanging.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
 commit: the marker is written when the coordinator has spoken and it is certain that this broker leads the partition,
 if nothing has changed on it since.
 
@@ -296,9 +296,9 @@ class HangingTransactionWatch:
             self.found += 1
             self._warn(reports.hanging(watched.transaction, finding, log, entry.epoch, now_ms))
         config = self._cluster.config
-        if config.get("transaction.orphan.action") != "abort":
+        if config.get("transaction.hanging.action") != "abort":
             return now_ms + AGAIN_MS
-        abort_ms = watched.found_ms + int(config.get("transaction.orphan.grace.ms"))
+        abort_ms = watched.found_ms + int(config.get("transaction.hanging.grace.ms"))
         if now_ms < abort_ms:
             return min(abort_ms, now_ms + AGAIN_MS)
         # The producer has not written since the coordinator was asked: it is not live.
@@ -310,7 +310,7 @@ class HangingTransactionWatch:
         self._warn(
             f"{'aborted' if done else f'could not abort ({outcome.name})'} the hanging transaction of producer "
             f"{entry.producer_id} on {watched.transaction.partition} from offset {watched.transaction.start_offset} on "
-            "(transaction.orphan.action=abort); see the audit log"
+            "(transaction.hanging.action=abort); see the audit log"
         )
         return None if done else now_ms + AGAIN_MS
 

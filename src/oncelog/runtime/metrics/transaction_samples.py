@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from oncelog.base.transaction_verdicts import REPORTED
+from oncelog.base.transaction_verdicts import REPORTED, REPORTED_HANGING
 from oncelog.base.units import SECOND_MS
 from oncelog.node.observation import transaction_metrics as counted
 
@@ -103,6 +103,8 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
     )
     for verdict in REPORTED:
         opened.add_metric([verdict], now.get(verdict, 0))
+    # The word for hanging transactions before 0.1, which dashboards may ask for; it goes after one release.
+    opened.add_metric(["orphaned"], now.get(REPORTED_HANGING, 0))
     yield opened
     yield GaugeMetricFamily(
         "oncelog_two_phase_transactions_overdue",
@@ -110,8 +112,18 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
         value=watch.overdue_count(),
     )
     for name, text, value in (
-        ("oncelog_orphaned_transactions_found", "Orphaned transactions found since the start.", watch.found),
-        ("oncelog_orphaned_transactions_aborted", "Of those, aborted by this broker itself.", watch.aborted),
+        ("oncelog_hanging_transactions_found", "Hanging transactions found since the start.", watch.found),
+        ("oncelog_hanging_transactions_aborted", "Hanging transactions aborted by this broker.", watch.aborted),
+        (
+            "oncelog_orphaned_transactions_found",
+            "Deprecated: use oncelog_hanging_transactions_found_total.",
+            watch.found,
+        ),
+        (
+            "oncelog_orphaned_transactions_aborted",
+            "Deprecated: use oncelog_hanging_transactions_aborted_total.",
+            watch.aborted,
+        ),
         (
             "oncelog_transaction_verification_failures",
             "Partitions of transactional writes refused because the coordinator did not know of them.",

@@ -30,14 +30,14 @@ oncelog_group_lag{{group="x",topic="nonsense}} oh
 def test_rates_and_latencies_come_of_two_readings() -> None:
     first = parsed(TEXT.format(requests=10.0, fast=10, all=10), 100.0)
     second = parsed(TEXT.format(requests=30.0, fast=20, all=30), 110.0)
-    assert values_of("b", None, first) == {("loop delay", "b"): 0.002, ("orphaned", "b"): 1.0}
+    assert values_of("b", None, first) == {("loop delay", "b"): 0.002, ("hanging", "b"): 1.0}
     found = values_of("b", first, second)
     assert found["requests", "b"] == 2.0
     assert found["produce p50", "b"] == pytest.approx(0.001)
     assert found["produce p99", "b"] == pytest.approx(0.00982, abs=1e-5)
     assert not any(name.startswith("fetch") for name, _ in found)
     restarted = values_of("b", second, parsed(TEXT.format(requests=1.0, fast=0, all=0), 120.0))
-    assert set(restarted) == {("loop delay", "b"), ("orphaned", "b")}
+    assert set(restarted) == {("loop delay", "b"), ("hanging", "b")}
 
 
 def test_quantiles_are_prometheus() -> None:

@@ -189,7 +189,7 @@ def test_a_key_that_nothing_reads_says_so() -> None:
     code = "\n".join(path.read_text() for path in files)
     reads = {key.synonym for key in TOPIC_KEYS.values()}
     for key in BROKER_KEYS.values():
-        is_read = f'"{key.name}"' in code or key.name in reads
+        is_read = f'"{key.replaced_by or key.name}"' in code or key.name in reads
         if not is_read:
             assert has_no_effect(key.name), f"nothing reads {key.name}: name it among the keys without effect"
         elif key.name not in INERT_DEFAULTS:
@@ -242,3 +242,20 @@ def test_offsets_are_reset_by_durations_as_java_reads_them(text: str, accepted: 
 def test_a_limit_of_connections_is_not_described_as_waiting() -> None:
     """Apache Kafka's text says that connections above it are blocked; here they are refused."""
     assert "refused" in DOCUMENTATION["max.connections"]
+
+
+def test_a_key_under_its_old_name_sets_the_new_one_and_warns() -> None:
+    config, warnings = parse_broker_config({"transaction.orphan.action": "abort", "transaction.orphan.grace.ms": "5"})
+    assert config.get("transaction.hanging.action") == "abort"
+    assert config.get("transaction.hanging.grace.ms") == 5
+    assert warnings == [
+        "transaction.orphan.action is deprecated; use transaction.hanging.action",
+        "transaction.orphan.grace.ms is deprecated; use transaction.hanging.grace.ms",
+    ]
+    assert config.synonyms("transaction.hanging.action")[-1].name == "transaction.orphan.action"
+
+
+def test_the_new_name_wins_over_the_old_one_in_the_same_place_but_not_over_a_later_change() -> None:
+    config = BrokerConfig({"transaction.orphan.action": "abort", "transaction.hanging.action": "report"})
+    assert config.get("transaction.hanging.action") == "report"
+    assert config.with_dynamic({"transaction.orphan.action": "abort"}, {}).get("transaction.hanging.action") == "abort"

@@ -64,4 +64,4 @@ def test_every_state_has_a_reason_without_gaps(state: TransactionState, lists: b
             description = described(STATE_NAMES[state], epoch, producer_id, lists=lists)
             finding = classify(description, (HERE,) if lists else (), MINE, HERE)
             assert "{" not in finding.reason
-            assert finding.reported_as in ("live", "completing", "two_phase", "orphaned", "unknown")
+            assert finding.reported_as in ("live", "completing", "two_phase", "hanging", "unknown")

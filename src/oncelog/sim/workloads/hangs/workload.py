@@ -100,8 +100,8 @@ def draw_hangs(
     config = {
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
         "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "false", "true")),
-        "transaction.orphan.action": entropy.choice(("report", "abort")),
-        "transaction.orphan.grace.ms": str(entropy.choice((15_000, 2_000, 0))),
+        "transaction.hanging.action": entropy.choice(("report", "abort")),
+        "transaction.hanging.grace.ms": str(entropy.choice((15_000, 2_000, 0))),
         "transaction.two.phase.commit.alarm.ms": str(entropy.choice((5_000, 3_600_000))),
     }
     if entropy.random() < 0.3:
@@ -110,8 +110,8 @@ def draw_hangs(
     truth = GroundTruth(
         verifies=config["transaction.partition.verification.enable"] == "true",
         coordinators=int(config["transaction.state.log.num.partitions"]),
-        orphan_action=config["transaction.orphan.action"],
-        orphan_grace_ms=int(config["transaction.orphan.grace.ms"]),
+        orphan_action=config["transaction.hanging.action"],
+        orphan_grace_ms=int(config["transaction.hanging.grace.ms"]),
     )
     orphans_alone = truth.orphan_action == "abort" and entropy.random() < 0.5
     name = truth.safe_name(name, 1)
