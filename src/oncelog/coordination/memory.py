@@ -1,11 +1,13 @@
-"""The tree in memory: for tests, the in-process broker and the simulator.
+"""The tree in memory: for tests, the in-process brokers of ``oncelog.testing`` and the simulator.
 
 ``MemoryTree`` is the tree, as a ZooKeeper ensemble is; each ``session()`` of it is one ``ports.Coordination``. It
-survives its sessions, so that a broker can be stopped and started on it. Calls come one at a time.
+survives its sessions, so that a broker can be stopped and started on it. Calls may come from any thread: each method
+of a session holds the tree's lock, also while listeners are called.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +32,7 @@ class MemoryTree:
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"": _Node(b"", 0, None)}
         self.stream = ChangeStream()
+        self.lock = threading.RLock()
         self._last_session = 0
         self._sessions: set[int] = set()
         """Sessions that were begun and have not ended."""
@@ -40,19 +43,21 @@ class MemoryTree:
 
     def begin_session(self) -> int:
         """The id of a new session."""
-        self._last_session += 1
-        self._sessions.add(self._last_session)
-        return self._last_session
+        with self.lock:
+            self._last_session += 1
+            self._sessions.add(self._last_session)
+            return self._last_session
 
     def end_session(self, session_id: int) -> None:
         """Remove a session's ephemeral nodes, as its time-out would; it commits nothing any more."""
-        self._sessions.discard(session_id)
-        self.stream.followers.end(session_id)
-        gone = sorted(path for path, node in self._nodes.items() if node.owner == session_id)
-        for path in gone:
-            self._remove(path)
-        if gone:
-            self.stream.append("", [Change(path, None, ABSENT) for path in gone])
+        with self.lock:
+            self._sessions.discard(session_id)
+            self.stream.followers.end(session_id)
+            gone = sorted(path for path, node in self._nodes.items() if node.owner == session_id)
+            for path in gone:
+                self._remove(path)
+            if gone:
+                self.stream.append("", [Change(path, None, ABSENT) for path in gone])
 
     def load(self, nodes: Iterable[TreeNode]) -> None:
         """Put nodes as they were read elsewhere, versions included, parents before children."""
@@ -126,51 +131,61 @@ class MemorySession:
 
     def read(self, path: str) -> TreeNode | None:
         check_path(path)
-        node = self._tree._nodes.get(path)
-        return None if node is None else TreeNode(path, node.value, node.version)
+        with self._tree.lock:
+            node = self._tree._nodes.get(path)
+            return None if node is None else TreeNode(path, node.value, node.version)
 
     def children(self, path: str) -> list[str]:
         """Names of a node's children, sorted; empty when the node does not exist."""
-        node = self._tree._nodes.get("" if path == "/" else path)
-        return [] if node is None else sorted(child[child.rindex("/") + 1 :] for child in node.children)
+        with self._tree.lock:
+            node = self._tree._nodes.get("" if path == "/" else path)
+            return [] if node is None else sorted(child[child.rindex("/") + 1 :] for child in node.children)
 
     def subtree(self, path: str) -> list[TreeNode]:
         """All nodes below ``path``, itself excluded, in path order."""
         nodes = self._tree._nodes
         prefix = "/" if path == "/" else path + "/"
-        return [
-            TreeNode(below, nodes[below].value, nodes[below].version)
-            for below in sorted(below for below in nodes if below.startswith(prefix))
-        ]
+        with self._tree.lock:
+            return [
+                TreeNode(below, nodes[below].value, nodes[below].version)
+                for below in sorted(below for below in nodes if below.startswith(prefix))
+            ]
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
         """The whole tree as it was at a position."""
-        return self.position(), self.subtree("/")
+        with self._tree.lock:
+            return self.position(), self.subtree("/")
 
     def position(self) -> int:
         """Position of the last committed change."""
-        return self._tree.stream.position
+        with self._tree.lock:
+            return self._tree.stream.position
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         """Carry out all operations or none; the position of the change. Raises Conflict, SessionLost."""
-        return self._tree._commit(self._session_id, operations, token)
+        with self._tree.lock:
+            return self._tree._commit(self._session_id, operations, token)
 
     def was_committed(self, token: str) -> bool:
         """True if the commit of that name was carried out."""
-        return self._tree.stream.has(token)
+        with self._tree.lock:
+            return self._tree.stream.has(token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
         """Be told of every change after a position, own ones included, and of the session's end; None ends it."""
-        self._tree.stream.follow(self._session_id, after, listener, ended)
-        if self._session_id not in self._tree._sessions:
-            self._tree.stream.followers.end(self._session_id)
+        with self._tree.lock:
+            self._tree.stream.follow(self._session_id, after, listener, ended)
+            if self._session_id not in self._tree._sessions:
+                self._tree.stream.followers.end(self._session_id)
 
     def renew(self) -> None:
         """Begin a new session in place of this one, which ends if it has not."""
-        self.close()
-        self._session_id = self._tree.begin_session()
+        with self._tree.lock:
+            self.close()
+            self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""
-        self.follow(0, None)
-        self._tree.end_session(self._session_id)
+        with self._tree.lock:
+            self.follow(0, None)
+            self._tree.end_session(self._session_id)

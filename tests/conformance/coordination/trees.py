@@ -11,7 +11,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from oncelog.coordination.memory import MemorySession, MemoryTree
-from oncelog.coordination.shared_memory import SharedSession, SharedTree
 from oncelog.coordination.sqlite.tree import SqliteSession, SqliteTree
 from oncelog.coordination.zookeeper.tree import ZooKeeperSession, ZooKeeperTree
 from oncelog.ports import Coordination
@@ -47,23 +46,6 @@ class Memory:
     def expire(self, session: Coordination) -> None:
         assert isinstance(session, MemorySession)
         self._tree.end_session(session._session_id)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class SharedMemory:
-    """The tree in memory, for threads."""
-
-    def __init__(self) -> None:
-        self._tree = SharedTree()
-
-    def session(self) -> Coordination:
-        return self._tree.session()
-
-    def expire(self, session: Coordination) -> None:
-        assert isinstance(session, SharedSession)
-        self._tree.expire(session)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -140,7 +122,6 @@ def _of_two_processes(directory: Path, request: pytest.FixtureRequest) -> Tree:
 
 _ALL: Final[dict[str, tuple[Callable[[Path, pytest.FixtureRequest], Tree], tuple[pytest.MarkDecorator, ...]]]] = {
     "memory": (lambda _directory, _request: Memory(), ()),
-    "memory of threads": (lambda _directory, _request: SharedMemory(), ()),
     "sqlite": (lambda directory, _request: Sqlite(SqliteTree(directory / "tree.db", TIMEOUT_MS)), ()),
     "sqlite shared": (_shared, ()),
     "sqlite of two processes": (_of_two_processes, (pytest.mark.slow,)),

@@ -19,8 +19,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -158,7 +158,11 @@ class SqliteTree:
             self._reader.close()
             self._writer.close()
 
-    # Writing
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection that reads."""
+        with self._reading:
+            yield self._reader
 
     def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
         def work() -> CommittedChange:
@@ -277,33 +281,6 @@ class SqliteTree:
                 for own in self._own.values():
                     own.beat()
 
-    # Reading
-
-    def _read(self, path: str) -> TreeNode | None:
-        with self._reading:
-            row = self._reader.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
-        return None if row is None else TreeNode(path, row[0], row[1])
-
-    def _below(self, path: str) -> list[TreeNode]:
-        with self._reading:
-            return nodes_below(self._reader, path)
-
-    def _snapshot(self) -> tuple[int, list[TreeNode]]:
-        with self._reading:
-            self._reader.execute("BEGIN")
-            try:
-                return position_of(self._reader), nodes_below(self._reader, "/")
-            finally:
-                self._reader.execute("COMMIT")
-
-    def _position(self) -> int:
-        with self._reading:
-            return position_of(self._reader)
-
-    def _was_committed(self, token: str) -> bool:
-        with self._reading:
-            return has_token(self._reader, token)
-
 
 class SqliteSession:
     """One session of a ``SqliteTree``: the embedded adapter of ``ports.Coordination``."""
@@ -314,24 +291,33 @@ class SqliteSession:
 
     def read(self, path: str) -> TreeNode | None:
         check_path(path)
-        return self._tree._read(path)
+        with self._tree.reading() as reader:
+            row = reader.execute("SELECT value, version FROM node WHERE path=?", (path,)).fetchone()
+        return None if row is None else TreeNode(path, row[0], row[1])
 
     def children(self, path: str) -> list[str]:
         """Names of a node's children, sorted; empty when the node does not exist."""
         skip = 1 if path == "/" else len(path) + 1
-        return [node.path[skip:] for node in self._tree._below(path) if "/" not in node.path[skip:]]
+        return [node.path[skip:] for node in self.subtree(path) if "/" not in node.path[skip:]]
 
     def subtree(self, path: str) -> list[TreeNode]:
         """All nodes below ``path``, itself excluded, in path order."""
-        return self._tree._below(path)
+        with self._tree.reading() as reader:
+            return nodes_below(reader, path)
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
         """The whole tree as it was at a position, read in one transaction."""
-        return self._tree._snapshot()
+        with self._tree.reading() as reader:
+            reader.execute("BEGIN")
+            try:
+                return position_of(reader), nodes_below(reader, "/")
+            finally:
+                reader.execute("COMMIT")
 
     def position(self) -> int:
         """Position of the last committed change."""
-        return self._tree._position()
+        with self._tree.reading() as reader:
+            return position_of(reader)
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         """Carry out all operations, durably, or none; the position of the change. Raises Conflict, TreeUnavailable,
@@ -340,7 +326,8 @@ class SqliteSession:
 
     def was_committed(self, token: str) -> bool:
         """True if the commit of that name was carried out."""
-        return self._tree._was_committed(token)
+        with self._tree.reading() as reader:
+            return has_token(reader, token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
         """Be told of every change after a position, own ones included, and of the session's end; None ends it. A lock

@@ -20,9 +20,17 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_EPOCH
 from oncelog.base.units import INT16_MAX, INT32_MAX
 from oncelog.core.producers.entry import ProducerEntry
-from oncelog.core.producers.refusal import ProducerRefusal
 
 TRANSACTIONS_V2: Final = 2
+
+
+class ProducerRefusal(Exception):
+    """An expected refusal; nothing changed. ``error_code`` is what the protocol answers."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        self.error_code = error_code
+        self.message = message
+        super().__init__(message)
 
 
 def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:

@@ -87,3 +87,9 @@ class Limits:
             keys = (None, client_id), (None, ANY)
         limits = self._limits
         return next((limits[key] for key in keys if key in limits), None)
+
+    def find(self, user: str, client_id: str | None) -> tuple[Client, float] | None:
+        """The clients that share a limit with this one, and the limit; None where none holds for it."""
+        client = self.shared_by(user, client_id)
+        limit = None if client is None else self.limit(client)
+        return None if client is None or limit is None else (client, limit)

@@ -103,25 +103,24 @@ class RateQuota:
 
     def record(self, user: str, client_id: str | None, value: float, now_ms: int) -> int:
         """Count what a client took; the time for which it has to wait, 0 while it is within its limit."""
-        found = self._find(user, client_id, now_ms)
-        if found is None:
+        measured = self._find(user, client_id, now_ms)
+        if measured is None:
             return 0
-        rate, limit = found
+        rate, limit = measured
         rate.record(value, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
         return throttle_ms if self._max_throttle_ms is None else min(throttle_ms, self._max_throttle_ms)
 
     def record_unchecked(self, user: str, client_id: str | None, value: float, now_ms: int) -> None:
         """Count what a client took, or (negative) take it back."""
-        found = self._find(user, client_id, now_ms)
-        if found is not None:
-            found[0].record(value, now_ms)
+        measured = self._find(user, client_id, now_ms)
+        if measured is not None:
+            measured[0].record(value, now_ms)
 
     def most_at_once(self, user: str, client_id: str | None) -> float | None:
         """The largest value that is not throttled for sure, whatever was taken before; None: no limit holds."""
-        client = self.limits.shared_by(user, client_id)
-        limit = None if client is None else self.limits.limit(client)
-        return None if limit is None else limit * (self._windows.samples - 1) * self._windows.size_ms / 1000
+        limited = self.limits.find(user, client_id)
+        return None if limited is None else limited[1] * (self._windows.samples - 1) * self._windows.size_ms / 1000
 
     def usage(self, now_ms: int) -> list[Usage]:
         """The clients that are measured now."""
@@ -133,11 +132,8 @@ class RateQuota:
         return found
 
     def _find(self, user: str, client_id: str | None, now_ms: int) -> tuple[Rate, float] | None:
-        client = self.limits.shared_by(user, client_id)
-        limit = None if client is None else self.limits.limit(client)
-        if client is None or limit is None:
-            return None
-        return self._rates.of(client, now_ms), limit
+        limited = self.limits.find(user, client_id)
+        return None if limited is None else (self._rates.of(limited[0], now_ms), limited[1])
 
 
 class MutationQuota:
@@ -150,10 +146,10 @@ class MutationQuota:
 
     def charge(self, user: str, client_id: str | None, partitions: int, now_ms: int, *, strict: bool) -> Charge:
         """Take credits for ``partitions``; ``strict``: only while the bucket is not overdrawn."""
-        client = self.limits.shared_by(user, client_id)
-        limit = None if client is None else self.limits.limit(client)
-        if client is None or limit is None:
+        limited = self.limits.find(user, client_id)
+        if limited is None:
             return Charge(True, 0)
+        client, limit = limited
         bucket = self._buckets.of(client, now_ms)
         if strict:
             if bucket.measure(limit, now_ms) < 0:

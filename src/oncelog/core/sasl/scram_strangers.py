@@ -18,12 +18,18 @@ import hmac
 import string
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from oncelog.base.scram_salts import SALT_BITS, salt_text
-from oncelog.core.sasl.scram_credentials import HASHES, MIN_ITERATIONS, ScramCredential
+from oncelog.core.sasl.scram_credentials import (
+    HASHES,
+    MIN_ITERATIONS,
+    DamagedCredential,
+    ScramCredential,
+    read_credential,
+)
 
 _LETTERS: Final = string.digits + string.ascii_letters
 _ALPHABETS: Final = (
@@ -94,3 +100,30 @@ def _salt(secret: bytes, seed: bytes, form: CredentialForm) -> bytes:
         stream += hmac.digest(secret, b"salt\0" + len(stream).to_bytes(4) + seed, "sha256")
     letters = _ALPHABETS[form.alphabet]
     return bytes(letters[byte % len(letters)] for byte in stream[: form.salt_bytes])
+
+
+def credential_for(
+    secret: bytes, mechanism: str, user: str, configs: Mapping[str, str], forms: CredentialForms
+) -> ScramCredential:
+    """The credential that answers a login of ``user``, who has set ``configs``: the user's own, or one that no password
+    fits. Both are made, so that the time does not tell which it is."""
+    stranger = credential_of_stranger(secret, mechanism, user, forms)
+    text = stranger.text()
+    try:
+        return read_credential(mechanism, configs.get(mechanism, text))
+    except DamagedCredential:
+        return stranger
+
+
+def forms_of_users(configs: Iterable[Mapping[str, str]]) -> Mapping[str, CredentialForms]:
+    """The forms of users' credentials by mechanism, of those that can log in."""
+    forms: dict[str, list[CredentialForm]] = {mechanism: [] for mechanism in HASHES}
+    for user_configs in configs:
+        for mechanism, of_mechanism in forms.items():
+            text = user_configs.get(mechanism)
+            if text is not None:
+                try:
+                    of_mechanism.append(form_of(read_credential(mechanism, text)))
+                except DamagedCredential:
+                    continue  # nobody logs in with it
+    return {mechanism: CredentialForms(of_mechanism) for mechanism, of_mechanism in forms.items()}

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.controller.brokers.unregistration import unregister as unregistered
+from oncelog.core.controller.brokers.registration import unregister as unregistered
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.broker.context import Context

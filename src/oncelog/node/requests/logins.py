@@ -31,8 +31,7 @@ from oncelog.core.sasl.oauthbearer import OAuthBearer
 from oncelog.core.sasl.plain import Plain
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import ScramCredential
-from oncelog.core.sasl.scram_strangers import CredentialForms
-from oncelog.core.sasl.scram_users import credential_for, forms_of_users
+from oncelog.core.sasl.scram_strangers import CredentialForms, credential_for, forms_of_users
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
 from oncelog.handlers import registry

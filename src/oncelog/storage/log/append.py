@@ -11,7 +11,7 @@ from typing import NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
 from oncelog.base.invariant import invariant
-from oncelog.core.producers.refusal import ProducerRefusal
+from oncelog.core.producers.checks import ProducerRefusal
 from oncelog.core.producers.state import Update
 from oncelog.core.producers.verification import Guard
 from oncelog.records.batch import BatchHeader, CorruptBatch, set_base_offset_and_leader_epoch, set_timestamp_type

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.coordination.shared_memory import SharedTree
+from oncelog.coordination.memory import MemoryTree
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.runtime.server import Server
 from oncelog.testing.broker import Broker
@@ -58,7 +58,7 @@ class Cluster(Secured):
         self._config = {**_defaults(brokers), **texts(config)}
         self._racks = [{"broker.rack": rack} for rack in racks] or [{}] * brokers
         self._has_virtual_time = virtual_time
-        self._tree = SharedTree()
+        self._tree = MemoryTree()
         self._members: dict[int, Member] = {}
         self._cut: set[frozenset[int]] = set()
         """Pairs of brokers that are cut off from each other."""
@@ -88,7 +88,7 @@ class Cluster(Secured):
         """Start all brokers, and wait until each knows all others."""
         if self._members:
             raise RuntimeError("the cluster is already running")
-        self._tree = SharedTree()
+        self._tree = MemoryTree()
         self._directory = directory = Path(tempfile.mkdtemp(prefix="oncelog-cluster-"))
         try:
             for broker_id, rack in enumerate(self._racks, 1):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oncelog.coordination.shared_memory import SharedSession, SharedTree
+from oncelog.coordination.memory import MemorySession, MemoryTree
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.events import StoodStill
 from oncelog.runtime.effects.broker_sockets import Dispatch
@@ -28,7 +28,7 @@ class Member(Broker):
     def __init__(
         self,
         broker_id: int,
-        tree: SharedTree,
+        tree: MemoryTree,
         config: Mapping[str, str],
         data_dir: Path,
         cut: Callable[[int], list[int]],
@@ -42,7 +42,7 @@ class Member(Broker):
         self._owns_security = False
         self._tree = tree
         self._ports_cut = cut
-        self._session: SharedSession | None = None
+        self._session: MemorySession | None = None
         self._sockets: CuttableSockets | None = None
         self._thawed: threading.Event | None = None
 
@@ -91,7 +91,7 @@ class Member(Broker):
     def expire_session(self) -> None:
         """Let the tree end the broker's session, as if it had not heard of it for too long."""
         if self._session is not None:
-            self._tree.expire(self._session)
+            self._tree.end_session(self._session.session_id)
 
     def advance(self, milliseconds: int) -> None:
         """Move the clock on. One that is frozen or down finds that time has passed when it goes on."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import state
-from oncelog.core.producers.refusal import ProducerRefusal
+from oncelog.core.producers.checks import ProducerRefusal
 from oncelog.handlers.groups import offset_fetch
 from oncelog.node.brokers.requests.listings import AwaitedMarkers
 from oncelog.node.brokers.requests.queued import MarkerRequests

@@ -6,8 +6,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import INT16_MAX, INT32_MAX
+from oncelog.core.producers.checks import ProducerRefusal
 from oncelog.core.producers.entry import BATCHES_KEPT
-from oncelog.core.producers.refusal import ProducerRefusal
 from oncelog.core.producers.state import ProducerState
 from oncelog.records.batch import BatchHeader, read_header
 from oncelog.records.builder import build_batch, end_transaction_marker

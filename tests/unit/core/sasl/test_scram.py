@@ -19,8 +19,13 @@ from oncelog.core.sasl.scram_credentials import (
     credential_of,
     read_credential,
 )
-from oncelog.core.sasl.scram_strangers import CredentialForms, credential_of_stranger, form_of
-from oncelog.core.sasl.scram_users import credential_for, forms_of_users
+from oncelog.core.sasl.scram_strangers import (
+    CredentialForms,
+    credential_for,
+    credential_of_stranger,
+    form_of,
+    forms_of_users,
+)
 
 MECHANISM = "SCRAM-SHA-256"
 CREDENTIAL = credential_of(MECHANISM, "pencil", b"W\x92\x1c\x8a salt", 4096)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.base.security import Endpoint
 from oncelog.base.tree import Create, Delete, Operation, Set
@@ -28,6 +29,7 @@ from oncelog.core.controller.fencing import topics_check
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH, BrokerImage, BrokerRecord, TreeFormats
+from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.replicas.failover import claim_controller, counted, has_controller
 from oncelog.core.controller.replicas.withdrawal import without_lost
 from oncelog.core.controller.resources import (
@@ -225,3 +227,20 @@ def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Oper
             configs = {key: text for key, text in entity.configs.items() if key != MIN_INSYNC_REPLICAS}
             operations.append(write_configs(current(image, Resource(ConfigResourceType.BROKER, name)), configs))
     return operations
+
+
+def unregister(image: ClusterImage, broker_id: int) -> Decided[None]:
+    """Unregister one broker; refused while it is alive, since it would register again at once (KIP-631).
+
+    Its record stays, marked: what it says of the broker's directory keeps an empty one that registers under the same
+    id from being taken for one that has the acknowledged records.
+    """
+    if not image.is_registered(broker_id):
+        message = f"Broker ID {broker_id} is not currently registered"
+        return Decided([], [Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)])
+    if broker_id in image.brokers:
+        message = f"Broker ID {broker_id} is running: stop it first"
+        return Decided([], [Refusal(ErrorCode.INVALID_REQUEST, message)])
+    record = image.broker_records[BrokerId(broker_id)]
+    value = layout.broker_record_value(record._replace(unregistered=True))
+    return Decided([Set(layout.broker_record_path(BrokerId(broker_id)), value, record.version)], [None])

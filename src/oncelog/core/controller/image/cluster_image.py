@@ -15,7 +15,7 @@ the image. Results derived from one topic (``remembered``) live as long as neith
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -210,8 +210,7 @@ class _Replay:
     def _finish(self) -> ImageDelta:
         image = self._image
         found = self._topics.finish()
-        facts: dict[str, Any] = {name: getattr(image, name) for name in _CARRIED}
-        facts.update(self._single, **self._maps)
+        facts = {**self._single, **self._maps}
         if self._versions is not None:
             facts["versions"] = self._versions
         names = image.topic_names
@@ -226,7 +225,7 @@ class _Replay:
             for name in found.created:
                 names[found.topics[name].topic_id] = name
         return ImageDelta(
-            image=ClusterImage(topics=found.topics, topic_names=names, memory=memory, **facts),
+            image=replace(image, topics=found.topics, topic_names=names, derived={}, memory=memory, **facts),
             created=tuple(found.created),
             deleted=tuple(found.deleted),
             altered=tuple(found.altered),
@@ -294,43 +293,23 @@ class _Replay:
             single["features_epoch"] = version
         elif path == layout.CONTROLLER:
             single["controller_id"] = NO_BROKER if value is None else layout.read_controller(path, value)
-        elif path == layout.CONTROLLER_EPOCH and value is not None:
-            single["controller_epoch"] = layout.read_number(path, value)
-        elif path == layout.CLUSTER_ID and value is not None:
-            single["cluster_id"] = layout.read_cluster_id(path, value)
-        elif path == layout.BROKER_EPOCH and value is not None:
-            single["broker_epoch"] = layout.read_number(path, value)
-        elif path == layout.PRODUCER_ID_BLOCK and value is not None:
-            single["producer_id_block"] = layout.read_producer_id_block(path, value)
-        elif path == layout.TREE_FORMAT and value is not None:
-            single["tree_format"] = layout.read_number(path, value)
-        elif path == layout.LOGIN_SECRET and value is not None:
-            single["login_secret"] = value
+        elif path in _SINGLE_NODES and value is not None:
+            name, read = _SINGLE_NODES[path]
+            single[name] = read(path, value)
 
+
+_SINGLE_NODES: Final[dict[str, tuple[str, Callable[[str, bytes], object]]]] = {
+    layout.CONTROLLER_EPOCH: ("controller_epoch", layout.read_number),
+    layout.CLUSTER_ID: ("cluster_id", layout.read_cluster_id),
+    layout.BROKER_EPOCH: ("broker_epoch", layout.read_number),
+    layout.PRODUCER_ID_BLOCK: ("producer_id_block", layout.read_producer_id_block),
+    layout.TREE_FORMAT: ("tree_format", layout.read_number),
+    layout.LOGIN_SECRET: ("login_secret", lambda _path, value: value),
+}
+"""Single nodes that keep their last fact when they go: the fact's name, and its reader."""
 
 _CONFIG_FIELDS: Final = {
     "brokers": "broker_configs",
     "groups": "group_configs",
     "client-metrics": "client_metrics_configs",
 }
-
-_CARRIED: Final = (
-    "brokers",
-    "broker_records",
-    "broker_configs",
-    "group_configs",
-    "client_metrics_configs",
-    "client_entities",
-    "acls",
-    "features",
-    "features_epoch",
-    "controller_id",
-    "controller_epoch",
-    "cluster_id",
-    "broker_epoch",
-    "producer_id_block",
-    "login_secret",
-    "tree_format",
-    "versions",
-)
-"""Facts the next image takes over unless a change concerns them."""

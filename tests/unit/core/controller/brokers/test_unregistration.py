@@ -9,8 +9,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName
 from oncelog.base.tree import Delete
-from oncelog.core.controller.brokers.registration import Registration, register
-from oncelog.core.controller.brokers.unregistration import unregister
+from oncelog.core.controller.brokers.registration import Registration, register, unregister
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from oncelog.core.controller.outcomes import Refusal, Refused
