@@ -69,7 +69,7 @@ NEEDED_LATER: Final = (
 
 OF_OTHER_BROKERS: Final = (
     "oncelog.client",
-    "oncelog.node.brokers.requests.queued",
+    "oncelog.node.brokers.requests.batched",
     "oncelog.node.brokers.link",
     "oncelog.node.replication.fetcher",
     "oncelog.wire.messages",

@@ -11,7 +11,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers.groups import administration
 from oncelog.handlers.topics import create_topics
-from oncelog.handlers.transactions import questions
+from oncelog.handlers.transactions import coordinator_queries as questions
 from oncelog.node.requests import large_responses
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

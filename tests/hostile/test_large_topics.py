@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.handlers.broker import slices
+from oncelog.handlers.broker import time_slices as slices
 from oncelog.handlers.fetch.reads import FetchReads
 from oncelog.handlers.groups import offset_commit
 from oncelog.handlers.produce import handler as produce_handler

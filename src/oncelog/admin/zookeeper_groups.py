@@ -21,7 +21,7 @@ from oncelog.legacy.zookeeper_groups.administration import (
     zookeeper_group_lag,
     zookeeper_session,
 )
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage
 
 __all__ = [
     "EMPTY",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from oncelog.base.ids import NO_TOPIC_ID, TopicName
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.core.controller.topics.changes import MAX_PARTITIONS_PER_REQUEST
-from oncelog.handlers.broker.slices import items_per_slice
+from oncelog.handlers.broker.time_slices import items_per_slice
 from oncelog.handlers.broker.waits import NextSlice, Steps
 
 if TYPE_CHECKING:

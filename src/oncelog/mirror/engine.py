@@ -38,8 +38,8 @@ from oncelog.mirror.errors import MirrorIncomplete, SameCluster, at_target
 from oncelog.mirror.positions_topic import SLOTS, Positions, positions_topic
 from oncelog.mirror.progress import Progress, RefusalRow
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
-from oncelog.mirror.share import Share
 from oncelog.mirror.stored_positions import read_positions
+from oncelog.mirror.work_assignment import Share
 from oncelog.mirror.worker import POLL_MS, Worker
 
 LOG: Final = logging.getLogger("oncelog.mirror")

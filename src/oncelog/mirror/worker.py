@@ -28,11 +28,11 @@ from oncelog.mirror.group_sync import GroupSync
 from oncelog.mirror.offset_map import MappedRun, OffsetMap
 from oncelog.mirror.positions_topic import CopiedPartition, Gap, Positions, positions_topic
 from oncelog.mirror.progress import Progress
+from oncelog.mirror.refused_partitions import Trials
 from oncelog.mirror.settings import Begin, MirrorSettings, OnGap
-from oncelog.mirror.share import Share
 from oncelog.mirror.topic_plan import PlannedTopic, partitions_of
 from oncelog.mirror.topic_sync import TopicSync
-from oncelog.mirror.trials import Trials
+from oncelog.mirror.work_assignment import Share
 
 LOG: Final = logging.getLogger("oncelog.mirror")
 POLL_MS: Final = 500

@@ -28,7 +28,7 @@ from oncelog.node.access.authoriser import access_control
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.brokers.messages import BrokerMessages
 from oncelog.node.brokers.requests.requests import BrokerRequests
-from oncelog.node.cluster.lost_brokers import LostBrokers
+from oncelog.node.cluster.failed_brokers import LostBrokers
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.cluster.tree_reads import TreeReads
@@ -83,16 +83,16 @@ from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import ParkingTable, Requests
-from oncelog.node.requests.loaded_apis import Handle
+from oncelog.node.requests.lazy_apis import Handle
 from oncelog.node.requests.login_state import LoginPhase
-from oncelog.node.requests.standstill import Standstill
+from oncelog.node.requests.pause_recovery import Standstill
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.hanging.questions import CoordinatorQuestions
+    from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions
     from oncelog.node.hanging.watch import HangingTransactionWatch
-    from oncelog.node.replication.confirmation import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipConfirmation
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.log_directory import LogDirectory
 
@@ -408,14 +408,14 @@ class Node:
     @cached_property
     def _questions(self) -> CoordinatorQuestions:
         """Questions to coordinators of transactions; made for the first."""
-        from oncelog.node.hanging.questions import CoordinatorQuestions
+        from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions
 
         return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._confirmation, self._runnable)
 
     @cached_property
     def _confirmation(self) -> LeadershipConfirmation:
         """The questions whether this broker leads still; made for the first one, as the logins are."""
-        from oncelog.node.replication.confirmation import LeadershipConfirmation
+        from oncelog.node.replication.leadership_check import LeadershipConfirmation
 
         return LeadershipConfirmation(
             self.links, self._tree_reads, self.cluster, self._deadlines, self._runnable, self.partitions.leader_log

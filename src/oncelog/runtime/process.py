@@ -12,7 +12,7 @@ from typing import Final
 from oncelog import __version__
 from oncelog.listening.descriptors import raise_limit
 from oncelog.node.listeners.broker_settings import Settings
-from oncelog.runtime.collector import Collector
+from oncelog.runtime.garbage_collector import Collector
 from oncelog.runtime.server import Server
 from oncelog.runtime.stop_signals import stop_signals
 

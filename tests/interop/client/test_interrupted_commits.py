@@ -13,7 +13,7 @@ from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.records.consume import consume_group
 from oncelog.cli.records.record_output import Sink
-from oncelog.cli.support.moments import parse_start
+from oncelog.cli.support.offset_or_time import parse_start
 from oncelog.client.aio import AsyncClient, AsyncGroupConsumer
 from oncelog.client.blocking import Client, FetchSettings, GroupConsumer, Producer
 from oncelog.client.blocking.stream import Stream

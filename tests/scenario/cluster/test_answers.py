@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.node.brokers.link import RECONNECT_BACKOFF_MS
-from oncelog.node.cluster.lost_brokers import DEPARTED_MS
+from oncelog.node.cluster.failed_brokers import DEPARTED_MS
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest

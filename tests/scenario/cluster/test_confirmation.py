@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
-from oncelog.node.replication.confirmation import AGAIN_MS, ANSWER_MS
+from oncelog.node.replication.leadership_check import AGAIN_MS, ANSWER_MS
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -6,7 +6,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
-from oncelog.node.replication.confirmation import AGAIN_MS, ANSWER_MS
+from oncelog.node.replication.leadership_check import AGAIN_MS, ANSWER_MS
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -1,6 +1,6 @@
 """Two coordinators tell one transactional id: one that was replaced and has not heard of it, and its successor.
 
-So it is in Apache Kafka; ``oncelog.admin.transactions.told_once`` is what lists make of it.
+So it is in Apache Kafka; ``oncelog.admin.transactions.unique_ids`` is what lists make of it.
 """
 
 from __future__ import annotations

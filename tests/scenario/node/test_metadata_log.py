@@ -12,7 +12,7 @@ from oncelog.base.ids import BrokerId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.core.controller.topics.changes import NewTopic, create_topics
-from oncelog.node.requests.standstill import LONGEST_MS
+from oncelog.node.requests.pause_recovery import LONGEST_MS
 from oncelog.ports import CommitTooLarge, Conflict, Operation, OutcomeUnknown, TreeUnavailable
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.scenario.node.driver import Driver

@@ -10,7 +10,7 @@ from oncelog.admin.transactions import coordinator_answers
 from oncelog.base.errors import ErrorCode
 from oncelog.base.transaction_verdicts import ReasonCode
 from oncelog.handlers.produce.verification import Verification
-from oncelog.handlers.transactions import findings as transaction_findings
+from oncelog.handlers.transactions import coordinator_verdict as transaction_findings
 from oncelog.handlers.transactions import write_txn_markers
 from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.coordinators import markers

@@ -19,8 +19,8 @@ from oncelog.storage.log import read
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log_directory import LogDirectory, RemoveDirectories
 from oncelog.storage.maintenance.batch_filter import BatchFilter, OffsetMap
+from oncelog.storage.maintenance.compacted_transactions import WalkedTransactions
 from oncelog.storage.maintenance.log_maintenance import LogMaintenance
-from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.producer_snapshots import Snapshots
 from oncelog.storage.recovery import Recovery
 from oncelog.storage.segment.batch_scan import iter_batches

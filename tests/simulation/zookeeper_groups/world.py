@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.legacy.zookeeper_groups.carrier import StepCarrier
 from oncelog.legacy.zookeeper_groups.machine.member import ENDED, ZooKeeperMember
 from oncelog.legacy.zookeeper_groups.machine.nodes import offset_path, offset_value
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription
+from oncelog.legacy.zookeeper_groups.step_runner import StepCarrier
 from tests.simulation.zookeeper_groups.java import JavaConsumer
 from tests.simulation.zookeeper_groups.tree import Tree, TreeSession
 

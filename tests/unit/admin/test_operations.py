@@ -11,7 +11,7 @@ import pytest
 from oncelog.admin import acls, cluster, cluster_status, configs, groups, reassignments, scram_users, topics
 from oncelog.admin.configs import ResourceType
 from oncelog.admin.decommission import MovesUnderWay, move_off, plan_decommission
-from oncelog.admin.explain import subjects
+from oncelog.admin.explain import targets as subjects
 from oncelog.admin.reassignment_plan import PlanRefused
 from oncelog.admin.transactions import (
     Verdict,
@@ -24,7 +24,7 @@ from oncelog.admin.transactions import (
 from oncelog.admin.transactions.id_pages import page_of_ids, sorted_ids
 from oncelog.admin.transactions.partition_offsets import bounds_of, read_starts
 from oncelog.admin.transactions.producers import describe_producers
-from oncelog.admin.transactions.records_to_read import count_records
+from oncelog.admin.transactions.readable_records import count_records
 from oncelog.admin.transactions.termination import force_terminate
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition

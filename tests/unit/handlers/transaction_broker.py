@@ -39,7 +39,7 @@ from oncelog.handlers.broker.waits import (
     UntilProducerId,
 )
 from oncelog.handlers.registry import BY_KEY
-from oncelog.handlers.transactions.findings import finding_of, ids_of
+from oncelog.handlers.transactions.coordinator_verdict import finding_of, ids_of
 from oncelog.node.coordinators.markers import append_marker
 from tests.unit.handlers.log_broker import NOW_MS, LogBroker, context_of
 

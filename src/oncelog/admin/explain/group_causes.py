@@ -15,7 +15,7 @@ from typing import Final
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
-from oncelog.admin.explain.standstill import standstill_findings
+from oncelog.admin.explain.stalled_partitions import standstill_findings
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option

@@ -28,7 +28,7 @@ from oncelog.admin.transactions.coordinator_answers import ask_coordinators
 from oncelog.admin.transactions.leadership import claims_of
 from oncelog.admin.transactions.partition_offsets import Start, read_starts
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-from oncelog.admin.transactions.second_look import look_again
+from oncelog.admin.transactions.recheck import look_again
 from oncelog.admin.transactions.transactional_ids import TransactionRow
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict

@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.leadership import unled_coordinators
-from oncelog.admin.transactions.told_once import ListedTransaction, ToldOnce, has_repeated
 from oncelog.admin.transactions.transactional_ids import (
     LOADING_ATTEMPTS,
     ListFilter,
@@ -30,6 +29,7 @@ from oncelog.admin.transactions.transactional_ids import (
     refused_filter,
     too_old,
 )
+from oncelog.admin.transactions.unique_ids import ListedTransaction, ToldOnce, has_repeated
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.programs import Cluster, Program, operation

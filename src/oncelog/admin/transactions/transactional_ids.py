@@ -17,7 +17,7 @@ from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
 from oncelog.admin.transactions.leadership import Claim, claims_on_coordinators, coordinator_of, unled_coordinators
-from oncelog.admin.transactions.told_once import ListedTransaction, ToldOnce, has_repeated
+from oncelog.admin.transactions.unique_ids import ListedTransaction, ToldOnce, has_repeated
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, NEVER_TIMES_OUT, ONGOING_STATE

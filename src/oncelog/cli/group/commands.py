@@ -13,7 +13,7 @@ from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AdminOptions, time_option
 from oncelog.cli.support.output import print_json, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.names import partitions_named
+from oncelog.cli.topic.arguments import partitions_named
 from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from oncelog.cli.support.options import AsJson, CommandConfig, Properties, clien
 from oncelog.cli.support.output import print_json, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.support.zookeeper_options import StorageName
-from oncelog.cli.topic.names import partitions_named
+from oncelog.cli.topic.arguments import partitions_named
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import ResetRow, ResetTo

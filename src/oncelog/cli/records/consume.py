@@ -15,7 +15,7 @@ import typer
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
-from oncelog.cli.support.moments import MomentError, Start, parse_start, parse_time_ms
+from oncelog.cli.support.offset_or_time import MomentError, Start, parse_start, parse_time_ms
 from oncelog.cli.support.options import ClusterOptions
 from oncelog.cli.support.output import progress
 from oncelog.cli.support.terminal import print_line

@@ -13,7 +13,7 @@ import typer
 
 from oncelog.base.ids import TopicPartition
 from oncelog.cli.records.offset_range import stop_offsets
-from oncelog.cli.support.moments import Start
+from oncelog.cli.support.offset_or_time import Start
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import TopicPartition
-from oncelog.cli.support.moments import Start
+from oncelog.cli.support.offset_or_time import Start
 
 if TYPE_CHECKING:
     from oncelog.client.blocking.client import Client

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncelog.cli.support.moments import MomentError, parse_time_ms
 from oncelog.cli.support.named_cluster import (
     BOOTSTRAP_NAMES,
     BOOTSTRAP_VARIABLE,
@@ -16,6 +15,7 @@ from oncelog.cli.support.named_cluster import (
     DEFAULT_BOOTSTRAP,
     cluster_options,
 )
+from oncelog.cli.support.offset_or_time import MomentError, parse_time_ms
 from oncelog.cli.support.properties_file import PropertiesError, read_properties_file
 
 if TYPE_CHECKING:

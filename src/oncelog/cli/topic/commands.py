@@ -14,8 +14,8 @@ from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AdminOptions, key_values
 from oncelog.cli.support.output import print_json, print_result, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
+from oncelog.cli.topic.arguments import names_suggested, require_settings
 from oncelog.cli.topic.moves import elect, reassign
-from oncelog.cli.topic.names import names_suggested, require_settings
 from oncelog.client.errors import BrokerRefused
 
 if TYPE_CHECKING:

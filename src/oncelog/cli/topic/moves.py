@@ -16,7 +16,7 @@ from oncelog.cli.support.failures import EXIT_FAILED, complain
 from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_result, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.names import partitions_named
+from oncelog.cli.topic.arguments import partitions_named
 from oncelog.cli.topic.reassignment_progress import Timeout, show_reassignments, wait_until_moved
 from oncelog.cli.topic.throttles import (
     Rate,

@@ -12,7 +12,7 @@ from oncelog.cli.support.failures import complain
 from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.names import partitions_named
+from oncelog.cli.topic.arguments import partitions_named
 from oncelog.cli.txn.common import report_unanswered
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def group(
       oncelog explain group billing --principal app --window 60
       oncelog explain group billing --json --fail-on-stuck
     """
-    from oncelog.admin.explain.subjects import explain_group
+    from oncelog.admin.explain.targets import explain_group
 
     who = principal if principal is None or ":" in principal else f"User:{principal}"
     _explain(cluster, fail_on_stuck, explain_group, name, window_ms=int(window * MINUTE_MS), principal=who)
@@ -73,7 +73,7 @@ def topic(
       oncelog explain topic orders
       oncelog explain topic orders --bootstrap-servers kafka-1:9092 --json
     """
-    from oncelog.admin.explain.subjects import explain_topic
+    from oncelog.admin.explain.targets import explain_topic
 
     _explain(cluster, fail_on_stuck, explain_topic, name)
 
@@ -91,7 +91,7 @@ def partition(
     Examples:
       oncelog explain partition orders 3
     """
-    from oncelog.admin.explain.subjects import explain_topic
+    from oncelog.admin.explain.targets import explain_topic
 
     _explain(cluster, fail_on_stuck, explain_topic, name, number)
 
@@ -108,7 +108,7 @@ def producer(
     Examples:
       oncelog explain producer 4711
     """
-    from oncelog.admin.explain.subjects import explain_producer
+    from oncelog.admin.explain.targets import explain_producer
 
     _explain(cluster, fail_on_stuck, explain_producer, producer_id)
 
@@ -125,7 +125,7 @@ def txn(
     Examples:
       oncelog explain txn payments-7
     """
-    from oncelog.admin.explain.subjects import explain_txn
+    from oncelog.admin.explain.targets import explain_txn
 
     _explain(cluster, fail_on_stuck, explain_txn, name)
 

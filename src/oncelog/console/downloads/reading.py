@@ -15,7 +15,7 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
-from oncelog.console.records.one_at_a_time import ANSWER_MS, turn
+from oncelog.console.records.read_lock import ANSWER_MS, turn
 from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import CODEC_MASK, iter_headers
 

@@ -17,7 +17,7 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads.selection import Selection
-from oncelog.console.records.one_at_a_time import read_in_turns
+from oncelog.console.records.read_lock import read_in_turns
 from oncelog.console.records.record_states import (
     COMMITTED,
     ENDED,

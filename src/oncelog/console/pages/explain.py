@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog.admin.explain.findings import Report
-from oncelog.admin.explain.subjects import explain_group, explain_producer, explain_topic, explain_txn
+from oncelog.admin.explain.targets import explain_group, explain_producer, explain_topic, explain_txn
 from oncelog.client.blocking.client import Client
 from oncelog.console.page import Asked
 from oncelog.console.query import INT64_MAX, BadQuery, Query

@@ -11,7 +11,7 @@ from oncelog.admin.groups import LagRow, ResetRow, ResetTo, describe_group, grou
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
-from oncelog.admin.transactions.records_to_read import count_records
+from oncelog.admin.transactions.readable_records import count_records
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit

@@ -23,7 +23,7 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import visible_batches
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.records.one_at_a_time import read_in_turns
+from oncelog.console.records.read_lock import read_in_turns
 from oncelog.records.batch import CODEC_MASK, BatchHeader, crc_matches, iter_headers
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import CorruptBatch

@@ -21,7 +21,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.records.one_at_a_time import ANSWER_MS, turn
+from oncelog.console.records.read_lock import ANSWER_MS, turn
 from oncelog.console.records.record_states import (
     LARGEST_BATCH,
     PLAIN,

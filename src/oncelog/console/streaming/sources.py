@@ -14,7 +14,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.page import Asked
 from oncelog.console.records.decoding import FORMATS, Decoder
-from oncelog.console.records.one_at_a_time import ANSWER_MS, turn
+from oncelog.console.records.read_lock import ANSWER_MS, turn
 from oncelog.console.records.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
 from oncelog.console.records.search import Hit, Progress, ShownHit, search
 from oncelog.console.records.search_rows import hit_of, progress_of, search_of, shown_hit

@@ -33,7 +33,7 @@ from oncelog.coordination.sqlite.database import open_database
 from oncelog.coordination.sqlite.journal import changes_between, has_token, position_of, write_change
 from oncelog.coordination.sqlite.operations import carry_out, node_now, nodes_below
 from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
-from oncelog.coordination.sqlite.turns import Turns
+from oncelog.coordination.sqlite.write_queue import Turns
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
 

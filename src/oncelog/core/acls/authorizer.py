@@ -23,7 +23,7 @@ from oncelog.base.acls import (
     ResourceType,
     canonical_host,
 )
-from oncelog.base.memo import Memo, text_bytes
+from oncelog.base.bounded_cache import Memo, text_bytes
 from oncelog.base.units import MIB
 
 Acls = Mapping[ResourcePattern, ResourceAcls]

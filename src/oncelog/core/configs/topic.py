@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.memo import Memo, text_bytes
+from oncelog.base.bounded_cache import Memo, text_bytes
 from oncelog.base.units import MIB
 from oncelog.core.configs.broker import BrokerConfig, Source, Synonym
 from oncelog.core.configs.keys import TOPIC_KEYS

@@ -29,8 +29,8 @@ from oncelog.core.configs.limits import client_matches
 from oncelog.core.configs.topic import check_topic_configs
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ABSENT, ClusterImage
-from oncelog.core.controller.names import name_refusal
 from oncelog.core.controller.outcomes import Refused
+from oncelog.core.controller.topic_names import name_refusal
 
 
 class ConfigResourceType(IntEnum):

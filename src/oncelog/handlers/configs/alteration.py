@@ -20,7 +20,7 @@ from oncelog.core.controller.entities.config_changes import (
 )
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.resources import ConfigResourceType, Resource
-from oncelog.core.controller.topics.parts import batches
+from oncelog.core.controller.topics.commit_split import batches
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, Answer, committed_in_batches, with_outcome

@@ -16,7 +16,7 @@ from oncelog.core.controller.entities.client_quotas import (
     quota_filter,
 )
 from oncelog.core.controller.outcomes import Refusal, Refused
-from oncelog.core.controller.topics.parts import batches
+from oncelog.core.controller.topics.commit_split import batches
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, committed_in_batches, with_outcome

@@ -19,9 +19,9 @@ from oncelog.core.configs.keys import (
 )
 from oncelog.core.configs.kinds import ConfigKey, Update, Value, canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
-from oncelog.core.controller.names import name_refusal
 from oncelog.core.controller.outcomes import Refusal, Refused
 from oncelog.core.controller.resources import ConfigResourceType, Resource, check_broker_name, current
+from oncelog.core.controller.topic_names import name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.metadata_changes import with_outcome

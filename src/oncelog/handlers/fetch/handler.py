@@ -21,7 +21,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
-from oncelog.handlers.broker.slices import is_many, slice_by_slice
+from oncelog.handlers.broker.time_slices import is_many, slice_by_slice
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.fetch.follower import read_pending
 from oncelog.handlers.fetch.reads import FetchReads
@@ -35,7 +35,7 @@ from oncelog.handlers.fetch.request import (
     replica_of,
     requester_of,
 )
-from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.log_end import LEAST_WAIT_MS, until_readable
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,

@@ -17,7 +17,7 @@ from oncelog.core.replicas.follower import EpochEnd, diverges
 from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
-from oncelog.handlers.broker.slices import slice_by_slice
+from oncelog.handlers.broker.time_slices import slice_by_slice
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.fetch.request import NO_RECORDS, UNKNOWN, FetchParams, Replica, failed
 from oncelog.storage.errors import OffsetOutOfRange

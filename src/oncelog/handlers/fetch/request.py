@@ -11,7 +11,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicId, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
 from oncelog.core.configs.keys import RACK_AWARE_SELECTOR
-from oncelog.core.controller.names import name_refusal
+from oncelog.core.controller.topic_names import name_refusal
 from oncelog.core.sessions.fetch import FINAL_EPOCH
 from oncelog.core.sessions.fetch_cache import FetchPartition, PartitionKey, Requester
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType

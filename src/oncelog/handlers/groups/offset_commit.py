@@ -17,7 +17,7 @@ from oncelog.base.ids import NO_TOPIC_ID, GroupId, LeaderEpoch, MemberId, Offset
 from oncelog.core.groups.model import CommitReply, CommitRequest, PartitionCommit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.slices import ITEMS
+from oncelog.handlers.broker.time_slices import ITEMS
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages import offset_commit as wire

@@ -23,7 +23,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
-from oncelog.handlers.logs.ends import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.log_end import LEAST_WAIT_MS, until_readable
 from oncelog.wire.messages import delete_records as wire
 
 if TYPE_CHECKING:

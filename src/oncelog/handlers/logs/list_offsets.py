@@ -27,7 +27,7 @@ from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
-from oncelog.handlers.logs.ends import end_not_known, until_confirmed, until_readable
+from oncelog.handlers.logs.log_end import end_not_known, until_confirmed, until_readable
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp
 from oncelog.wire.messages import list_offsets as wire
 

@@ -15,7 +15,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.time_slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -18,7 +18,7 @@ from oncelog.base.ids import Offset, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
-from oncelog.handlers.broker.slices import ITEMS_WHILE_CREATING, SliceBudget
+from oncelog.handlers.broker.time_slices import ITEMS_WHILE_CREATING, SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps, UntilDurable
 from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, unopened, verifies

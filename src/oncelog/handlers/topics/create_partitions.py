@@ -13,7 +13,7 @@ from oncelog.base.tree import commit_size
 from oncelog.core.controller.commits import COMMIT_BYTES
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics.changes import Charge, MorePartitions, create_partitions
-from oncelog.core.controller.topics.parts import partitions_a_commit
+from oncelog.core.controller.topics.commit_split import partitions_a_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges

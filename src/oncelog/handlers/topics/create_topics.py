@@ -13,10 +13,10 @@ from oncelog.core.configs.broker import Source
 from oncelog.core.configs.keys import TOPIC_KEYS
 from oncelog.core.configs.kinds import canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
-from oncelog.core.controller.names import METADATA_TOPIC
 from oncelog.core.controller.outcomes import Refusal
+from oncelog.core.controller.topic_names import METADATA_TOPIC
 from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
-from oncelog.core.controller.topics.parts import batches, creation_bytes
+from oncelog.core.controller.topics.commit_split import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges

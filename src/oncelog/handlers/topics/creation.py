@@ -22,8 +22,8 @@ from oncelog.core.controller.topics.changes import (
     create_topics,
     free,
 )
+from oncelog.core.controller.topics.commit_split import first_part, partitions_a_commit, shape
 from oncelog.core.controller.topics.internal_topics import replication_factor, transaction_log_min_isr
-from oncelog.core.controller.topics.parts import first_part, partitions_a_commit, shape
 from oncelog.handlers.broker.metadata_changes import committed
 from oncelog.handlers.broker.ports import ClusterView
 from oncelog.handlers.broker.waits import NextSlice, Steps

@@ -11,7 +11,7 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
 from oncelog.core.controller.image.cluster_image import ClusterImage, TopicImage
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.topics.changes import delete_topics
-from oncelog.core.controller.topics.parts import batches, deletion_bytes, last_partitions_deleted
+from oncelog.core.controller.topics.commit_split import batches, deletion_bytes, last_partitions_deleted
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges

@@ -17,8 +17,8 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, TopicId, TopicName
 from oncelog.core.controller.image.cluster_image import Brokers, PartitionImage, TopicImage, is_alive
-from oncelog.core.controller.names import is_internal, name_refusal
 from oncelog.core.controller.replicas.replica_sets import described_sets
+from oncelog.core.controller.topic_names import is_internal, name_refusal
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import reachable_brokers, until_elected

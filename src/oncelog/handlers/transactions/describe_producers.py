@@ -14,11 +14,11 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_OFFSET, TopicName, TopicPartition
-from oncelog.core.controller.names import name_refusal
+from oncelog.core.controller.topic_names import name_refusal
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
-from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.time_slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages import describe_producers as wire
 

@@ -25,9 +25,9 @@ from oncelog.handlers.broker import audit
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import Marker
-from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.time_slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
-from oncelog.handlers.transactions.findings import marker_refusal
+from oncelog.handlers.transactions.coordinator_verdict import marker_refusal
 from oncelog.handlers.transactions.requests import by_topic
 from oncelog.storage.errors import AppendRefused
 from oncelog.wire.messages import write_txn_markers as wire

@@ -15,10 +15,10 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.slices import SliceBudget
+from oncelog.handlers.broker.time_slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps
-from oncelog.handlers.logs.ends import until_confirmed
 from oncelog.handlers.logs.list_offsets import CLIENT, EARLIEST, LATEST
+from oncelog.handlers.logs.log_end import until_confirmed
 from oncelog.wire.messages import list_offsets as wire
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from oncelog.legacy.tables.files import OldLogRange
 from oncelog.spark.format.data_source import connector_columns
 from oncelog.spark.json_values.decoding import OPTION, JsonDecoding
 from oncelog.spark.session import versions
-from oncelog.spark.session.shipped import Shipped
+from oncelog.spark.session.pickling import Shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

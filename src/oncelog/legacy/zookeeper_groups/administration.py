@@ -38,7 +38,7 @@ from oncelog.legacy.zookeeper_groups.machine.nodes import (
     read_topic,
     topic_path,
 )
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, read_registration
 from oncelog.legacy.zookeeper_groups.stored_offsets import all_offsets, write_offsets
 

@@ -29,12 +29,12 @@ from oncelog.client.blocking.system import THIS_MACHINE
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.legacy.zookeeper_groups.carrier import StepCarrier
 from oncelog.legacy.zookeeper_groups.connection import client_of, open_session, protocol_of
 from oncelog.legacy.zookeeper_groups.machine.member import ENDED, ZooKeeperMember
 from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription
+from oncelog.legacy.zookeeper_groups.step_runner import StepCarrier
 
 _LOG: Final = logging.getLogger("oncelog.client.zookeeper")
 _CLOSE_S: Final = 10.0

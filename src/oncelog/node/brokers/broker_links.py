@@ -21,7 +21,7 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import inter_broker_listener
 from oncelog.handlers.broker.broker_clients import broker_client_id
-from oncelog.node.brokers.wires import Sign, Wires
+from oncelog.node.brokers.connections import Sign, Wires
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint

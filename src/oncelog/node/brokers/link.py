@@ -37,7 +37,7 @@ from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
 from oncelog.client.errors import AuthenticationFailed, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase
-from oncelog.node.brokers.wires import Sign
+from oncelog.node.brokers.connections import Sign
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
     from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.model import BrokerImage
-    from oncelog.node.brokers.wires import Wires
+    from oncelog.node.brokers.connections import Wires
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
 
 RECONNECT_BACKOFF_MS: Final = 50

@@ -13,7 +13,7 @@ from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from oncelog.handlers.broker.audit import AuditRecord, Value, timestamp
 
 if TYPE_CHECKING:
-    from oncelog.core.transactions.findings import Finding
+    from oncelog.core.transactions.classification import Finding
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.transactions.open_transactions import OpenTransaction
 

@@ -26,18 +26,18 @@ from oncelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicPartition, 
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode, Verdict, late_after_ms
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.core.producers.entry import ProducerEntry
-from oncelog.core.transactions.findings import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
+from oncelog.core.transactions.classification import COORDINATOR_NOT_AVAILABLE, ID_UNKNOWN, Finding
 from oncelog.handlers.broker.ports import ClusterView, LeaderLog, Marker, Partitions, Transactions
-from oncelog.handlers.transactions.findings import identity_of
+from oncelog.handlers.transactions.coordinator_verdict import identity_of
 from oncelog.node.hanging import reports
-from oncelog.node.hanging.questions import CoordinatorQuestions, Names
+from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions, Names
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 if TYPE_CHECKING:
-    from oncelog.node.replication.confirmation import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipConfirmation
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log_directory import LogDirectory
 

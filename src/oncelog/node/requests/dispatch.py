@@ -25,10 +25,10 @@ from oncelog.node.kernel.events import Authenticated, Close, Fatal, Outbox, Paus
 from oncelog.node.kernel.tasks import RequestTask, Runnable, Slot, Task
 from oncelog.node.requests.connections import MAX_UNANSWERED, ClosedConnections, Connection
 from oncelog.node.requests.large_responses import encoded_in_slices, is_large
-from oncelog.node.requests.loaded_apis import Handle, LoadedApis
+from oncelog.node.requests.lazy_apis import Handle, LoadedApis
 from oncelog.node.requests.login_state import LoginAnswer, LoginEnded, LoginState, LoginVerification
+from oncelog.node.requests.request_counters import Traffic
 from oncelog.node.requests.throttling import Mutes, Throttling
-from oncelog.node.requests.traffic import Traffic
 from oncelog.ports import Buffer
 from oncelog.wire.chunks import chunk_size
 from oncelog.wire.header import RequestHeader, decode_request_header, encode_response

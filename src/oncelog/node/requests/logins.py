@@ -31,9 +31,9 @@ from oncelog.core.sasl.oauthbearer import OAuthBearer
 from oncelog.core.sasl.plain import Plain
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import ScramCredential
-from oncelog.core.sasl.scram_strangers import CredentialForms, credential_for, forms_of_users
 from oncelog.core.sasl.settings import ListenerSasl, listener_sasl
 from oncelog.core.sasl.tokens import SignedTokens, VerifySignature
+from oncelog.core.sasl.unknown_users import CredentialForms, credential_for, forms_of_users
 from oncelog.handlers import registry
 from oncelog.handlers.access.sasl import unsupported_mechanism
 from oncelog.handlers.broker.waits import Lane, Offload, Steps

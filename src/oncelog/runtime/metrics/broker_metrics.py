@@ -24,7 +24,7 @@ from oncelog.base.acls import Operation, ResourceType, kafka_word
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import shortened
 from oncelog.node.access.access_log import acl_count
-from oncelog.node.requests.traffic import LATENCY_BOUNDS_MS, api_name
+from oncelog.node.requests.request_counters import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
 from oncelog.runtime.metrics.snapshot import Snapshot

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import REPORTED_HANGING, ReasonCode, Verdict
-from oncelog.sim.checkers.disk.administrative import ORPHAN_ABORT, End
+from oncelog.sim.checkers.disk.admin_aborts import ORPHAN_ABORT, End
 
 NOT_HANGING: Final = "A1 said to hang, and it does not"
 NOT_FOUND: Final = "A2 hangs, and that is not said"

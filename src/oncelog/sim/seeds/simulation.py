@@ -20,7 +20,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import ClientError
 from oncelog.sim.checkers.anomalies import check
 from oncelog.sim.checkers.cluster.observer import ClusterObserver
-from oncelog.sim.checkers.disk.administrative import ends_of
+from oncelog.sim.checkers.disk.admin_aborts import ends_of
 from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.observer import check_disk, check_markers
 from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, EndState, check_liveness
@@ -33,7 +33,7 @@ from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.seeds.scenario import Scenario, draw_scenario
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.world import ClientHost, World
-from oncelog.sim.workloads.kit.end_state import drain, groups_of, offsets_of, partitions_of, transactions_of
+from oncelog.sim.workloads.kit.final_state import drain, groups_of, offsets_of, partitions_of, transactions_of
 from oncelog.sim.workloads.kit.recorder import Recorder
 from oncelog.sim.workloads.kit.requests import create_topics
 from oncelog.sim.workloads.kit.workload import Topic, WorkloadContext

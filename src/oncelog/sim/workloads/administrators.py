@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.end_state import groups_of, transactions_of
+from oncelog.sim.workloads.kit.final_state import groups_of, transactions_of
 from oncelog.sim.workloads.kit.requests import leader_of, producers_of
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
 from oncelog.spark.audit.audit_plan import Plan, SegmentTask
 from oncelog.spark.audit.committed_offsets import batch_at, committed_offsets
-from oncelog.spark.audit.fates import fates
 from oncelog.spark.audit.model import (
     FACT_ORDER,
     KINDS,
@@ -30,6 +29,7 @@ from oncelog.spark.audit.model import (
 )
 from oncelog.spark.audit.producer_history import histories
 from oncelog.spark.audit.segments.segment_facts import ReadOptions, Typed, read_segment
+from oncelog.spark.audit.transaction_outcomes import fates
 
 SHOWN_FINDINGS: Final = 2_000
 """Findings that come back to the driver, the gravest first; all are in the Parquet files."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from oncelog.spark.session.shipped import Shipped
+from oncelog.spark.session.pickling import Shipped
 from oncelog.spark.source.offset_ranges import OffsetRange, RangeBounds, divide, ranges_between
 from oncelog.spark.source.options import AtOffsets, SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client

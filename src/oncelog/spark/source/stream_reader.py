@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from oncelog.spark.session.shipped import Shipped
+from oncelog.spark.session.pickling import Shipped
 from oncelog.spark.source.batch_reader import rows_of
 from oncelog.spark.source.offset_ranges import ReadLimits
 from oncelog.spark.source.options import SourceOptions

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oncelog.spark.json_values.decoding import BAD
-from oncelog.spark.session.shipped import Shipped
+from oncelog.spark.session.pickling import Shipped
 from oncelog.spark.table.parquet_files import NO_VALUE, rows_within
 from oncelog.spark.targets.table_target import FileStore, NewFile, Spans
 

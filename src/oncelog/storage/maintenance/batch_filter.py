@@ -25,7 +25,7 @@ from oncelog.records.builder import append_tail, assemble, build_batch
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import control_type
 from oncelog.records.record import Record, record_tails, records_data, records_in
-from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
+from oncelog.storage.maintenance.compacted_transactions import WalkedTransactions
 
 # Long keys are kept as a hash; the chance that two of 10⁹ keys collide is about 10⁻²⁰.
 _HASH_BYTES: Final = 16

@@ -21,9 +21,9 @@ from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord, OffsetMap
-from oncelog.storage.maintenance.cleanable import Cleanable, group_by_size
+from oncelog.storage.maintenance.compacted_transactions import WalkedTransactions
+from oncelog.storage.maintenance.dirty_section import Cleanable, group_by_size
 from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
-from oncelog.storage.maintenance.walked_transactions import WalkedTransactions
 from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment

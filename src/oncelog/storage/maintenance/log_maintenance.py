@@ -54,8 +54,8 @@ class LogMaintenance:
         if self._uncleanable or COMPACTION in self._busy or not log.storage.cleaner_enable or not log.config.compact:
             return None
         # Imported by the first log that is compacted: most brokers' first logs are not.
-        from oncelog.storage.maintenance.cleanable import cleanable
         from oncelog.storage.maintenance.compaction import Compact
+        from oncelog.storage.maintenance.dirty_section import cleanable
 
         dirty = cleanable(log, now_ms)
         if dirty is None:

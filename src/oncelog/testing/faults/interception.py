@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.api import Api
     from oncelog.handlers.broker.context import Context
     from oncelog.node.node import Node
-    from oncelog.node.requests.loaded_apis import Handle
+    from oncelog.node.requests.lazy_apis import Handle
     from oncelog.runtime.server import Server
 
 FOREVER_MS: Final = 10_000 * DAY_MS

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.api import Operation, ResourceType
     from oncelog.handlers.broker.context import Context
     from oncelog.handlers.broker.waits import Steps
-    from oncelog.node.requests.loaded_apis import Handle
+    from oncelog.node.requests.lazy_apis import Handle
 
 
 class DenyAll:

@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.admin.acls import create_acls
 from oncelog.admin.explain.findings import Cause, Report, Severity
-from oncelog.admin.explain.subjects import explain_group, explain_topic
+from oncelog.admin.explain.targets import explain_group, explain_topic
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.acls import (
     AclBinding,

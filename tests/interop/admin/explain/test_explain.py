@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from oncelog.admin.explain.findings import Cause, Report, Severity
-from oncelog.admin.explain.subjects import explain_group, explain_producer, explain_topic, explain_txn
+from oncelog.admin.explain.targets import explain_group, explain_producer, explain_topic, explain_txn
 from oncelog.admin.topics import NewTopic, create_topic, delete_records
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.group import GroupConsumer

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity
-from oncelog.admin.explain.subjects import explain_group, explain_topic
+from oncelog.admin.explain.targets import explain_group, explain_topic
 from oncelog.admin.topics import NewTopic, create_topic, delete_topics
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking import Client, GroupConsumer, GroupSettings, TransactionalProducer

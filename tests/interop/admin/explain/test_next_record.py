@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity
-from oncelog.admin.explain.subjects import explain_group
+from oncelog.admin.explain.targets import explain_group
 from oncelog.admin.groups import describe_group
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client

@@ -8,8 +8,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.producers import state
 from oncelog.core.producers.checks import ProducerRefusal
 from oncelog.handlers.groups import offset_fetch
+from oncelog.node.brokers.requests.batched import MarkerRequests
 from oncelog.node.brokers.requests.listings import AwaitedMarkers
-from oncelog.node.brokers.requests.queued import MarkerRequests
 from oncelog.node.coordinators.runner import Coordinators
 from oncelog.sim.workloads.old_copiers import OldCopiers
 from tests.simulation.mutants.mutant import Mutant

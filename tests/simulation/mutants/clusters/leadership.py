@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.admin.transactions import second_look
+from oncelog.admin.transactions import recheck as second_look
 from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import Check, CommitOutcome
 from oncelog.core.controller.brokers import registration

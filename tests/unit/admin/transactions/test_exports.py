@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.admin import transactions
 from oncelog.admin.transactions.explanations import Chain
-from oncelog.admin.transactions.told_once import ListedTransaction
+from oncelog.admin.transactions.unique_ids import ListedTransaction
 
 
 @pytest.mark.parametrize("name", transactions.__all__)

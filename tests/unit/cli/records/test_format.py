@@ -16,7 +16,7 @@ from oncelog.base.units import INT64_MAX, KIB
 from oncelog.cli.records import input_records
 from oncelog.cli.records.format import FormatError, compile_format, json_envelope, unescape
 from oncelog.cli.records.input_records import InputError, Parsing, parse, split_stream
-from oncelog.cli.support.moments import MomentError, Start, parse_start, parse_time_ms
+from oncelog.cli.support.offset_or_time import MomentError, Start, parse_start, parse_time_ms
 from oncelog.client.machine.consumed_records import ConsumedRecord
 
 RECORD = ConsumedRecord("t", 3, 42, 1000, "create", b"k", b"val", (("h", b"1"), ("n", None)), 0)

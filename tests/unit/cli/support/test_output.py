@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.admin.transactions.told_once import ListedTransaction
+from oncelog.admin.transactions.unique_ids import ListedTransaction
 from oncelog.cli.support.output import print_json, print_json_rows, print_long_table, print_table
 
 ROWS = [

@@ -19,7 +19,7 @@ from oncelog.core.sasl.scram_credentials import (
     credential_of,
     read_credential,
 )
-from oncelog.core.sasl.scram_strangers import (
+from oncelog.core.sasl.unknown_users import (
     CredentialForms,
     credential_for,
     credential_of_stranger,

@@ -8,7 +8,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.legacy.zookeeper_groups.machine.assignment import Picture
 from oncelog.legacy.zookeeper_groups.machine.member import State, ZooKeeperMember, ZooKeeperRebalanceFailed
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage, Stored
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored
 from oncelog.legacy.zookeeper_groups.machine.steps import (
     Claim,
     Commit,

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client.errors import ConfigError
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage
 
 
 def settings(**properties: str) -> ZooKeeperGroupSettings:

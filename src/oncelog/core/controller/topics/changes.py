@@ -21,9 +21,9 @@ from oncelog.core.controller.fencing import topics_check
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ABSENT, ClusterImage, TopicImage
 from oncelog.core.controller.image.model import Assignment
-from oncelog.core.controller.names import collisions, may_collide, name_refusal, unified
 from oncelog.core.controller.outcomes import Decided, Refusal, Refused
 from oncelog.core.controller.replicas.placement import Replicas, check_can_lead, check_replicas, partition_nodes, place
+from oncelog.core.controller.topic_names import collisions, may_collide, name_refusal, unified
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 

@@ -41,7 +41,7 @@ from oncelog.client.errors import ClientError
 from oncelog.legacy.zookeeper_groups.machine.assignment import Picture, share_of
 from oncelog.legacy.zookeeper_groups.machine.nodes import ids_path
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
-from oncelog.legacy.zookeeper_groups.machine.starts import Stored, start_warnings, starts
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Stored, start_warnings, starts
 from oncelog.legacy.zookeeper_groups.machine.steps import (
     Claim,
     Commit,

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from oncelog.base.units import INT32_MAX, MINUTE_MS, SECOND_MS
 from oncelog.client.errors import ConfigError
 from oncelog.legacy.zookeeper_groups.machine.nodes import check_group
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage
 
 OldReset = Literal["smallest", "largest"]
 

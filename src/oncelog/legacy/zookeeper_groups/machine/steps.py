@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from oncelog.base.ids import TopicPartition
 from oncelog.legacy.zookeeper_groups.machine.assignment import Picture
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage, Stored
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored
 
 
 @dataclass(frozen=True, slots=True)

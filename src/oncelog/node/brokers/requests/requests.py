@@ -24,8 +24,8 @@ from oncelog.node.brokers.messages import (
 if TYPE_CHECKING:
     from oncelog.base.ids import BrokerId, ProducerId, TopicPartition
     from oncelog.node.brokers.broker_links import BrokerLinks
+    from oncelog.node.brokers.requests.batched import QueuedRequests
     from oncelog.node.brokers.requests.listings import AwaitedMarkers
-    from oncelog.node.brokers.requests.queued import QueuedRequests
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
 
@@ -50,8 +50,8 @@ class BrokerRequests:
         return self._senders[type(message)](broker_id, message, answered)
 
     def _make_senders(self) -> None:
+        from oncelog.node.brokers.requests.batched import MarkerRequests, PartitionRequests, TransactionDescriptions
         from oncelog.node.brokers.requests.listings import AwaitedMarkers, TransactionalIds
-        from oncelog.node.brokers.requests.queued import MarkerRequests, PartitionRequests, TransactionDescriptions
 
         links, timeout_ms = self._links, int(self._metadata.config.get("request.timeout.ms"))
         markers = MarkerRequests(links, timeout_ms)

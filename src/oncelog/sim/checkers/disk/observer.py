@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from oncelog.base.ids import INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
-from oncelog.sim.checkers.disk.administrative import End
+from oncelog.sim.checkers.disk.admin_aborts import End
 from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.recovery import recovery
 from oncelog.sim.checkers.disk.scan import ScannedLog, scan

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.records.internal.transaction_records import TransactionValue, decode_key, decode_value
-from oncelog.sim.checkers.disk.administrative import UNAUDITED, End, Listing, Listings, live_ended
+from oncelog.sim.checkers.disk.admin_aborts import UNAUDITED, End, Listing, Listings, live_ended
 from oncelog.sim.checkers.disk.logs import ChangingTopics, Finding
 from oncelog.sim.checkers.disk.scan import Batch, Marker, ScannedLog
 

@@ -16,11 +16,11 @@ from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.sim.blocking import with_client
-from oncelog.sim.checkers.disk.administrative import ends_of
+from oncelog.sim.checkers.disk.admin_aborts import ends_of
 from oncelog.sim.checkers.hanging_verdicts import ended_too_early, verdicts_at_rest
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
-from oncelog.sim.workloads.kit.end_state import transactions_of
+from oncelog.sim.workloads.kit.final_state import transactions_of
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
 BROKERS_TIME_MS: Final = 45_000

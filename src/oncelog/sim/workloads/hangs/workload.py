@@ -16,7 +16,7 @@ from oncelog.sim.workloads.hangs.administrator import Administrator
 from oncelog.sim.workloads.hangs.final_verdict import FinalVerdict
 from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
 from oncelog.sim.workloads.hangs.injector import HangInjector
-from oncelog.sim.workloads.hangs.live_lookalikes import Keeper, OffsetCommitter, Reader, SlowTransactions
+from oncelog.sim.workloads.hangs.live_transactions import Keeper, OffsetCommitter, Reader, SlowTransactions
 from oncelog.sim.workloads.hangs.log_damage import LogDamager
 from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
 from oncelog.sim.workloads.kit.group_members import note_group

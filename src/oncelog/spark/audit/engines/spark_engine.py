@@ -25,7 +25,7 @@ from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import KINDS, Fact, Finding, Part, SegmentStat, rows_of, schema_of
 from oncelog.spark.audit.pipeline import Tally, Tell, gravest_first, typed_batches
 from oncelog.spark.audit.segments.segment_facts import Typed
-from oncelog.spark.session.shipped import Shipped
+from oncelog.spark.session.pickling import Shipped
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -29,8 +29,8 @@ from oncelog.records.batch import (
     MIN_BATCH_LENGTH,
 )
 from oncelog.records.checksum import crc32c
+from oncelog.spark.audit.segments.batch_table import Flags, Integers, Piece
 from oncelog.spark.audit.segments.message_sets import old_piece
-from oncelog.spark.audit.segments.piece import Flags, Integers, Piece
 
 PIECE_BYTES: Final = 16 << 20
 MAX_SEARCH_BYTES: Final = 256 << 20

@@ -18,7 +18,7 @@ import numpy as np
 
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Rank
-from oncelog.spark.audit.segments.piece import Integers, Piece
+from oncelog.spark.audit.segments.batch_table import Integers, Piece
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from oncelog.storage.index.offset_index import load_offset_index

@@ -17,7 +17,7 @@ from oncelog.records.internal.transaction_records import TransactionValue
 from oncelog.records.record import Record, read_records
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import CoordinatorState, Fact, Finding, Outcome, Rank
-from oncelog.spark.audit.segments.piece import Piece
+from oncelog.spark.audit.segments.batch_table import Piece
 
 PREPARE_COMMIT: Final = 2
 PREPARE_ABORT: Final = 3

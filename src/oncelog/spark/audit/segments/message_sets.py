@@ -14,7 +14,7 @@ import numpy as np
 
 from oncelog.legacy.message_set import Entry, crc_matches, messages_of, read_entry
 from oncelog.records.errors import CorruptBatch
-from oncelog.spark.audit.segments.piece import Piece
+from oncelog.spark.audit.segments.batch_table import Piece
 
 
 class _Told(NamedTuple):

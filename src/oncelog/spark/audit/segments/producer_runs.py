@@ -23,7 +23,7 @@ from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Fact, Outcome, Rank, schema_of
-from oncelog.spark.audit.segments.piece import Flags, Integers, Piece
+from oncelog.spark.audit.segments.batch_table import Flags, Integers, Piece
 
 _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10

@@ -23,9 +23,9 @@ from oncelog.records.batch import LOG_APPEND_TIME
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
 from oncelog.spark.audit.segments.batch_headers import Damage, read_pieces
+from oncelog.spark.audit.segments.batch_table import Piece
 from oncelog.spark.audit.segments.index_checks import IndexChecker
 from oncelog.spark.audit.segments.internal_topics import InternalReader
-from oncelog.spark.audit.segments.piece import Piece
 from oncelog.spark.audit.segments.producer_runs import attributable, producer_facts
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.producer_snapshots import decode_snapshot

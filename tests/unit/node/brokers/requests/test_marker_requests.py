@@ -11,7 +11,7 @@ from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, Top
 from oncelog.handlers.broker.ports import Marker
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, WriteMarker
-from oncelog.node.brokers.requests.queued import MOST_MARKERS, MarkerRequests
+from oncelog.node.brokers.requests.batched import MOST_MARKERS, MarkerRequests
 from oncelog.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

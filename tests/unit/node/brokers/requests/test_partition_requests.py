@@ -12,7 +12,7 @@ from oncelog.core.transactions.model import AddReply, AddRequest, Identity, Veri
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions
-from oncelog.node.brokers.requests.queued import MOST_BYTES, PartitionRequests
+from oncelog.node.brokers.requests.batched import MOST_BYTES, PartitionRequests
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,

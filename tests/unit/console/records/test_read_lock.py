@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from oncelog.client.blocking.fetcher import Fetcher
-from oncelog.console.records import one_at_a_time
-from oncelog.console.records.one_at_a_time import Turns, read_in_turns
+from oncelog.console.records import read_lock as one_at_a_time
+from oncelog.console.records.read_lock import Turns, read_in_turns
 from tests.waiting import HANG_S, wait_until
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode
-from oncelog.core.transactions.findings import classify
+from oncelog.core.transactions.classification import classify
 from oncelog.core.transactions.model import Identity, TransactionDescription
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 

@@ -12,7 +12,7 @@ from oncelog.core.controller.image.cluster_image import load_image
 from oncelog.node.cluster import tree_access
 from oncelog.node.cluster.metadata import CHECK_AGAIN_MS
 from oncelog.node.kernel.events import DeadlineReached, StoodStill
-from oncelog.node.requests.standstill import LONGEST_MS
+from oncelog.node.requests.pause_recovery import LONGEST_MS
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest

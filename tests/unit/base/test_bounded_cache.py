@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from oncelog.base.memo import LARGEST_SHARE, Memo, text_bytes
+from oncelog.base.bounded_cache import LARGEST_SHARE, Memo, text_bytes
 
 
 def test_all_are_forgotten_before_they_take_too_much() -> None:

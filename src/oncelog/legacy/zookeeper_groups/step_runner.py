@@ -18,7 +18,7 @@ from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.legacy.zookeeper_groups.connection import ZooKeeperUnreachable, registered_brokers
 from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker, ids_path, owner_path, topic_path
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage, Stored
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored
 from oncelog.legacy.zookeeper_groups.machine.steps import (
     Claim,
     Commit,

@@ -27,10 +27,10 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
-from oncelog.core.transactions.findings import Finding, classify
+from oncelog.core.transactions.classification import Finding, classify
 from oncelog.core.transactions.model import Identity, TransactionDescription
 from oncelog.handlers.broker.context import CoordinatorRefusal
-from oncelog.handlers.transactions.findings import finding_of, ids_of
+from oncelog.handlers.transactions.coordinator_verdict import finding_of, ids_of
 from oncelog.node.brokers.messages import (
     UNREACHABLE,
     BrokerMessages,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.waits import AskCoordinator, FindTransactionalId
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
     from oncelog.node.kernel.tasks import Runnable, Task
-    from oncelog.node.replication.confirmation import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipConfirmation
 
 Names = Mapping[int, TransactionalId]
 """The transactional id by producer id."""

@@ -16,7 +16,7 @@ from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
 from oncelog.sim.checkers import hanging_verdicts
-from oncelog.sim.checkers.disk.administrative import End, ends_of
+from oncelog.sim.checkers.disk.admin_aborts import End, ends_of
 from oncelog.sim.checkers.disk.observer import check_disk
 from oncelog.sim.checkers.hanging_verdicts import InjectedHang
 from tests.simulation.checkers.test_disk import PRODUCER, data, directory

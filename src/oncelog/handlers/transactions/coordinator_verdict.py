@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import leader_takes_marker
-from oncelog.core.transactions.findings import FORGOTTEN, Finding, classify
+from oncelog.core.transactions.classification import FORGOTTEN, Finding, classify
 from oncelog.core.transactions.model import Identity
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.broker.waits import AskCoordinator, FindTransactionalId, Steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.legacy.zookeeper_groups.machine.starts import Storage, Stored, start_warnings, starts
+from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored, start_warnings, starts
 
 A, B, C = (TopicPartition(TopicName("t"), number) for number in range(3))
 STORED = Stored({A: 50, B: 10}, {A: 70, C: 5})

@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from oncelog.runtime import collector
-from oncelog.runtime.collector import Collector
+from oncelog.runtime import garbage_collector as collector
+from oncelog.runtime.garbage_collector import Collector
 
 
 class Fake:

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import oncelog
 from oncelog.spark.session.errors import OtherOncelog
-from oncelog.spark.session.shipped import Shipped, unpacked, with_fields
+from oncelog.spark.session.pickling import Shipped, unpacked, with_fields
 from oncelog.spark.sink.data_writer import SinkWriter, batch_writer
 from oncelog.spark.sink.options import Mode
 from oncelog.spark.source.batch_reader import OncelogReader

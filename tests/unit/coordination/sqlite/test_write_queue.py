@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from oncelog.base.tree import TreeUnavailable
-from oncelog.coordination.sqlite.turns import Turns
+from oncelog.coordination.sqlite.write_queue import Turns
 from tests.waiting import HANG_S, wait_until
 
 

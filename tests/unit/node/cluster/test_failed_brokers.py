@@ -10,7 +10,7 @@ from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import BrokerImage, BrokerRecord
 from oncelog.handlers.broker.waits import UntilElected
-from oncelog.node.cluster.lost_brokers import DEPARTED_MS, LOST_MS, LostBrokers
+from oncelog.node.cluster.failed_brokers import DEPARTED_MS, LOST_MS, LostBrokers
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable
 
