@@ -231,7 +231,7 @@ def _unsecured(text: str) -> UnsecuredToken:
         principal=options["principal"],
         principal_claim=options.get("principalClaimName", "sub"),
         scope_claim=options.get("scopeClaimName", "scope"),
-        scopes=tuple(one for one in options.get("scope", "").split(",") if one),
+        scopes=tuple(part for part in options.get("scope", "").split(",") if part),
         life_s=int(life),
         extensions=tuple((k[len(prefix) :], v) for k, v in options.items() if k.startswith(prefix)),
     )

@@ -109,4 +109,4 @@ def _checked(urls: Sequence[str]) -> list[str]:
         return []
     from oncelog.console.metrics.broker_ports import checked_address
 
-    return [checked_address(one) for one in urls]
+    return [checked_address(url) for url in urls]

@@ -74,8 +74,10 @@ class ConsoleServer(uvicorn.Server):
         if self._acceptor is not None:
             self._acceptor.close()
         await super().shutdown([])
-        for one in list(self.server_state.connections):  # By TLS an end waits for the browser's, which may never come.
-            transport = getattr(one, "transport", None)
+        for connection in list(
+            self.server_state.connections
+        ):  # By TLS an end waits for the browser's, which may never come.
+            transport = getattr(connection, "transport", None)
             if transport is not None:
                 transport.abort()
         for _ in range(_TURNS):

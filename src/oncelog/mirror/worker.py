@@ -270,7 +270,7 @@ class Worker:
         if loop_ms() < self._prune_due_ms or self._copier.is_open:
             return
         self._prune_due_ms = loop_ms() + _PRUNE_MS
-        known = {TopicPartition(TopicName(one.target), one.partition.partition): one for one in self._copies()}
+        known = {TopicPartition(TopicName(copy.target), copy.partition.partition): copy for copy in self._copies()}
         for there, start in (await offsets_at(self._target, dict.fromkeys(known, EARLIEST))).items():
             self._copier.forget(known[there], known[there].prune(start))
 

@@ -72,12 +72,12 @@ class LinePlot:
 
     @property
     def is_empty(self) -> bool:
-        return not any(one.path for one in self.lines)
+        return not any(line.path for line in self.lines)
 
     @property
     def spoken(self) -> str:
         """The plot for those who do not see it."""
-        now = ", ".join(f"{one.name}: {one.last}" for one in self.lines)
+        now = ", ".join(f"{line.name}: {line.last}" for line in self.lines)
         return f"{self.title}. Now {now}" if now else f"{self.title}. Nothing yet"
 
 
@@ -95,7 +95,7 @@ def line_plot(
     shown = lines[:MOST_LINES]
     highest = max((value for one in shown for value in one.values if math.isfinite(value)), default=0.0)
     base = unit_base(highest) if unit == "bytes per second" else 1
-    ticks = [base * one for one in value_ticks(highest / base, whole=unit == "count")]
+    ticks = [base * tick for tick in value_ticks(highest / base, whole=unit == "count")]
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def x(time_ms: float) -> float:
@@ -128,7 +128,7 @@ def thinned(times: Sequence[int], values: Sequence[float], most: int) -> list[tu
     width = max(1, -(-len(values) // most))
     found = []
     for begin in range(0, len(values), width):
-        piece = [one for one in values[begin : begin + width] if math.isfinite(one)]
+        piece = [value for value in values[begin : begin + width] if math.isfinite(value)]
         stretch = times[begin : begin + width]
         found.append((sum(stretch) / len(stretch), sum(piece) / len(piece) if piece else math.nan))
     return found

@@ -71,10 +71,10 @@ def read_records_in_place(buffer: Buffer, position: int, header: BatchHeader) ->
     if end > len(buffer) or header.attributes & CODEC_MASK:
         raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {len(buffer)}")
     data = cast("bytes", memoryview(buffer)[start:end])  # Reading needs its items and slices alone.
-    for one in records_in(data, header):
-        key, value = (None if part is None else bytes(part) for part in (one.key, one.value))
-        headers = tuple((name, None if part is None else bytes(part)) for name, part in one.headers)
-        yield Record(one.offset, one.timestamp, key, value, headers)
+    for record in records_in(data, header):
+        key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
+        headers = tuple((name, None if part is None else bytes(part)) for name, part in record.headers)
+        yield Record(record.offset, record.timestamp, key, value, headers)
 
 
 def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:

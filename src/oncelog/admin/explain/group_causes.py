@@ -37,7 +37,7 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         _rebalancing(facts, options),
         _rebalances_repeatedly(facts, options),
     ]
-    positions = [found for where in facts.partitions for found in _position(facts, where, options)]
+    positions = [found for partition in facts.partitions for found in _position(facts, partition, options)]
     return [*(one for one in whole if one is not None), *positions, *standstill_findings(facts, options)]
 
 
@@ -67,7 +67,7 @@ def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
 def _no_members(facts: GroupFacts, options: str) -> Finding | None:
     if facts.description.members:
         return None
-    behind = sum(facts.to_read(where) > 0 for where in facts.partitions)
+    behind = sum(facts.to_read(partition) > 0 for partition in facts.partitions)
     last = facts.history.generations[-1] if facts.history is not None and facts.history.generations else None
     said = ["It has no members: nobody reads for it, or its consumers assign their partitions themselves."]
     since_ms = None
@@ -95,7 +95,7 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
     if described.state not in _REBALANCING:
         return None
     said = [f"It is rebalancing ({described.state}): until all members have joined, nobody may commit."]
-    timeout_ms = max((one.rebalance_timeout_ms for one in _known_members(facts)), default=0)
+    timeout_ms = max((known_member.rebalance_timeout_ms for known_member in _known_members(facts)), default=0)
     clears = "It clears by itself when every member has joined again"
     if timeout_ms > 0:
         clears += f", at the latest after {duration_text(timeout_ms)} (max.poll.interval.ms of its members), without "

@@ -86,7 +86,7 @@ class GroupFacts:
     @property
     def owners(self) -> dict[TopicPartition, MemberRow]:
         """The member that each assigned partition belongs to."""
-        return {where: member for member in self.description.members for where in member.partitions}
+        return {partition: member for member in self.description.members for partition in member.partitions}
 
     def last_move_ms(self, where: TopicPartition) -> int | None:
         """The time of the commit that moved the group there; None if unknown."""

@@ -182,11 +182,11 @@ def _listed(brokers: tuple[int, ...]) -> str:
 
 
 def _brokers(ids: tuple[int, ...] | list[int]) -> str:
-    return ("broker " if len(ids) == 1 else "brokers ") + joined([str(one) for one in ids])
+    return ("broker " if len(ids) == 1 else "brokers ") + joined([str(id_) for id_ in ids])
 
 
 def _any_of(ids: tuple[int, ...]) -> str:
-    return f"broker {ids[0]}" if len(ids) == 1 else f"one of brokers {joined([str(one) for one in ids])}"
+    return f"broker {ids[0]}" if len(ids) == 1 else f"one of brokers {joined([str(id_) for id_ in ids])}"
 
 
 def _is(ids: tuple[int, ...] | list[int]) -> str:

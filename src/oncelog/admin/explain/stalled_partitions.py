@@ -33,7 +33,7 @@ def standstill_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     if not facts.description.members or facts.description.state not in _STEADY:
         return []
     owners = facts.owners
-    behind = [where for where in facts.partitions if facts.to_read(where)]
+    behind = [partition for partition in facts.partitions if facts.to_read(partition)]
     found = [_not_assigned(facts, where, options) for where in behind if where not in owners]
     by_member: dict[str, list[TopicPartition]] = {}
     for where in behind:

@@ -65,7 +65,9 @@ def explain_group(
             raise
         return (yield from without_coordinator(cluster, group, error, options))
     findings = group_findings(facts, options)
-    findings += [found for partition in facts.partitions.values() for found in partition_findings(partition, options)]
+    findings += [
+        finding for partition in facts.partitions.values() for finding in partition_findings(partition, options)
+    ]
     held = _held(facts.partitions, facts.committed)
     bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
     waits, offsets = yield from group_pending(cluster, group, set(facts.partitions), bounds)
@@ -91,7 +93,7 @@ def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *,
     wanted = yield from partitions_of(cluster, Scope((topic,) if partition is None else (), one))
     subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
     facts, unanswered = yield from partition_facts(cluster, wanted)
-    findings = [found for each in facts.values() for found in partition_findings(each, options)]
+    findings = [partition_finding for fact in facts.values() for partition_finding in partition_findings(fact, options)]
     explained = yield from _explain_held(cluster, subject, facts, options)
     findings += [_of_chain(chain) for chain in explained.chains]
     stopped = len({finding.about for finding in findings if finding.severity is Severity.STUCK})
@@ -228,7 +230,7 @@ def _of_transactions(found: Explanation) -> Report:
 
 def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
     described = facts.description
-    behind = sum(facts.to_read(where) for where in facts.partitions)
+    behind = sum(facts.to_read(partition) for partition in facts.partitions)
     text = (
         f"Group {described.group!r} is {described.state} with {counted(len(described.members), 'member')}, has offsets "
         f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."

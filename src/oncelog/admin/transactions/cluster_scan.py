@@ -192,7 +192,9 @@ def examine(
             doubt = second.doubt_about(row, heard)
         required_ms = required_age_ms(finding.row, min_age_ms, max_timeout_ms)
         transactions.append(_classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, doubt))
-    transactions.sort(key=lambda one: (one.where, one.start_offset, one.producer.producer_id))
+    transactions.sort(
+        key=lambda transaction: (transaction.where, transaction.start_offset, transaction.producer.producer_id)
+    )
     return Scan(transactions, [*unanswered, *second.unanswered], now_ms=now_ms)
 
 

@@ -68,7 +68,9 @@ def fetched_in(view: ClusterView, answer: FetchResponse, positions: Mapping[Topi
             size, following = whole_batches(records, position)
         except PeerError:
             error_code = error_code or _UNREADABLE
-        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+        aborted = [
+            (transaction.producer_id, transaction.first_offset) for transaction in data.aborted_transactions or ()
+        ]
         bounds = data.high_watermark, data.last_stable_offset, data.log_start_offset
         found.append(Fetched(partition, records[:size], *bounds, aborted, error_code, position, following))
     return found

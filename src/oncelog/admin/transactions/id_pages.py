@@ -207,10 +207,10 @@ class SortedIds:
         self.answered = answered
 
     def __len__(self) -> int:
-        return sum(len(one.places) for one in self._runs)
+        return sum(len(run.places) for run in self._runs)
 
     def __iter__(self) -> Iterator[ListedTransaction]:
-        return heapq.merge(*(one.rows() for one in self._runs), key=self._key)
+        return heapq.merge(*(run.rows() for run in self._runs), key=self._key)
 
 
 def by_id(one: ListedTransaction) -> str:

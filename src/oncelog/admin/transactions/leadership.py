@@ -83,10 +83,10 @@ class _Answers(NamedTuple):
 def claims_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
     """Leaders as the client's view has them; asks nobody."""
     claims = {}
-    for where in partitions:
-        info = cluster.view.partition(where)
+    for partition in partitions:
+        info = cluster.view.partition(partition)
         if info is not None:
-            claims[where] = Claim(info.leader, info.leader_epoch, bytes(cluster.view.topic_id(where.topic)))
+            claims[partition] = Claim(info.leader, info.leader_epoch, bytes(cluster.view.topic_id(partition.topic)))
     return claims
 
 

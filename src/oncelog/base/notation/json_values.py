@@ -12,7 +12,7 @@ from typing import Any
 def to_json(value: Any) -> Any:
     """Dataclasses, named tuples, enums and bytes as JSON has them; bytes that are not UTF-8 as base64."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value if isinstance(value, StrEnum) else value.name
     if isinstance(value, tuple) and hasattr(value, "_asdict"):

@@ -51,7 +51,7 @@ def list_(
 
     with cluster.open_client() as client:
         found = [
-            binding for wanted in _filters(resources, principal, match=match) for binding in list_acls(client, wanted)
+            binding for filter_ in _filters(resources, principal, match=match) for binding in list_acls(client, filter_)
         ]
     if cluster.as_json:
         print_json(found)
@@ -128,8 +128,8 @@ def remove(
     with cluster.open_client() as client:
         found = [
             binding
-            for wanted in _filters(resources, principal, match=False)
-            for binding in list_acls(client, wanted)
+            for filter_ in _filters(resources, principal, match=False)
+            for binding in list_acls(client, filter_)
             if (kept is None or binding.entry.operation is kept)
             and host in (None, binding.entry.host)
             and not (allow and binding.entry.permission.name == "DENY")

@@ -79,9 +79,12 @@ def _print(found: Explanation) -> None:
     print_line(f"{found.principal}{where} on {word(found.resource_type)} {found.name}:")
     print_table(
         ("operation", "allowed", "because"),
-        [(word(each.operation), "yes" if each.allowed else "no", _because(each)) for each in found.decisions],
+        [
+            (word(decision.operation), "yes" if decision.allowed else "no", _because(decision))
+            for decision in found.decisions
+        ],
     )
-    missing = [each for each in found.decisions if not each.allowed]
+    missing = [decision for decision in found.decisions if not decision.allowed]
     if missing:
         print_line()
         print_line("To allow it:" if len(missing) == 1 else "To allow one of them:")

@@ -94,7 +94,7 @@ def move_in(directory: Path, cluster: Path) -> Path:
     anything is changed, OSError."""
     tree = cluster / TREE
     if not directory.exists():
-        interrupted = [found.parent for found in sorted(cluster.glob(f"*/{TREE_FILE}"))]
+        interrupted = [path.parent for path in sorted(cluster.glob(f"*/{TREE_FILE}"))]
         if len(interrupted) != 1:
             done = f"; if it was adopted into {cluster}, that is done: oncelog cluster up" if tree.exists() else ""
             raise typer.BadParameter(f"{directory} does not exist{done}")

@@ -94,7 +94,7 @@ def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]
         raise typer.BadParameter(
             f"{error}; oncelog security init makes such a directory", param_hint="--security"
         ) from None
-    names = [each.partition("://")[0].strip() for each in values.get("listeners", "").split(",")]
+    names = [part.partition("://")[0].strip() for part in values.get("listeners", "").split(",")]
     return {key: value for key, value in values.items() if key not in OURS}, tuple(filter(None, names))
 
 

@@ -94,7 +94,7 @@ def _lacking(found: ClusterStatus) -> Sequence[PartitionStatus]:
 
 
 def _broker_cells(one: BrokerStatus) -> tuple[object, ...]:
-    online = [each for each in one.directories if each.error is None]
+    online = [directory for directory in one.directories if directory.error is None]
     usable = [each.usable_bytes for each in online if each.usable_bytes is not None]
     return (
         one.broker_id,
@@ -115,8 +115,8 @@ def _show_partitions(rows: Sequence[PartitionStatus]) -> None:
     print_table(
         ("topic", "partition", "leader", "replicas", "in sync", "min ISR"),
         [
-            (one.topic, one.partition, one.leader, ids_text(one.replicas), ids_text(one.isr), one.min_isr)
-            for one in rows[:MOST_ROWS]
+            (row.topic, row.partition, row.leader, ids_text(row.replicas), ids_text(row.isr), row.min_isr)
+            for row in rows[:MOST_ROWS]
         ],
     )
     tell_rest(len(rows))

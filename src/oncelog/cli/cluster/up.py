@@ -151,7 +151,11 @@ def _knows_all(address: str, addresses: dict[int, str], config: Path | None) -> 
 
     try:
         with ClusterOptions(address, command_config=config).open_client() as client:
-            there = {one.broker_id: f"{one.host}:{one.port}" for one in registered_brokers(client) if not one.is_fenced}
+            there = {
+                broker.broker_id: f"{broker.host}:{broker.port}"
+                for broker in registered_brokers(client)
+                if not broker.is_fenced
+            }
     except ClientError:
         return False
     return there.items() >= addresses.items()

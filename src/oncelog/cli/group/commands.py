@@ -206,18 +206,18 @@ def delete(
     with cluster.open_client() as client:
         if topic:
             partitions = partitions_named(client, topic) or []
-            outcomes = [one for group in groups for one in delete_offsets(client, group, partitions)]
+            outcomes = [offset for group in groups for offset in delete_offsets(client, group, partitions)]
         else:
             outcomes = delete_groups(client, groups)
     what = "offsets of" if topic else "group"
     if cluster.as_json:
         print_json(outcomes)
-    for one in outcomes:
-        if one.error is not None:
-            complain(f"{what} {one.name!r}: {one.error}")
+    for outcome in outcomes:
+        if outcome.error is not None:
+            complain(f"{what} {outcome.name!r}: {outcome.error}")
         elif not cluster.as_json:
-            print_line(f"{what} {one.name} deleted")
-    if any(one.error for one in outcomes):
+            print_line(f"{what} {outcome.name} deleted")
+    if any(outcome.error for outcome in outcomes):
         raise typer.Exit(1)
 
 

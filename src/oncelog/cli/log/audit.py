@@ -164,7 +164,7 @@ def audit(
 
 
 def _check_place(to: Path | None, directories: list[Path]) -> None:
-    if to is not None and any(to.absolute().is_relative_to(one.absolute()) for one in directories):
+    if to is not None and any(to.absolute().is_relative_to(directory.absolute()) for directory in directories):
         raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
 
 

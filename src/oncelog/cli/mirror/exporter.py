@@ -52,7 +52,7 @@ class MirrorCollector(Collector):
                 if row.lag is not None:
                     lag.add_metric(labels, row.lag)
             for state in GroupState:
-                groups.add_metric([engine.alias, state.value], sum(one.state is state for one in engine.groups))
+                groups.add_metric([engine.alias, state.value], sum(group.state is state for group in engine.groups))
         yield lag
         yield position
         yield groups

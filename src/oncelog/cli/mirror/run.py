@@ -39,16 +39,16 @@ def run(settings: Sequence[MirrorSettings], report: Report, *, until_caught_up: 
     log_to_stderr(logging.INFO, "oncelog: %(message)s")
     with contextlib.ExitStack() as stack:
         if not settings[0].instance:
-            target, aliases = settings[0].target.bootstrap_servers, [one.source.alias for one in settings]
+            target, aliases = settings[0].target.bootstrap_servers, [setting.source.alias for setting in settings]
             name = stack.enter_context(contextlib.closing(InstanceName(target, aliases))).name
-            settings = [replace(one, instance=name) for one in settings]
+            settings = [replace(setting, instance=name) for setting in settings]
         asyncio.run(_run(settings, report, until_caught_up, stack))
 
 
 async def _run(
     settings: Sequence[MirrorSettings], report: Report, until_caught_up: bool, stack: contextlib.ExitStack
 ) -> None:
-    engines = [Engine(one, until_caught_up=until_caught_up) for one in settings]
+    engines = [Engine(setting, until_caught_up=until_caught_up) for setting in settings]
     if report.metrics is not None:
         from oncelog.cli.mirror.exporter import MirrorCollector
         from oncelog.cli.support.metrics_server import MetricsServer

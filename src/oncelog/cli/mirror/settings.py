@@ -167,7 +167,7 @@ def read_clusters(ends: EndOptions, configs: ConfigOptions) -> Clusters:
         raise ConfigError("no source: name one with --source ALIAS=HOST:PORT, or source.ALIAS.bootstrap.servers")
     if "bootstrap.servers" not in to:
         raise ConfigError("no target: name it with --target HOST:PORT, or target.bootstrap.servers in --config")
-    from_ = [_cluster(one, by_alias[one], "--source") for one in by_alias]
+    from_ = [_cluster(alia, by_alias[alia], "--source") for alia in by_alias]
     return Clusters(from_, _cluster(alias, to, "--target"), options)
 
 

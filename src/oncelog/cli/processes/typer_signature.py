@@ -21,9 +21,9 @@ def with_options(options: Sequence[CommandOption]) -> Callable[[Callable[..., No
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         parameters = [_parameter(option) for option in options]
         parameters += [
-            each.replace(kind=each.KEYWORD_ONLY)
-            for each in inspect.signature(command).parameters.values()
-            if each.kind is not each.VAR_KEYWORD
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(command).parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
         ]
 
         @functools.wraps(command)
@@ -31,7 +31,7 @@ def with_options(options: Sequence[CommandOption]) -> Callable[[Callable[..., No
             command(**{name: value for name, value in values.items() if value is not None})
 
         with_values.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-        with_values.__annotations__ = {each.name: each.annotation for each in parameters}
+        with_values.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return with_values
 
     return declare

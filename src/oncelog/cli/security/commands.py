@@ -85,9 +85,9 @@ def init(
 
 
 def _print_made(made: Made) -> None:
-    width = max(len(one.path) for one in made.files)
-    for one in made.files:
-        print_line(f"{one.path.ljust(width)}  {one.purpose}")
+    width = max(len(file.path) for file in made.files)
+    for file in made.files:
+        print_line(f"{file.path.ljust(width)}  {file.purpose}")
     print_line()
     print_line(f"The broker's certificate is for {', '.join(made.hosts)}, until {made.expires}.")
     print_line(f"User:{made.user} may do everything, others what access control lists allow them. Next:")

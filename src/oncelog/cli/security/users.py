@@ -66,7 +66,7 @@ def add(
     """
     from oncelog.admin.scram_users import list_credentials, set_password
 
-    wanted = [each.value for each in mechanisms or Mechanism]
+    wanted = [mechanism.value for mechanism in mechanisms or Mechanism]
     password = _password(name, password_file, password_env)
     with cluster.open_client() as client:
         set_password(client, name, password, wanted, iterations)
@@ -115,7 +115,7 @@ def delete(
     """
     from oncelog.admin.scram_users import delete_credentials, list_credentials
 
-    only = {each.value for each in mechanisms or Mechanism}
+    only = {mechanism.value for mechanism in mechanisms or Mechanism}
     with cluster.open_client() as client:
         there = [row for row in list_credentials(client, names) if row.mechanism in only]
         unknown = sorted(set(names) - {row.user for row in there})

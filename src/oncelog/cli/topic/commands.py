@@ -240,13 +240,13 @@ def delete(
     with cluster.open_client() as client:
         outcomes = delete_topics(client, topics)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    failed = [one for one in outcomes if one.error and not (if_exists and one.error_code == gone)]
+    failed = [outcome for outcome in outcomes if outcome.error and not (if_exists and outcome.error_code == gone)]
     if cluster.as_json:
         print_json(outcomes)
     else:
-        for one in outcomes:
-            if one.error is None:
-                print_line(f"topic {one.name} deleted")
+        for outcome in outcomes:
+            if outcome.error is None:
+                print_line(f"topic {outcome.name} deleted")
     for one in failed:
         complain(f"topic {one.name!r}: {one.error}")
     if failed:
@@ -262,6 +262,6 @@ def _assignment(text: str | None) -> dict[int, list[int]]:
     if text is None:
         return {}
     try:
-        return {number: [int(one) for one in part.split(":")] for number, part in enumerate(text.split(","))}
+        return {number: [int(word) for word in part.split(":")] for number, part in enumerate(text.split(","))}
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not like 1:2,2:3", param_hint="--replica-assignment") from None

@@ -163,10 +163,10 @@ def _spread(client: Client, topics: list[str] | None, brokers: str, replication_
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
 
     try:
-        wanted = {int(one) for one in brokers.split(",")}
+        wanted = {int(part) for part in brokers.split(",")}
     except ValueError:
         raise typer.BadParameter(f"{brokers!r} is not like 1,2,3", param_hint="--brokers") from None
-    racks = {one.broker_id: one.rack for one in registered_brokers(client) if not one.is_fenced}
+    racks = {broker.broker_id: broker.rack for broker in registered_brokers(client) if not broker.is_fenced}
     missing = sorted(wanted - set(racks))
     if missing:
         there = ", ".join(map(str, sorted(racks)))
@@ -216,10 +216,12 @@ def _carry_out(
     if not outcomes and not as_json:
         print_line("nothing has to move")
         return
-    accepted = {(one.topic, one.partition) for one in outcomes if one.error is None}
+    accepted = {(outcome.topic, outcome.partition) for outcome in outcomes if outcome.error is None}
 
     def left() -> int:
-        return sum((one.topic, one.partition) in accepted for one in list_reassignments(client))
+        return sum(
+            (reassignment.topic, reassignment.partition) in accepted for reassignment in list_reassignments(client)
+        )
 
     done = wait_until_moved("moving", left, timeout_s) if wait else True
     unfinished = left() if not done else 0
@@ -242,14 +244,17 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
     """Take back what is under way. Raises Exit with 1 when something could not be."""
     from oncelog.admin.reassignments import list_reassignments, reassign
 
-    there = [TopicPartition(TopicName(one.topic), one.partition) for one in list_reassignments(client)]
+    there = [
+        TopicPartition(TopicName(reassignment.topic), reassignment.partition)
+        for reassignment in list_reassignments(client)
+    ]
     named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
     outcomes = reassign(client, dict.fromkeys(one for one in there if one in named))
     if not outcomes and not as_json:
         print_line("no reassignment is under way")
         return
     _print_outcomes(outcomes, "stays where it was", as_json)
-    if any(one.error is not None for one in outcomes):
+    if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -257,11 +262,11 @@ def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) 
     """JSON of all, or a line for each that was done; a complaint for each that was not."""
     if as_json:
         print_json(outcomes)
-    for one in outcomes:
-        if one.error is not None:
-            complain(f"{one.topic}-{one.partition}: {one.error}")
+    for outcome in outcomes:
+        if outcome.error is not None:
+            complain(f"{outcome.topic}-{outcome.partition}: {outcome.error}")
         elif not as_json:
-            print_line(f"{one.topic}-{one.partition} {done}")
+            print_line(f"{outcome.topic}-{outcome.partition} {done}")
 
 
 def elect(
@@ -291,9 +296,9 @@ def elect(
     with cluster.open_client() as client:
         wanted = partitions_named(client, topics, led=False)
         outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
-    elected = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+    elected = [outcome for outcome in outcomes if outcome.error_code != ErrorCode.ELECTION_NOT_NEEDED]
     _print_outcomes(outcomes if cluster.as_json else elected, "has an elected leader", cluster.as_json)
     if not elected and not cluster.as_json:
         print_line("no election was needed")
-    if any(one.error is not None for one in outcomes):
+    if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(EXIT_FAILED)

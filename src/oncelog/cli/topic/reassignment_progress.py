@@ -51,8 +51,8 @@ def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
     print_table(
         ("topic", "partition", "moves to", "adding", "removing"),
         [
-            (one.topic, one.partition, ids_text(one.target), ids_text(one.adding), ids_text(one.removing))
-            for one in rows[:MOST_ROWS]
+            (row.topic, row.partition, ids_text(row.target), ids_text(row.adding), ids_text(row.removing))
+            for row in rows[:MOST_ROWS]
         ],
     )
     tell_rest(len(rows))

@@ -43,11 +43,11 @@ def throttle_under_way(client: Client, rate: int) -> int:
     from oncelog.admin.reassignments import list_reassignments, throttle
 
     moves = {
-        TopicPartition(TopicName(one.topic), one.partition): (
-            tuple(broker for broker in one.replicas if broker not in one.adding),
-            one.target,
+        TopicPartition(TopicName(reassignment.topic), reassignment.partition): (
+            tuple(broker for broker in reassignment.replicas if broker not in reassignment.adding),
+            reassignment.target,
         )
-        for one in list_reassignments(client)
+        for reassignment in list_reassignments(client)
     }
     throttle(client, moves, rate)
     return len(moves)
@@ -59,8 +59,8 @@ def unthrottle_moved(client: Client, topics: Iterable[str]) -> None:
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.reassignments import list_reassignments, unthrottle
 
-    moving = {one.topic for one in list_reassignments(client)}
-    brokers = [] if moving else [one.broker_id for one in registered_brokers(client)]
+    moving = {reassignment.topic for reassignment in list_reassignments(client)}
+    brokers = [] if moving else [broker.broker_id for broker in registered_brokers(client)]
     unthrottle(client, sorted(set(topics) - moving), brokers)
 
 
@@ -78,7 +78,7 @@ def unthrottle_all(client: Client) -> str:
         for name, value in values_of(client, ResourceType.TOPIC, names, key).items()
         if value
     }
-    topics, brokers = unthrottle(client, sorted(throttled), [one.broker_id for one in registered_brokers(client)])
+    topics, brokers = unthrottle(client, sorted(throttled), [broker.broker_id for broker in registered_brokers(client)])
     if not topics and not brokers:
         return "nothing is throttled"
 

@@ -90,9 +90,12 @@ def abort(
             raise typer.Exit(EXIT_REFUSED)
         results = _abort_all(client, wanted, force, age_ms, audit, cluster.as_json)
     if cluster.as_json:
-        ended = [_document(one.transaction, "failed" if one.error else "aborted", one.error, one) for one in results]
+        ended = [
+            _document(result.transaction, "failed" if result.error else "aborted", result.error, result)
+            for result in results
+        ]
         print_json([*ended, *(_document(one, "refused", text) for one, text in refused)])
-    raise typer.Exit(EXIT_REFUSED if refused or any(one.error is not None for one in results) else 0)
+    raise typer.Exit(EXIT_REFUSED if refused or any(result.error is not None for result in results) else 0)
 
 
 def _check_arguments(topic: str | None, partition: int | None, start_offset: int | None, all_hanging: bool) -> None:

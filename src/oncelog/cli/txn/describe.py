@@ -117,13 +117,13 @@ def _lags(client: Client, row: TransactionRow) -> list[tuple[TopicPartition, int
     """Partition, last stable offset and its lag."""
     from oncelog.admin.transactions.partition_offsets import bounds_of
 
-    client.metadata({one.topic for one in row.partitions})
+    client.metadata({partition.topic for partition in row.partitions})
     bounds, unanswered = bounds_of(client, sorted(row.partitions))
     report_unanswered(unanswered)
     found: list[tuple[TopicPartition, int | None, int | None]] = []
-    for one in sorted(row.partitions):
-        at = bounds.get(one)
-        found.append((one, None, None) if at is None else (one, at.last_stable_offset, at.held))
+    for partition in sorted(row.partitions):
+        at = bounds.get(partition)
+        found.append((partition, None, None) if at is None else (partition, at.last_stable_offset, at.held))
     return found
 
 

@@ -149,10 +149,10 @@ def _explain(
 def _print(found: Report) -> None:
     if found.summary:
         print_line(found.summary)
-    for one in found.findings:
+    for finding in found.findings:
         print_line()
-        print_line(f"{one.about}: {one.cause.value} ({one.severity.value})")
-        _print_finding(one)
+        print_line(f"{finding.about}: {finding.cause.value} ({finding.severity.value})")
+        _print_finding(finding)
     if found.unknown:
         print_line()
         print_line("not known:")

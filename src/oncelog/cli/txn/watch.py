@@ -123,7 +123,9 @@ def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
         clear_screen()
     print_line(f"{moment_text(found.now_ms)}  {summary(found, every=True)}  ({seconds:.1f} s)")
     report_unanswered(found.unanswered)
-    shown = sorted(found.transactions, key=lambda one: (one.verdict.value != "hanging", -(one.age_ms or 0)))[:_SHOWN]
+    shown = sorted(
+        found.transactions, key=lambda transaction: (transaction.verdict.value != "hanging", -(transaction.age_ms or 0))
+    )[:_SHOWN]
     if shown:
         print_table(COLUMNS, [cells(one) for one in shown])
         if len(found.transactions) > len(shown):

@@ -89,8 +89,8 @@ class AsyncConsumer:
             failures = [task.result() for task in ended]
             for task in ended:
                 del self._sent[task]
-            for one in failures:
-                await self._note(one)
+            for failure in failures:
+                await self._note(failure)
             if not left:
                 break
         results, self._here = self._here, []

@@ -121,10 +121,10 @@ def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], boo
     response = link.call(message)
     raise_for_error(response, f"open transactions of {prefix!r}")
     return [
-        one.transactional_id
-        for one in response.transaction_states
-        if one.transactional_id.startswith(prefix)
-        and (one.transaction_state == OPEN or (claimed is not None and claimed(one.transactional_id)))
+        state.transactional_id
+        for state in response.transaction_states
+        if state.transactional_id.startswith(prefix)
+        and (state.transaction_state == OPEN or (claimed is not None and claimed(state.transactional_id)))
     ]
 
 

@@ -201,7 +201,9 @@ class GroupMember:
         self.generation = response.generation_id
         leads = response.leader == response.member_id and not response.skip_assignment
         self._subscribers = [
-            subscriber(one.member_id, one.group_instance_id, one.metadata) for one in response.members if leads
+            subscriber(member.member_id, member.group_instance_id, member.metadata)
+            for member in response.members
+            if leads
         ]
         self.state = State.ASSIGNING if self._subscribers else State.SYNCING
 

@@ -75,20 +75,20 @@ class ClusterView:
         before = self.brokers, self.cluster_id, self.controller_id
         if response.brokers:
             self.brokers = {
-                one.node_id: BrokerInfo(BrokerId(one.node_id), Address(one.host, one.port), one.rack)
-                for one in response.brokers
+                broker.node_id: BrokerInfo(BrokerId(broker.node_id), Address(broker.host, broker.port), broker.rack)
+                for broker in response.brokers
             }
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
         self.changes += before != (self.brokers, self.cluster_id, self.controller_id)
-        for one in response.topics or ():
-            if one.name is None:
+        for topic in response.topics or ():
+            if topic.name is None:
                 continue
-            known = self.topics.get(one.name)
-            merged = _merge(known, _topic(one))
-            self._updated_ms[one.name] = now_ms
+            known = self.topics.get(topic.name)
+            merged = _merge(known, _topic(topic))
+            self._updated_ms[topic.name] = now_ms
             if merged != known:
-                self.topics[one.name] = merged
+                self.topics[topic.name] = merged
                 self.changes += 1
 
     def heard_again(self, now_ms: int) -> None:

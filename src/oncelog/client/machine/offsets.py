@@ -114,6 +114,8 @@ def offset_commit_request(
 def check_commit(response: OffsetCommitResponse, group: str) -> None:
     """Raise BrokerRefused for the first partition that was refused."""
     for topic in response.topics:
-        for one in topic.partitions:
-            if one.error_code:
-                raise BrokerRefused(one.error_code, f"commit of group {group!r} in {topic.name}-{one.partition_index}")
+        for partition in topic.partitions:
+            if partition.error_code:
+                raise BrokerRefused(
+                    partition.error_code, f"commit of group {group!r} in {topic.name}-{partition.partition_index}"
+                )

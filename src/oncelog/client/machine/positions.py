@@ -245,7 +245,7 @@ class Positions:
             data.high_watermark,
             data.last_stable_offset,
             data.log_start_offset,
-            [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()],
+            [(transaction.producer_id, transaction.first_offset) for transaction in data.aborted_transactions or ()],
             ErrorCode.NONE,
             position,
             next_offset,

@@ -153,9 +153,9 @@ def end_request(who: Identity, committed: bool, version: int) -> CoordinatorRequ
 def _codes(response: Any) -> list[int]:
     if isinstance(response, AddPartitionsToTxnResponse):
         topics = response.results_by_topic_v3_and_below
-        return [one.partition_error_code for topic in topics for one in topic.results_by_partition]
+        return [result.partition_error_code for topic in topics for result in topic.results_by_partition]
     if isinstance(response, TxnOffsetCommitResponse):
-        return [one.error_code for topic in response.topics for one in topic.partitions]
+        return [partition.error_code for topic in response.topics for partition in topic.partitions]
     return [response.error_code]
 
 
@@ -182,5 +182,5 @@ def error_of(response: Any) -> int:
 def without_errors(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
     """The response reduced to the partitions that were accepted."""
     for topic in response.topics:
-        topic.partitions = [one for one in topic.partitions if not one.error_code]
+        topic.partitions = [partition for partition in topic.partitions if not partition.error_code]
     return response

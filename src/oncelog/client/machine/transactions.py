@@ -164,8 +164,8 @@ class TransactionMachine:
 
         def committed(response: TxnOffsetCommitResponse) -> None:
             for topic in response.topics:
-                for one in topic.partitions:
-                    left.pop(TopicPartition(topic.name, one.partition_index), None)  # type: ignore[arg-type]  # a name
+                for partition in topic.partitions:
+                    left.pop(TopicPartition(topic.name, partition.partition_index), None)  # type: ignore[arg-type]  # a name
 
         self._steps.append(_Pending(Step.COMMIT_OFFSETS, lambda: self._commit_offsets(left, group), done=committed))
 

@@ -24,8 +24,8 @@ class Versions:
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> Versions:
         """The versions in an ApiVersions response without error."""
-        features = {one.name: one.max_version_level for one in response.finalized_features}
-        return cls({one.api_key: (one.min_version, one.max_version) for one in response.api_keys}, features)
+        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        return cls({key.api_key: (key.min_version, key.max_version) for key in response.api_keys}, features)
 
     def choose(
         self, message: Request[Any] | type[Request[Any]], at_most: int | None = None, *, old: bool = False
@@ -74,7 +74,7 @@ def downgraded(response: ApiVersionsResponse, tried: int) -> int:
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
         raise PeerError(f"ApiVersions was answered with error {response.error_code}")
     highest = max(
-        (one.max_version for one in response.api_keys if one.api_key == ApiVersionsRequest.API_KEY), default=0
+        (key.max_version for key in response.api_keys if key.api_key == ApiVersionsRequest.API_KEY), default=0
     )
     if tried == 0:
         raise PeerError("the broker refuses ApiVersions version 0")

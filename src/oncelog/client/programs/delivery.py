@@ -215,9 +215,9 @@ class Delivery:
         """Note the outcomes of the batches of a request that was answered."""
         names = self._cluster.view.topic_ids(dict.fromkeys(batch.partition.topic for batch in batches)) or {}
         answers = {
-            TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), one.index): one
+            TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), response.index): response
             for topic in message.responses
-            for one in topic.partition_responses
+            for response in topic.partition_responses
         }
         for batch in batches:
             one = answers.get(batch.partition)

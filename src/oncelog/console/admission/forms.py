@@ -53,7 +53,7 @@ def _parts(body: bytes, boundary: str) -> list[tuple[str, str]]:
     first, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), MOST_PARTS + 1)
     if first or not parts or not parts.pop().startswith(b"--"):
         raise ValueError("no form, one that was cut, or one of too many parts")
-    return [_part(one) for one in parts]
+    return [_part(part) for part in parts]
 
 
 def _part(part: bytes) -> tuple[str, str]:

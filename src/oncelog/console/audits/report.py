@@ -130,7 +130,7 @@ def _text(value: Any) -> str:
 def _texts(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise ValueError("a list of texts was expected")
-    return tuple(_text(one) for one in values[:MOST_KEYS])
+    return tuple(_text(value) for value in values[:MOST_KEYS])
 
 
 def _rows(values: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> tuple[Row, ...]:
@@ -138,7 +138,7 @@ def _rows(values: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> tupl
     if not isinstance(values, list):
         raise ValueError("a list of rows was expected")
     rows: list[Row] = []
-    for one in values[:MOST_ROWS]:
-        row: dict[str, str | int | None] = {name: _text(one[name]) if name in one else None for name in texts}
-        rows.append(row | {name: _number(one[name]) if name in one else None for name in numbers})
+    for value in values[:MOST_ROWS]:
+        row: dict[str, str | int | None] = {name: _text(value[name]) if name in value else None for name in texts}
+        rows.append(row | {name: _number(value[name]) if name in value else None for name in numbers})
     return tuple(rows)

@@ -80,7 +80,7 @@ class AuditReports:
         if run is not None and run.state == "done":
             path = run.report
         if path is None:
-            path = next((one for one in self._report_files() if str(one) == key), None)
+            path = next((file for file in self._report_files() if str(file) == key), None)
         if path is None:
             raise NoSuchAudit(f"there is no report {key!r} here: what is uploaded or run ends with the console")
         try:
@@ -123,7 +123,7 @@ class AuditReports:
     def run(self, names: Sequence[str], sender: Sender, *, copied_within_s: int | None, check_crc: bool) -> AuditRun:
         """Start an audit of directories by their names. Raises BadQuery where that cannot be now, and ClientError for
         the audit log."""
-        unknown = [one for one in names if one not in self.directories]
+        unknown = [name for name in names if name not in self.directories]
         if unknown or not names:
             raise BadQuery(f"{unknown[0]!r} is none of the directories of --audit-data" if unknown else "no directory")
         if reasons := lacking():
@@ -185,11 +185,13 @@ class AuditReports:
 
     def _report_files(self) -> Iterator[Path]:
         """Report files that were named, and those of directories that were."""
-        for one in self._files:
-            if one.is_dir():
-                yield from itertools.islice((path for path in sorted(one.glob("*.json")) if path.is_file()), MOST_FILES)
+        for file in self._files:
+            if file.is_dir():
+                yield from itertools.islice(
+                    (path for path in sorted(file.glob("*.json")) if path.is_file()), MOST_FILES
+                )
             else:
-                yield one
+                yield file
 
     def _directory(self) -> Path:
         if self._own is None:

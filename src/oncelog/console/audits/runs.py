@@ -133,7 +133,7 @@ def process_of(command: Sequence[str]) -> list[str]:
 def typed(process: Sequence[str]) -> str:
     """The command line of a process of ``process_of``, to copy."""
     arguments = process[len(python_module("oncelog")) :]
-    return " ".join(word(one) for one in ("oncelog", *arguments) if one != "--progress")
+    return " ".join(word(argument) for argument in ("oncelog", *arguments) if argument != "--progress")
 
 
 def lacking() -> list[str]:

@@ -67,7 +67,10 @@ class Changes:
         has ended meanwhile. Nothing that was not in the list is touched."""
         confirmed(typed, f"abort {len(listed)}", "phrase")
         found = scan(client, Scope(partitions=tuple({one.where for one in listed})), min_age_ms=min_age_ms)
-        there = {Listed(one.where, one.start_offset, one.producer.producer_id): one for one in found.transactions}
+        there = {
+            Listed(transaction.where, transaction.start_offset, transaction.producer.producer_id): transaction
+            for transaction in found.transactions
+        }
         if found.unanswered:
             raise ClientError(f"not all of it could be looked at again: {found.unanswered[0]}. Nothing was done")
         return [

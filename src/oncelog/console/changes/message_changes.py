@@ -48,12 +48,12 @@ def _append(client: Client, new: NewRecord) -> int:
     with Producer(client, settings, on_outcome=outcomes.append) as producer:
         topic, partition = new.where
         producer.send(topic, new.value, key=new.key, partition=partition, headers=new.headers)
-    for one in outcomes:
-        if isinstance(one, Failed):
-            written = "may have been written, or not" if one.maybe_appended else "is not written"
-            raise ClientError(f"the record {written}: {one.message or f'error {one.error_code}'}")
-        if isinstance(one, Delivered):
-            return one.base_offset
+    for outcome in outcomes:
+        if isinstance(outcome, Failed):
+            written = "may have been written, or not" if outcome.maybe_appended else "is not written"
+            raise ClientError(f"the record {written}: {outcome.message or f'error {outcome.error_code}'}")
+        if isinstance(outcome, Delivered):
+            return outcome.base_offset
     raise ClientError("the broker has said nothing about the record")
 
 

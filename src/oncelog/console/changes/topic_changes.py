@@ -36,9 +36,9 @@ def alter_config(
 
 def config_text(client: Client, topic: str, key: str) -> str:
     """The value of a key as it is now, with where it comes from. Raises BrokerRefused for one that is not there."""
-    for one in describe_configs(client, ResourceType.TOPIC, topic, [key]):
-        if one.name == key:
-            return f"{one.value} ({one.source})"
+    for config in describe_configs(client, ResourceType.TOPIC, topic, [key]):
+        if config.name == key:
+            return f"{config.value} ({config.source})"
     raise NotConfirmed(f"topics have no key {key!r}")
 
 

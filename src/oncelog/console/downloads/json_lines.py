@@ -43,17 +43,17 @@ class JsonLines:
         for at, header in iter_headers(fetched.records):
             if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
                 continue
-            for one in stored_records(fetched, at, header, states[at]):
-                if one.state == UNREADABLE:
-                    left.note(f"{fetched.partition}, the batch at offset {one.offset}: {one.note}")
+            for record in stored_records(fetched, at, header, states[at]):
+                if record.state == UNREADABLE:
+                    left.note(f"{fetched.partition}, the batch at offset {record.offset}: {record.note}")
                     continue
-                if one.offset < fetched.position or (wanted is not None and not wanted.is_in(one.as_record())):
+                if record.offset < fetched.position or (wanted is not None and not wanted.is_in(record.as_record())):
                     continue
-                if one.offset >= until or left.is_full():
-                    return min(one.offset, until)
-                left.take(1, one.size_bytes)
-                row = self._row(fetched.partition.partition, one)
-                in_pieces = _is_large(one) or any(isinstance(part, JsonText) for part in row.values())
+                if record.offset >= until or left.is_full():
+                    return min(record.offset, until)
+                left.take(1, record.size_bytes)
+                row = self._row(fetched.partition.partition, record)
+                in_pieces = _is_large(record) or any(isinstance(part, JsonText) for part in row.values())
                 self._spool.write(chain(json_pieces(row), (b"\n",)) if in_pieces else (_dumped(row),))
         return min(fetched.next_offset, until)
 

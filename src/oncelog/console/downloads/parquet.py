@@ -161,7 +161,7 @@ def _offsets(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 def _text(texts: list[str]) -> Array:
     """A column of short texts. ``pa.array`` would do, but imports pandas to look whether they are one of its."""
-    data = [one.encode() for one in texts]
+    data = [text.encode() for text in texts]
     bounds = np.zeros(len(data) + 1, np.int32)
     np.cumsum([len(one) for one in data], out=bounds[1:])
     return pa.Array.from_buffers(

@@ -79,10 +79,10 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
         fetcher = Fetcher(client, FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES, read_committed=decided))
 
         def take(answers: list[Fetched], until: Limits = until, decided: bool = decided) -> None:
-            for one in answers:
-                if one.error_code:
-                    raise BrokerRefused(one.error_code, f"records of {one.partition}")
-                at[one.partition] = writer.take(one, states.of(one, decided), until[one.partition], left)
+            for answer in answers:
+                if answer.error_code:
+                    raise BrokerRefused(answer.error_code, f"records of {answer.partition}")
+                at[answer.partition] = writer.take(answer, states.of(answer, decided), until[answer.partition], left)
                 if left.is_full():
                     return
 

@@ -76,7 +76,7 @@ class States:
             fetcher.close()
         found = describe_producers(client, sorted(after), open_only=True)
         self._opened = {
-            (one.where, one.producer_id): one.start_offset for one in found.rows if one.start_offset is not None
+            (row.where, row.producer_id): row.start_offset for row in found.rows if row.start_offset is not None
         }
         unsure = found.failed | {where for where, position in at.items() if position < until[where]}
         self._without = dict.fromkeys(unsure, UNDECIDED)

@@ -119,12 +119,12 @@ class DecodingProcess:
         process = self._process or self._launch()
         schemas = [
             {
-                "kind": one.kind,
-                "path": str(one.path),
-                "message": one.message,
-                "content": base64.b64encode(one.content).decode(),
+                "kind": schema.kind,
+                "path": str(schema.path),
+                "message": schema.message,
+                "content": base64.b64encode(schema.content).decode(),
             }
-            for one in self.schemas
+            for schema in self.schemas
         ]
         try:
             send(cast("BinaryIO", process.stdin), schemas)

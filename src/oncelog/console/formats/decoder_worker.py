@@ -125,12 +125,12 @@ def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, 
 def readers_of(schemas: list[dict[str, Any]]) -> list[Read]:
     """Readers by schemas. Raises NotReadable, whose text names the file."""
     made: list[Read] = []
-    for one in schemas:
-        content = base64.b64decode(one["content"])
+    for schema in schemas:
+        content = base64.b64decode(schema["content"])
         try:
-            made.append(avro_reader(content) if one["kind"] == AVRO else protobuf_reader(content, one["message"]))
+            made.append(avro_reader(content) if schema["kind"] == AVRO else protobuf_reader(content, schema["message"]))
         except NotReadable as error:
-            raise NotReadable(f"{one['path']}: {error}") from None
+            raise NotReadable(f"{schema['path']}: {error}") from None
     return made
 
 

@@ -41,7 +41,7 @@ class SchemaFile:
 
 def read_schemas(options: Iterable[str]) -> tuple[SchemaFile, ...]:
     """The schemas of ``--schema`` options, their files read. Raises ConfigError."""
-    found = tuple(_schema(one) for one in options)
+    found = tuple(_schema(option) for option in options)
     if len(found) > MOST_SCHEMAS:
         raise ConfigError(f"{len(found)} schemas are given; {MOST_SCHEMAS} are the most")
     known: dict[tuple[str, str, str | None], SchemaFile] = {}

@@ -109,19 +109,21 @@ def parsed(text: str, clock_s: float) -> Reading:
     from prometheus_client.parser import text_string_to_metric_families
 
     found = Reading(clock_s, {}, {}, {})
-    lines = [one for one in text.split("\n") if one.startswith(WANTED)]
+    lines = [part for part in text.split("\n") if part.startswith(WANTED)]
     if len(lines) > MOST_SAMPLES:
         raise ValueError(f"{len(lines)} samples of what is wanted; {MOST_SAMPLES} are the most")
     for family in text_string_to_metric_families("\n".join([*lines, ""])):
-        for one in family.samples:
-            if one.name in RATES:
-                found.counters[RATES[one.name]] = found.counters.get(RATES[one.name], 0) + one.value
-            elif one.name in GAUGES:
-                found.gauges[GAUGES[one.name]] = one.value
-            elif one.name == _OPEN and one.labels.get("verdict") in _HANGING:
-                found.gauges["hanging"] = one.value
-            elif one.name == _BUCKETS and one.labels.get("api") in LATENCIES:
-                found.latencies.setdefault(LATENCIES[one.labels["api"]], {})[float(one.labels["le"])] = one.value
+        for sample in family.samples:
+            if sample.name in RATES:
+                found.counters[RATES[sample.name]] = found.counters.get(RATES[sample.name], 0) + sample.value
+            elif sample.name in GAUGES:
+                found.gauges[GAUGES[sample.name]] = sample.value
+            elif sample.name == _OPEN and sample.labels.get("verdict") in _HANGING:
+                found.gauges["hanging"] = sample.value
+            elif sample.name == _BUCKETS and sample.labels.get("api") in LATENCIES:
+                found.latencies.setdefault(LATENCIES[sample.labels["api"]], {})[float(sample.labels["le"])] = (
+                    sample.value
+                )
     return found
 
 
@@ -151,7 +153,7 @@ def _added(before: Mapping[float, float], now: Mapping[float, float]) -> Buckets
 
 
 def _never_less(numbers: Iterable[float]) -> bool:
-    return all(one >= 0 for one in numbers)
+    return all(number >= 0 for number in numbers)
 
 
 def quantile_of(buckets: Mapping[float, float], share: float) -> float | None:

@@ -59,15 +59,17 @@ def sample(client: Client, clock_s: float) -> ClusterCounts:
     listing = list_transactions(client, ListFilter(states=UNDER_WAY))
     found.unanswered += map(str, listing.unanswered)
     for state in UNDER_WAY if listing.answered else ():
-        found.values["transactions", state] = sum(one.state == state for one in listing.rows)
+        found.values["transactions", state] = sum(row.state == state for row in listing.rows)
     return found
 
 
 def _take_replicas(topics: Iterable[TopicInfo], found: ClusterCounts) -> None:
     """Partitions that lack a leader, and those with replicas out of sync (without those a reassignment adds)."""
-    partitions = [one for topic in topics for one in topic.partitions.values()]
-    found.values["partitions", "without leader"] = sum(one.leader < 0 for one in partitions)
-    found.values["partitions", "under-replicated"] = sum(len(one.isr) < len(one.replicas) for one in partitions)
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
+    found.values["partitions", "without leader"] = sum(partition.leader < 0 for partition in partitions)
+    found.values["partitions", "under-replicated"] = sum(
+        len(partition.isr) < len(partition.replicas) for partition in partitions
+    )
 
 
 def _take_offsets(client: Client, topics: Mapping[TopicName, TopicInfo], found: ClusterCounts) -> None:
@@ -103,7 +105,9 @@ def _pieces(partitions: Iterator[TopicPartition]) -> Iterator[list[TopicPartitio
 def _take_groups(client: Client, found: ClusterCounts) -> None:
     """The lag of groups: of each, offsets that it has committed up to the ends of their partitions."""
     try:
-        groups = sorted(list_groups(client), key=lambda one: (one.state in ("Empty", "Dead"), one.group))
+        groups = sorted(
+            list_groups(client), key=lambda list_group: (list_group.state in ("Empty", "Dead"), list_group.group)
+        )
     except ClientError as error:
         found.unanswered.append(str(error))
         return

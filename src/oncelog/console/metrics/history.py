@@ -66,7 +66,7 @@ class History:
         """The moments from a time on, and the values of every series at them."""
         with self._lock:
             kept = min(self._moments, self.capacity)
-            places = [one % self.capacity for one in range(self._moments - kept, self._moments)]
-            places = [one for one in places if self._times[one] >= time_ms]
-            times = [self._times[one] for one in places]
+            places = [index % self.capacity for index in range(self._moments - kept, self._moments)]
+            places = [place for place in places if self._times[place] >= time_ms]
+            times = [self._times[place] for place in places]
             return times, {key: [one.values[at] for at in places] for key, one in self._series.items()}

@@ -24,14 +24,14 @@ _LONGEST_SKEW_S: Final = 10 * 365 * 86_400
 
 def read_all(asked: Asked) -> Mapping[str, Any]:
     """Reports and runs, and the directories that may be audited."""
-    runs = [run_row(one) for one in asked.audits.runs()]
+    runs = [run_row(run) for run in asked.audits.runs()]
     return {
         "reports": one_page(asked.audits.reports(), asked.query.number("page", 1, 1)),
         "runs": runs,
         "directories": list(asked.audits.directories),
         "lacking": lacking(),
         "largest": LARGEST,
-        "live": any(one["state"] == "running" for one in runs),
+        "live": any(run["state"] == "running" for run in runs),
     }
 
 
@@ -63,7 +63,7 @@ def read_report(asked: Asked) -> Mapping[str, Any]:
     query = asked.query
     key, kind, name, fate = query.needed("key"), query.text("kind"), query.text("name"), query.text("fate")
     report = asked.audits.open(key)
-    findings = [one for one in report.findings if kind in ("", one["kind"]) and _names(one, name)]
+    findings = [finding for finding in report.findings if kind in ("", finding["kind"]) and _names(finding, name)]
     unusual = [one for one in report.not_ended if fate in ("", one["fate"]) and _names(one, name)]
     return {
         "key": key,
@@ -90,7 +90,7 @@ def _names(row: Mapping[str, Any], name: str) -> bool:
 
 def most_affected(report: AuditReport) -> list[tuple[str, int]]:
     """Partitions with the most of the findings that are listed."""
-    numbers = Counter(f"{one['topic']}-{one['partition']}" for one in report.findings if one["topic"])
+    numbers = Counter(f"{finding['topic']}-{finding['partition']}" for finding in report.findings if finding["topic"])
     return numbers.most_common(10)
 
 

@@ -43,7 +43,7 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
 def list_of(text: str) -> list[Listed]:
     """The list that a form carried. Raises BadQuery."""
     try:
-        rows = [(str(topic), [int(one) for one in numbers]) for topic, *numbers in json.loads(text)]
+        rows = [(str(topic), [int(number) for number in numbers]) for topic, *numbers in json.loads(text)]
         found = [Listed(partition_of(topic, partition), start, who) for topic, (partition, start, who) in rows]
     except (ValueError, TypeError, RecursionError):
         raise BadQuery("the form has no list") from None
@@ -57,13 +57,13 @@ def act(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mappi
     query = asked.query
     listed = list_of(query.long("list", LONGEST_LIST))
     results = changes.abort_listed(client, permit, listed, query.text("typed"), query.optional_number("min_age_ms"))
-    failed = [one for one in results if isinstance(one, Aborted) and one.error is not None]
-    warnings = [one.warning for one in results if isinstance(one, Aborted) and one.warning is not None]
+    failed = [result for result in results if isinstance(result, Aborted) and result.error is not None]
+    warnings = [result.warning for result in results if isinstance(result, Aborted) and result.warning is not None]
     return {
         "what": f"{len(listed)} transactions",
         "error": f"{len(failed)} of {len(listed)} were not ended" if failed else None,
         "warning": "; ".join(warnings) or None,
-        "said": [_said(one) for one in results],
+        "said": [_said(result) for result in results],
     }
 
 

@@ -32,9 +32,9 @@ def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
     query = asked.query
     wanted, state = query.text("filter"), query.text("state")
     rows = [
-        one
-        for one in list_groups(client)
-        if wanted.lower() in one.group.lower() and state.lower() in ("", one.state.lower())
+        list_group
+        for list_group in list_groups(client)
+        if wanted.lower() in list_group.group.lower() and state.lower() in ("", list_group.state.lower())
     ]
     return {"groups": one_page(rows, query.number("page", 1, 1)), "filter": {"filter": wanted, "state": state}}
 
@@ -43,20 +43,20 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     """One group: members, and for each partition the offsets that matter, all asked now."""
     description = describe_group(client, asked.query.needed("name"))
     lags = group_lag(client, description)
-    there = [partition_of(one.topic, one.partition) for one in lags if one.log_end is not None]
+    there = [partition_of(lag.topic, lag.partition) for lag in lags if lag.log_end is not None]
     bounds, unanswered = bounds_of(client, there)
     page = one_page(lags, asked.query.number("page", 1, 1))
     page["rows"], more_unanswered = rows_of(client, page["rows"], bounds)
     members = description.members[:MOST_MEMBERS]
     return {
         "group": replace(
-            description, members=[replace(one, partitions=one.partitions[:MOST_ASSIGNED]) for one in members]
+            description, members=[replace(member, partitions=member.partitions[:MOST_ASSIGNED]) for member in members]
         ),
         "members": len(description.members),
-        "assigned": [len(one.partitions) for one in members],
+        "assigned": [len(member.partitions) for member in members],
         "partitions": page,
         "lag": sum(one.lag or 0 for one in lags),
-        "readable": sum(readable(one, bounds.get(partition_of(one.topic, one.partition))) or 0 for one in lags),
+        "readable": sum(readable(lag, bounds.get(partition_of(lag.topic, lag.partition))) or 0 for lag in lags),
         "unanswered": [str(one) for one in (*unanswered, *more_unanswered)],
     }
 
@@ -78,10 +78,10 @@ def rows_of(
     """Partitions of a page. ``lag`` counts offsets up to the end, ``readable`` those up to where a reader of committed
     records gets, ``records`` what it gets there; None where nothing is committed, or they are too many to count.
     ``held_by`` is the transaction at the last stable offset."""
-    places = [partition_of(one.topic, one.partition) for one in lags]
-    held = [where for where in places if where in bounds and bounds[where].held]
+    places = [partition_of(lag.topic, lag.partition) for lag in lags]
+    held = [place for place in places if place in bounds and bounds[place].held]
     scanned = scan(client, Scope(partitions=tuple(held))) if held else None
-    holders = {one.where: one for one in reversed(scanned.transactions if scanned else [])}
+    holders = {transaction.where: transaction for transaction in reversed(scanned.transactions if scanned else [])}
     positions = {
         where: position for one, where in zip(lags, places, strict=True) if (position := position_of(one)) is not None
     }
@@ -131,7 +131,7 @@ def target_of(query: Query) -> ResetTo:
 
 
 def plan_text(rows: list[ResetRow]) -> str:
-    return json.dumps([[one.topic, one.partition, one.current, one.target] for one in rows], separators=(",", ":"))
+    return json.dumps([[row.topic, row.partition, row.current, row.target] for row in rows], separators=(",", ":"))
 
 
 def plan_of(text: str) -> list[ResetRow]:
@@ -140,9 +140,9 @@ def plan_of(text: str) -> list[ResetRow]:
         rows = [ResetRow(topic, partition, current, target) for topic, partition, current, target in json.loads(text)]
     except (ValueError, TypeError, RecursionError):
         raise BadQuery("the form has no plan") from None
-    for one in rows:
-        numbers = (one.partition, one.target, 0 if one.current is None else one.current)
-        if not isinstance(one.topic, str) or not all(type(each) is int and 0 <= each < 2**63 for each in numbers):
+    for row in rows:
+        numbers = (row.partition, row.target, 0 if row.current is None else row.current)
+        if not isinstance(row.topic, str) or not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
             raise BadQuery("the form has no plan")
     return rows
 

@@ -90,7 +90,7 @@ def read(asked: Asked) -> Mapping[str, Any]:
         return rows | {"times_ms": times, "plots": [_plain(one, lines[one.key]) for one in wanted]}
     return rows | {
         "cluster": [_drawn(one, times, lines[one.key], span) for one in CLUSTER],
-        "brokers": [_drawn(one, times, lines[one.key], span) for one in BROKERS] if sampler.urls else [],
+        "brokers": [_drawn(broker, times, lines[broker.key], span) for broker in BROKERS] if sampler.urls else [],
     }
 
 
@@ -99,7 +99,7 @@ def lines_of(series: Mapping[Key, Sequence[float]], wanted: _Wanted, name: str) 
     found = []
     for (measure, of), sampled in series.items():
         values = _quiet_as_zero(sampled, series.get(RATE_OF_ALL, ())) if measure == "records" else sampled
-        seen = [one for one in values if math.isfinite(one)]
+        seen = [value for value in values if math.isfinite(value)]
         if measure not in wanted.measures or not seen or (name and of and name.lower() not in of.lower()):
             continue
         title = of or wanted.of_all
@@ -113,10 +113,10 @@ def _quiet_as_zero(values: Sequence[float], of_all: Sequence[float]) -> list[flo
 
 
 def _drawn(wanted: _Wanted, times: Sequence[int], lines: Sequence[Line], span: tuple[int, int]) -> LinePlot:
-    named = [Line(shown(one.name), one.values) for one in lines]
+    named = [Line(shown(line.name), line.values) for line in lines]
     return line_plot(wanted.key, wanted.title, times, named, span, wanted.unit, wanted.about)
 
 
 def _plain(wanted: _Wanted, lines: Sequence[Line]) -> dict[str, Any]:
-    values = {one.name: [value if math.isfinite(value) else None for value in one.values] for one in lines}
+    values = {line.name: [value if math.isfinite(value) else None for value in line.values] for line in lines}
     return {"key": wanted.key, "title": wanted.title, "unit": wanted.unit, "lines": values}

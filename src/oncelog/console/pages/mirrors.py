@@ -16,7 +16,7 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     source = asked.query.text("source")
     found = mirrored_partitions(client)
     rows = [one for one in found if source in ("", one.source)]
-    rows.sort(key=lambda one: (one.refused is None, -(one.lag or 0), one.source, one.topic, one.partition))
+    rows.sort(key=lambda row: (row.refused is None, -(row.lag or 0), row.source, row.topic, row.partition))
     sources = {
         name: {
             "partitions": sum(one.source == name for one in found),

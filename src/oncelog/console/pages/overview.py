@@ -29,10 +29,12 @@ def look(client: Client) -> Mapping[str, Any]:
     """Brokers, partitions that lack something, open transactions by verdict, and the groups behind those that hold."""
     status = cluster_status(client, spare=False)
     scanned = scan(client)
-    holding = sorted({one.where for one in scanned.transactions if one.holds})
+    holding = sorted({transaction.where for transaction in scanned.transactions if transaction.holds})
     bounds, unanswered = bounds_of(client, holding)
     behind, silent = groups_behind(client, bounds) if bounds else ({}, [])
-    holders = {one.where: one.as_row() for one in reversed(scanned.transactions) if one.holds}
+    holders = {
+        transaction.where: transaction.as_row() for transaction in reversed(scanned.transactions) if transaction.holds
+    }
     groups: list[dict[str, Any]] = [
         {
             "group": one.group,
@@ -53,14 +55,14 @@ def look(client: Client) -> Mapping[str, Any]:
             "partitions": status.partitions,
             "brokers": status.brokers,
         },
-        "up": sum(one.state == "up" for one in status.brokers),
+        "up": sum(broker.state == "up" for broker in status.brokers),
         "lacking": {
             "without leader": _some(status.without_leader),
             "under-replicated": _some(status.under_replicated),
             "under min ISR": _some(status.under_min_isr),
         },
         "transactions": {verdict.value: len(scanned.of(verdict)) for verdict in Verdict},
-        "held_groups": sorted(groups, key=lambda one: -one["lag"])[:MOST_ROWS],
+        "held_groups": sorted(groups, key=lambda group: -group["lag"])[:MOST_ROWS],
         "unanswered": list(dict.fromkeys(map(str, [*status.not_seen, *scanned.unanswered, *unanswered, *silent]))),
     }
 

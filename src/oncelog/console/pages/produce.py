@@ -108,7 +108,7 @@ def _bytes_of(query: Query, name: str) -> bytes | None:
 
 def _headers_of(text: str) -> Headers:
     """Headers, a line each: ``name: value``, or ``name`` alone for one without a value."""
-    lines = [one for one in text.replace("\r\n", "\n").split("\n") if one.strip()]
+    lines = [part for part in text.replace("\r\n", "\n").split("\n") if part.strip()]
     if len(lines) > MOST_HEADERS:
         raise BadQuery(f"{len(lines)} headers; {MOST_HEADERS} are the most")
     headers: list[tuple[str, bytes | None]] = []

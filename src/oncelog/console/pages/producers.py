@@ -23,8 +23,8 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
     else:
         scope = Scope((topic,) if topic else ())
     found = describe_producers(client, partitions_of(client, scope), open_only=query.flag("open"))
-    rows = [one for one in found.rows if producer_id in (None, one.producer_id)]
-    rows.sort(key=lambda one: -one.last_timestamp_ms)
+    rows = [row for row in found.rows if producer_id in (None, row.producer_id)]
+    rows.sort(key=lambda row: -row.last_timestamp_ms)
     return {
         "producers": one_page(rows, query.number("page", 1, 1)),
         "partitions": found.partitions,

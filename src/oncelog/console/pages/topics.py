@@ -32,8 +32,8 @@ def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
     found = one_page(rows, query.number("page", 1, 1))
     sizes, unanswered = _sizes(client, [one.name for one in found["rows"]])
     by_topic: Counter[str] = Counter()
-    for one in sizes:
-        by_topic[one.topic] += one.size_bytes
+    for size in sizes:
+        by_topic[size.topic] += size.size_bytes
     names = [one.name for one in found["rows"]]
     rates = _rates(client, asked.rates, names, _ends(client, names), sizes)
     kept = _settings(client, names, unanswered)
@@ -52,8 +52,8 @@ def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]
         return [], []
     try:
         now_ms, most_ms = client.system.now_ms(), client.config.metadata_max_age_ms
-        ages = [client.view.age_ms(one, now_ms) for one in names]
-        if any(one is None or one > most_ms for one in ages):
+        ages = [client.view.age_ms(name, now_ms) for name in names]
+        if any(age is None or age > most_ms for age in ages):
             client.metadata(names)  # At once: this client may not have seen them yet.
         return describe_log_dirs(client, names, sorted(client.view.brokers)), []
     except BrokerRefused as error:
@@ -154,12 +154,12 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
         configs, silent = [], [*silent, str(error)]
     return {
         "rate": _rates(client, asked.rates, [name], ends, sizes).get(name, Rate()),
-        "retention": _retention({one.name: one.value for one in configs}) if configs else Retention(),
+        "retention": _retention({config.name: config.value for config in configs}) if configs else Retention(),
         "topic": described.topic,
         "partitions": found,
-        "offsets": sum((one.latest or 0) - (one.earliest or 0) for one in rows),
+        "offsets": sum((row.latest or 0) - (row.earliest or 0) for row in rows),
         "size_bytes": sum(one.size_bytes for one in sizes),
-        "configs": configs if query.flag("all_configs") else [one for one in configs if not one.is_default],
+        "configs": configs if query.flag("all_configs") else [config for config in configs if not config.is_default],
         "all_configs": query.flag("all_configs"),
         "unanswered": [*map(str, unanswered), *silent],
     }

@@ -38,7 +38,11 @@ def read_open(client: Client, asked: Asked) -> Mapping[str, Any]:
     topic, min_age_ms = query.text("topic"), query.optional_number("min_age_ms")
     scanned = scan(client, Scope((topic,) if topic else ()), min_age_ms=min_age_ms)
     verdict = query.choice("verdict", ("", *(one.value for one in _ORDER)))
-    rows = [row_of(one, scanned.now_ms) for one in scanned.transactions if verdict in ("", one.verdict.value)]
+    rows = [
+        row_of(transaction, scanned.now_ms)
+        for transaction in scanned.transactions
+        if verdict in ("", transaction.verdict.value)
+    ]
     order = [one.value for one in _ORDER]
     rows.sort(key=lambda row: (order.index(row["verdict"]), -(row["age_ms"] or 0)))
     return {
@@ -70,7 +74,9 @@ def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
     """One open transaction, and what could be done about it: the dry run of ``txn abort``."""
     where, start_offset, min_age_ms = _named(asked.query)
     scanned = scan(client, Scope(partitions=(where,)), min_age_ms=min_age_ms)
-    found = next((one for one in scanned.transactions if one.start_offset == start_offset), None)
+    found = next(
+        (transaction for transaction in scanned.transactions if transaction.start_offset == start_offset), None
+    )
     if found is None:
         if scanned.unanswered:
             raise ClientError(str(scanned.unanswered[0]))

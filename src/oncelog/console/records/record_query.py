@@ -29,7 +29,7 @@ def positions_of(query: Query, chosen: list[TopicPartition]) -> dict[TopicPartit
     are left out."""
     text = query.long("positions", LONGEST_POSITIONS)
     try:
-        pairs = {int(index): int(offset) for index, offset in (one.split(":") for one in text.split(",") if one)}
+        pairs = {int(index): int(offset) for index, offset in (part.split(":") for part in text.split(",") if part)}
     except ValueError:
         raise BadQuery("positions is not PARTITION:OFFSET,…") from None
     return {one: pairs[one.partition] for one in chosen if pairs.get(one.partition, -1) >= 0}

@@ -125,7 +125,7 @@ def read_slice(
         _read(client, where, position, until, decided, taken.take)
         position = taken.position
     records = taken.records
-    if any(one.state == ENDED for one in records):
+    if any(record.state == ENDED for record in records):
         records = _with_outcomes(client, where, records, bounds.end_offset)
     return Slice(records, taken.shown, start, position, log_start, bounds)
 
@@ -178,16 +178,16 @@ class _Taken:
         is."""
         states = decided_states(fetched) if self.decided else {}
         for at, header in iter_headers(fetched.records):
-            for one in stored_records(fetched, at, header, states.get(at, ENDED)):
-                if one.offset < fetched.position and not (
-                    one.state == UNREADABLE and header.next_offset > fetched.position
+            for record in stored_records(fetched, at, header, states.get(at, ENDED)):
+                if record.offset < fetched.position and not (
+                    record.state == UNREADABLE and header.next_offset > fetched.position
                 ):
                     continue
-                self._size_bytes += one.size_bytes
+                self._size_bytes += record.size_bytes
                 if len(self.records) >= self._count or (self.records and self._size_bytes > SLICE_BYTES):
-                    self._is_full, self.position = True, one.offset
+                    self._is_full, self.position = True, record.offset
                     return False
-                self._add(one)
+                self._add(record)
         self.position = fetched.next_offset
         return True
 
@@ -211,11 +211,11 @@ def stored_records(fetched: Fetched, at: int, header: BatchHeader, state: str) -
     try:
         if not crc_matches(fetched.records, at, header):
             raise CorruptBatch("its checksum is wrong")
-        for one in _records_of(fetched, at, header):
+        for record in _records_of(fetched, at, header):
             if header.is_control:
-                yield stored(one, header, MARKER, _marker(one))
+                yield stored(record, header, MARKER, _marker(record))
             else:
-                yield stored(one, header, state)
+                yield stored(record, header, state)
     except CorruptBatch as error:
         yield StoredRecord(
             header.base_offset, header.max_timestamp, False, None, None, (), UNREADABLE, header, str(error)
@@ -243,11 +243,11 @@ def _with_outcomes(
 ) -> list[StoredRecord]:
     """Records above the last stable offset with the state that leader and markers give them."""
     found = describe_producers(client, [where], open_only=True)
-    opened = {(one.producer_id): one.start_offset for one in found.rows}
-    waiting = {one.batch.producer_id for one in records if one.state == ENDED}
+    opened = {(row.producer_id): row.start_offset for row in found.rows}
+    waiting = {record.batch.producer_id for record in records if record.state == ENDED}
     markers: dict[int, list[tuple[int, str]]] = {}
     read = 0
-    first = min(one.batch.base_offset for one in records if one.state == ENDED)
+    first = min(record.batch.base_offset for record in records if record.state == ENDED)
 
     def look(fetched: Fetched) -> bool:
         nonlocal read
@@ -262,7 +262,8 @@ def _with_outcomes(
     _read(client, where, first, end_offset, False, look)
     without = UNDECIDED if where in found.failed else ENDED
     return [
-        replace(one, state=_outcome(one, opened, markers, without)) if one.state == ENDED else one for one in records
+        replace(record, state=_outcome(record, opened, markers, without)) if record.state == ENDED else record
+        for record in records
     ]
 
 

@@ -57,7 +57,7 @@ class Wanted:
         return (
             (key and record.key is not None and self.needle in record.key)
             or (value and record.value is not None and self.needle in record.value)
-            or (self.place in ("anywhere", "header") and any(self._in_header(*one) for one in record.headers))
+            or (self.place in ("anywhere", "header") and any(self._in_header(*header) for header in record.headers))
         )
 
     def _in_header(self, name: str, value: bytes | None) -> bool:

@@ -59,7 +59,7 @@ class Outcomes:
         if not self._waiting:
             return []
         found = describe_producers(client, sorted({where for where, _ in self._waiting}), open_only=True)
-        opened = {(one.where, one.producer_id): one.start_offset for one in found.rows}
+        opened = {(row.where, row.producer_id): row.start_offset for row in found.rows}
         settled = []
         for (where, producer_id), offsets in self._waiting.items():
             if where in found.failed:

@@ -49,7 +49,7 @@ def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
     """The records that a topic gets from now on, and the outcomes of their transactions."""
     query = asked.query
     topic, value_format = query.needed("topic"), query.choice("value_format", FORMATS)
-    chosen = [TopicPartition(TopicName(topic), one) for one in client.topic(topic).partitions]
+    chosen = [TopicPartition(TopicName(topic), partition) for partition in client.topic(topic).partitions]
     positions = {one: found.offset for one, found in client.list_offsets(dict.fromkeys(chosen, LATEST)).items()}
     fetcher = Fetcher(client, FetchSettings(max_wait_ms=_POLL_MS, max_bytes=4 * MIB, partition_max_bytes=MIB))
     outcomes = Outcomes()

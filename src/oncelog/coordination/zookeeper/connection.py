@@ -81,9 +81,9 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
 
     def select(self, reads: Sequence[Any], writes: Sequence[Any], errors: Sequence[Any], timeout: float) -> Any:
         """Wait as ``select.select`` does; a connection that has decrypted more than was read is ready at once."""
-        ready = [each for each in reads if isinstance(each, ssl.SSLSocket) and each.pending()]
+        ready = [read for read in reads if isinstance(read, ssl.SSLSocket) and read.pending()]
         if ready:
-            others = [each for each in reads if each not in ready]
+            others = [read for read in reads if read not in ready]
             found = super().select(others, writes, errors, 0) if others else ([], [], [])
             return [*ready, *found[0]], found[1], found[2]
         return super().select(reads, writes, errors, timeout)

@@ -142,4 +142,4 @@ def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern], prefix
     if pattern.pattern_type is PatternType.LITERAL and pattern in denied:
         return True
     prefixes = (pattern.name[:length] for length in prefix_lengths if length <= len(pattern.name))
-    return any(ResourcePattern(pattern.resource_type, PatternType.PREFIXED, each) in denied for each in prefixes)
+    return any(ResourcePattern(pattern.resource_type, PatternType.PREFIXED, prefix) in denied for prefix in prefixes)

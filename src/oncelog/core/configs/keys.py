@@ -191,7 +191,7 @@ def broker_key(name: str) -> ConfigKey | None:
     if key is not None or not name.startswith(LISTENER_PREFIX):
         return key
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
-    by_mechanism = next((each for each in MECHANISM_KEYS if base.endswith(f".{each}")), base)
+    by_mechanism = next((mechanism_key for mechanism_key in MECHANISM_KEYS if base.endswith(f".{mechanism_key}")), base)
     by_mechanism = base.removeprefix(OAUTHBEARER_PREFIX) if base.startswith(OAUTHBEARER_PREFIX) else by_mechanism
     return BROKER_KEYS.get(by_mechanism)
 

@@ -51,7 +51,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
     names_of_controllers = set(config.get("controller.listener.names") or ())
     endpoints = _without(names_of_controllers, _endpoints("listeners", listeners, protocols, names_of_controllers))
     _check_distinct(endpoints, ",".join(listeners))
-    advertised = tuple(each._replace(host="", port=0) for each in endpoints)
+    advertised = tuple(endpoint._replace(host="", port=0) for endpoint in endpoints)
     told = config.get(_ADVERTISED)
     if told:
         advertised = _without(names_of_controllers, _endpoints(_ADVERTISED, told, protocols, names_of_controllers))
@@ -60,7 +60,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
     if not advertised:
         raise ConfigError("There must be at least one broker advertised listener.", key=_ADVERTISED)
     inter_broker, _ = inter_broker_listener(config)
-    _check_advertised(advertised, {each.listener_name for each in endpoints}, inter_broker)
+    _check_advertised(advertised, {endpoint.listener_name for endpoint in endpoints}, inter_broker)
     return Listeners(endpoints, {each.listener_name: each for each in advertised}, inter_broker)
 
 
@@ -132,11 +132,11 @@ def _endpoints(
 
 
 def _without(names: Iterable[str], endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
-    return tuple(each for each in endpoints if each.listener_name not in names)
+    return tuple(endpoint for endpoint in endpoints if endpoint.listener_name not in names)
 
 
 def _check_names(endpoints: Sequence[Endpoint], text: str) -> None:
-    if len({each.listener_name for each in endpoints}) < len(endpoints):
+    if len({endpoint.listener_name for endpoint in endpoints}) < len(endpoints):
         sentence = f"Each listener must have a different name, listeners: {text}"
         raise ConfigError(sentence, key="listeners", value=text)
 
@@ -155,9 +155,9 @@ def _check_distinct(endpoints: Sequence[Endpoint], text: str) -> None:
     """Names differ, and ports do, but for one that is listened on by an IPv4 and by an IPv6 address."""
     _check_names(endpoints, text)
     by_port: dict[int, list[int | None]] = {}
-    for each in endpoints:
-        if each.port:
-            by_port.setdefault(each.port, []).append(_ip_version(each.host))
+    for endpoint in endpoints:
+        if endpoint.port:
+            by_port.setdefault(endpoint.port, []).append(_ip_version(endpoint.host))
     for port, versions in by_port.items():
         if len(versions) == 1 or sorted(version or 0 for version in versions) == [4, 6]:
             continue

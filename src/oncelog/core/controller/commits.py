@@ -82,7 +82,9 @@ def partition_batches(
 
 def size_bytes(operations: Iterable[Operation]) -> int:
     """About the size of a commit on its way to the tree."""
-    return sum(_OPERATION_BYTES + len(each.path) + len(getattr(each, "value", b"")) for each in operations)
+    return sum(
+        _OPERATION_BYTES + len(operation.path) + len(getattr(operation, "value", b"")) for operation in operations
+    )
 
 
 def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator[list[Operation]]:

@@ -19,7 +19,7 @@ def is_throttled_replica(replicas: str, partition: int, broker_id: int) -> bool:
     if not replicas:
         return False
     wanted = f"{partition}:{broker_id}"
-    return any(each.strip() in (ALL, wanted) for each in replicas.split(","))
+    return any(part.strip() in (ALL, wanted) for part in replicas.split(","))
 
 
 class ReplicationQuota:

@@ -247,11 +247,11 @@ DELETE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def delete(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResponse]:
     """Remove what each filter matches."""
-    filters = [_matcher(wanted) for wanted in request.filters]
+    filters = [_matcher(filter_) for filter_ in request.filters]
     refusal = _change_refusal(context)
     if refusal is not None:
         return DeleteAclsResponse(filter_results=[_refused(refusal)] * len(filters))
-    unknown = [_filter_refusal(wanted) for wanted in request.filters]
+    unknown = [_filter_refusal(filter_) for filter_ in request.filters]
     found = [
         matching(context.cluster.image, matches, MAX_CHANGES) if refusal is None else []
         for matches, refusal in zip(filters, unknown, strict=True)

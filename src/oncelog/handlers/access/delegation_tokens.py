@@ -78,7 +78,7 @@ def _create_error(request: CreateDelegationTokenRequest, context: Context, owner
     if _is_identified(context):
         if owner != context.principal and not context.allows(Operation.CREATE_TOKENS, ResourceType.USER, owner):
             return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-        if any(each.principal_type != _USER for each in request.renewers):
+        if any(renewer.principal_type != _USER for renewer in request.renewers):
             return ErrorCode.INVALID_PRINCIPAL_TYPE
     return _token_error(context)
 

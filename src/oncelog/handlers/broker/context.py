@@ -130,4 +130,4 @@ class Context:
 
     def allowed_operations(self, resource: ResourceType, name: str) -> int:
         """Bit field of what the requester may do to a resource, by the codes of ``AclOperation`` (KIP-430)."""
-        return sum(1 << each for each in OPERATIONS[resource] if self.would_allow(each, resource, name))
+        return sum(1 << operation for operation in OPERATIONS[resource] if self.would_allow(operation, resource, name))

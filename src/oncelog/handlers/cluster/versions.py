@@ -81,11 +81,13 @@ def _with_legacy() -> list[ApiVersion]:
 
     return [
         ApiVersion(
-            api_key=each.api_key,
-            min_version=LEGACY_BY_KEY[each.api_key].min_version if each.api_key in LEGACY_BY_KEY else each.min_version,
-            max_version=each.max_version,
+            api_key=version.api_key,
+            min_version=LEGACY_BY_KEY[version.api_key].min_version
+            if version.api_key in LEGACY_BY_KEY
+            else version.min_version,
+            max_version=version.max_version,
         )
-        for each in _API_VERSIONS
+        for version in _API_VERSIONS
     ]
 
 

@@ -53,10 +53,11 @@ ALTER_INCREMENTALLY_ERRORS: Final = ALTER_ERRORS
 def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
     """Change what can be changed, many in one commit; one outcome for each alteration, in their order."""
     denied = {
-        each.resource: denial(context, Operation.ALTER_CONFIGS, *each.resource) or _unusable_login(each)
-        for each in alterations
+        alteration.resource: denial(context, Operation.ALTER_CONFIGS, *alteration.resource)
+        or _unusable_login(alteration)
+        for alteration in alterations
     }
-    allowed = [each for each in alterations if denied[each.resource] is None]
+    allowed = [alteration for alteration in alterations if denied[alteration.resource] is None]
     cluster = context.cluster
     repeated = repeated_resources(allowed)
 
@@ -66,7 +67,10 @@ def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bo
     found = batches(allowed, partial(alteration_bytes, cluster.image), _RESOURCES_A_COMMIT)
     outcomes = yield from committed_in_batches(found, decide, dry_run=dry_run)
     decided = iter(outcomes)
-    return [next(decided) if denied[each.resource] is None else denied[each.resource] for each in alterations]
+    return [
+        next(decided) if denied[alteration.resource] is None else denied[alteration.resource]
+        for alteration in alterations
+    ]
 
 
 def _responses(

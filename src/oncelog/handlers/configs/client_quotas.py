@@ -41,7 +41,7 @@ def describe(request: DescribeClientQuotasRequest, context: Context) -> Describe
     """The entities that the filter matches, with their quotas; not those that quotas are inherited by."""
     if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
         return _refused(Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    components = [(each.entity_type, each.match_type, each.match) for each in request.components]
+    components = [(component.entity_type, component.match_type, component.match) for component in request.components]
     try:
         wanted = quota_filter(components, strict=request.strict)
     except Refused as refused:

@@ -233,6 +233,6 @@ class _Describer:
 
     def _shown(self, synonyms: Sequence[Synonym]) -> list[wire.DescribeConfigsSynonym]:
         return [
-            wire.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source.value)
-            for each in (synonyms if self._with_synonyms else ())
+            wire.DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source.value)
+            for synonym in (synonyms if self._with_synonyms else ())
         ]

@@ -30,16 +30,16 @@ def handle(request: wire.ListConfigResourcesRequest, context: Context) -> wire.L
         return wire.ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if context.version < _TYPES_SINCE:
         types = [ConfigResourceType.CLIENT_METRICS]
-    elif all(wanted in tuple(ConfigResourceType) for wanted in request.resource_types):
+    elif all(resource_type in tuple(ConfigResourceType) for resource_type in request.resource_types):
         wanted = set(request.resource_types)
         types = [each for each in reversed(ConfigResourceType) if not wanted or each in wanted]
     else:
         return wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return wire.ListConfigResourcesResponse(
         config_resources=[
-            wire.ConfigResource(resource_name=name, resource_type=each)
-            for each in types
-            for name in _names(context.cluster.image, each)
+            wire.ConfigResource(resource_name=name, resource_type=type_)
+            for type_ in types
+            for name in _names(context.cluster.image, type_)
         ]
     )
 

@@ -206,7 +206,7 @@ def leave(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupRespo
     if context.version < _MEMBERS_SINCE:
         leaving = [LeavingMember(MemberId(request.member_id))]
     else:
-        leaving = [LeavingMember(MemberId(each.member_id), each.group_instance_id) for each in request.members]
+        leaving = [LeavingMember(MemberId(member.member_id), member.group_instance_id) for member in request.members]
     group_id = GroupId(request.group_id)
     left = yield from ask(
         group_id, lambda shard, token, now_ms: shard.leave(group_id, leaving, token, now_ms), LeaveReply

@@ -77,13 +77,15 @@ def handle(request: wire.OffsetFetchRequest, context: Context) -> Steps[wire.Off
             if group.topics is None:
                 with_all.add(group.group_id)
             else:
-                topics = [_asked(each.name, each.topic_id, each.partition_indexes, context) for each in group.topics]
+                topics = [
+                    _asked(topic.name, topic.topic_id, topic.partition_indexes, context) for topic in group.topics
+                ]
             asked = _AskedGroup(GroupId(group.group_id), topics, request.require_stable, asked_ms)
             groups.append((yield from _group(asked, context)))
         return wire.OffsetFetchResponse(groups=groups)
     single = None
     if request.topics is not None:
-        single = [_asked(each.name, NO_TOPIC_ID, each.partition_indexes, context) for each in request.topics]
+        single = [_asked(topic.name, NO_TOPIC_ID, topic.partition_indexes, context) for topic in request.topics]
     asked = _AskedGroup(GroupId(request.group_id), single, request.require_stable, asked_ms)
     found = yield from _group(asked, context)
     return _single_group_response(found, single, context)
@@ -193,7 +195,7 @@ def _everything(found: list[FetchedOffset], context: Context) -> Iterator[wire.O
         if context.version >= _TOPIC_IDS_SINCE and topic_id == NO_TOPIC_ID:
             continue
         if context.would_allow_topic(Operation.DESCRIBE, name):
-            partitions = [_partition(each) for each in offsets]
+            partitions = [_partition(offset) for offset in offsets]
             yield wire.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
 
@@ -223,13 +225,13 @@ def _single_group_response(
                 name=topic.name,
                 partitions=[
                     wire.OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in found.topics

@@ -123,10 +123,10 @@ def alter(request: AlterReplicaLogDirsRequest, context: Context) -> Steps[AlterR
 
 
 def _moves(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition, str]]:
-    for each in request.dirs:
-        for topic in each.topics:
+    for directory in request.dirs:
+        for topic in directory.topics:
             for partition in topic.partitions:
-                yield TopicPartition(TopicName(topic.name), partition), each.path
+                yield TopicPartition(TopicName(topic.name), partition), directory.path
 
 
 def _error(partition: TopicPartition, path: str, context: Context) -> ErrorCode:

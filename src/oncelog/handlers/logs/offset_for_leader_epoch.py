@@ -31,11 +31,11 @@ def handle(request: wire.OffsetForLeaderEpochRequest, context: Context) -> wire.
     for topic in request.topics:
         allowed = is_broker or context.allows_topic(Operation.DESCRIBE, topic.topic)
         result = wire.OffsetForLeaderTopicResult(topic=topic.topic)
-        for asked in topic.partitions:
+        for partition in topic.partitions:
             if allowed:
-                answer = _end_of_epoch(TopicName(topic.topic), asked, context)
+                answer = _end_of_epoch(TopicName(topic.topic), partition, context)
             else:
-                answer = _failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                answer = _failed(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             result.partitions.append(answer)
         response.topics.append(result)
     return response

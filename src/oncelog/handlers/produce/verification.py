@@ -45,10 +45,10 @@ _RETRIABLE: Final = frozenset(
 def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identity]:
     """Partitions with transactional records whose leader does not know their transaction yet, with their producers."""
     found: dict[TopicPartition, Identity] = {}
-    for each in appends:
-        identity = each.identity()
-        if each.leader is not None and identity is not None and not _is_open(each.leader.log, identity):
-            found[each.partition] = identity
+    for append in appends:
+        identity = append.identity()
+        if append.leader is not None and identity is not None and not _is_open(append.leader.log, identity):
+            found[append.partition] = identity
     return found
 
 
@@ -76,12 +76,12 @@ class Verification:
 
     def begin(self) -> None:
         """Set a guard in each log, before the coordinator is asked."""
-        for each in self._appends:
-            if each.leader is not None and each.partition not in self._guarded:
-                log = each.leader.log
-                self._guarded[each.partition] = log, log.producers.verifications.begin(self._identity.producer_id)
-            if each.partition in self._guarded:
-                each.guard = self._guarded[each.partition][1]
+        for append in self._appends:
+            if append.leader is not None and append.partition not in self._guarded:
+                log = append.leader.log
+                self._guarded[append.partition] = log, log.producers.verifications.begin(self._identity.producer_id)
+            if append.partition in self._guarded:
+                append.guard = self._guarded[append.partition][1]
 
     def end(self) -> None:
         """Take the guards away."""
@@ -92,7 +92,7 @@ class Verification:
         """True if a marker was written while partitions were being added. They have waited for it, if it ended the
         transaction before: EndTxn is answered before its markers are written. Or it has ended theirs, and the
         coordinator, asked anew, will say so."""
-        if any(each.unverified is not ErrorCode.NONE for each in self._appends):
+        if any(append.unverified is not ErrorCode.NONE for append in self._appends):
             return False
         return any(
             not log.producers.verifications.is_current(guard)
@@ -105,7 +105,7 @@ class Verification:
         if not verifies(context):
             return
         adds = context.version >= ADDS_PARTITIONS
-        partitions = list(dict.fromkeys(each.partition for each in self._appends))
+        partitions = list(dict.fromkeys(append.partition for append in self._appends))
         version = TRANSACTIONS_V2 if adds else 0
         request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)
         if not adds and context.transactions.take_part(request):
@@ -115,8 +115,8 @@ class Verification:
             refused = _refused(request, reply, context)
         else:
             refused = dict.fromkeys(partitions, error_for_version(reply.error_code, context.version))
-        for each in self._appends:
-            each.unverified = refused.get(each.partition, ErrorCode.NONE)
+        for append in self._appends:
+            append.unverified = refused.get(append.partition, ErrorCode.NONE)
         if refused:
             context.transactions.verification_failed(len(refused))
 

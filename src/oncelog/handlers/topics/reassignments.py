@@ -58,9 +58,9 @@ def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Step
         return _refuse(request, HURRIED)
     cluster = context.cluster
     asked = [
-        Reassignment(TopicName(topic.name), each.partition_index, each.replicas)
+        Reassignment(TopicName(topic.name), partition.partition_index, partition.replicas)
         for topic in request.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
 
     def decide(batch: Sequence[Reassignment]) -> Decided[None]:
@@ -89,7 +89,8 @@ def _respond(
         error_message=refusal.message,
         responses=[
             ReassignableTopicResponse(
-                name=topic.name, partitions=[_answer(each.partition_index, next(outcomes)) for each in topic.partitions]
+                name=topic.name,
+                partitions=[_answer(partition.partition_index, next(outcomes)) for partition in topic.partitions],
             )
             for topic in request.topics
         ],

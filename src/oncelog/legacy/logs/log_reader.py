@@ -161,7 +161,7 @@ class LogReader:
                 return None
             if self.position < 0:
                 self.position = self._files[0].start
-            number = bisect_right(self._files, self.position, key=lambda one: one.start) - 1
+            number = bisect_right(self._files, self.position, key=lambda file: file.start) - 1
             if number < 0:
                 start, path = self._files[0]
                 reason = "the old broker deleted them before they were imported"
@@ -179,7 +179,7 @@ class LogReader:
         """True if there is a file behind the one at hand by now."""
         assert self._at is not None
         here = self._at.start
-        self._next_start = next((one.start for one in files_of(self.directory) if one.start > here), None)
+        self._next_start = next((file.start for file in files_of(self.directory) if file.start > here), None)
         return self._next_start is not None
 
     def _read_from(self, path: Path, start: int, end: int, modified_ms: int) -> Messages | BadPlace:

@@ -110,7 +110,11 @@ def down_converted(
     kind = _Kind(magic, header)
     most = room if header.codec is Codec.NONE else min(WRAPPER_BYTES, room - _WRAPPER_ROOM)
     output, inner = bytearray(), _Inner(kind)
-    records = (each for each in read_records(buffer, position, header, max_bytes) if each.offset >= first_offset)
+    records = (
+        read_record
+        for read_record in read_records(buffer, position, header, max_bytes)
+        if read_record.offset >= first_offset
+    )
     for count, record in enumerate(records, 1):
         if inner.data and len(inner.data) + kind.size_of(record) > most:
             if not _take(output, inner.finished(), room):

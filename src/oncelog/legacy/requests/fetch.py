@@ -111,10 +111,10 @@ def _refused(request: FetchRequest) -> FetchResponse:
 
 def _found(request: FetchRequest, response: FetchResponse) -> _Found:
     answers = {
-        (topic.topic, each.partition_index): each
+        (topic.topic, partition.partition_index): partition
         for topic in response.responses
-        for each in topic.partitions
-        if each.records
+        for partition in topic.partitions
+        if partition.records
     }
     found = []
     for topic in request.topics:
@@ -137,7 +137,7 @@ def _take_over(found: _Found, results: Sequence[Result]) -> bool:
 
 
 def _has_errors(response: FetchResponse) -> bool:
-    return any(each.error_code for topic in response.responses for each in topic.partitions)
+    return any(partition.error_code for topic in response.responses for partition in topic.partitions)
 
 
 class _Limits(NamedTuple):

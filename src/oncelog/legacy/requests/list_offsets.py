@@ -82,7 +82,7 @@ def offsets_before(log: PartitionLog, timestamp: int, count: int, now_ms: int) -
     """The offsets at which files begin that were written at ``timestamp`` or before, and the log end offset, whose time
     is now; the last ``count`` of them, newest first. Raises OSError."""
     segments = list(log.segments)
-    starts: list[int] = [max(each.base_offset, log.log_start_offset) for each in segments]
+    starts: list[int] = [max(segment.base_offset, log.log_start_offset) for segment in segments]
     ends: list[int] = [log.log_end_offset] if segments[-1].size_bytes else []
     if timestamp == EARLIEST:
         found = starts[:1]

@@ -58,8 +58,8 @@ def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse |
     """Convert every partition's messages, then go on as with today's versions."""
     response = ProduceResponse()
     appends, sets = appends_of(request, response, context), []
-    for each in appends:
-        found = _set_of(each, context)
+    for append in appends:
+        found = _set_of(append, context)
         if found is not None:
             sets.append(found)
     outcomes = _converted_at_once(sets)
@@ -94,11 +94,11 @@ def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
     """The outcomes; None where it may take long."""
     left = AT_ONCE_BYTES
     outcomes: list[Outcome] = []
-    for found in sets:
-        left -= len(found.each.records)
+    for set_ in sets:
+        left -= len(set_.each.records)
         if left < 0:
             return None
-        steps = _converted(found._replace(max_decompressed_bytes=left))
+        steps = _converted(set_._replace(max_decompressed_bytes=left))
         try:
             while True:
                 next(steps)
@@ -112,9 +112,9 @@ def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
 def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outcome]]:
     """The outcomes, for the worker."""
     outcomes: list[Outcome] = []
-    for found in sets:
+    for set_ in sets:
         try:
-            outcomes.append((yield from _converted(found)))
+            outcomes.append((yield from _converted(set_)))
         except TooMuchOutput:
             outcomes.append(ErrorCode.MESSAGE_TOO_LARGE)
         yield

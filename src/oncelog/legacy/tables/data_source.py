@@ -39,7 +39,7 @@ class OldLogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the ranges in the options."""
-        return OldLogReader([OldLogRange(**one) for one in json.loads(self.options["ranges"])], self._decoding())
+        return OldLogReader([OldLogRange(**load) for load in json.loads(self.options["ranges"])], self._decoding())
 
     def _decoding(self) -> JsonDecoding | None:
         text = self.options.get(OPTION)
@@ -75,4 +75,4 @@ def frame_of(session: SparkSession, ranges: Iterable[OldLogRange], options: Mapp
     """The rows of some ranges, a task each, with the options of their decoding."""
     versions.register(session, OldLogSource)
     reader = session.read.format(SHORT_NAME).options(**options)
-    return reader.option("ranges", json.dumps([asdict(one) for one in ranges])).load()
+    return reader.option("ranges", json.dumps([asdict(range_) for range_ in ranges])).load()

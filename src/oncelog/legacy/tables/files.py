@@ -86,7 +86,7 @@ def old_files(directory: Path, topics: Iterable[str]) -> list[OldFile]:
     if missing or not found:
         has = f"it has {', '.join(sorted(found))}" if found else "it has no directories NAME-N with files of a log"
         raise OldLogsError(f"{directory} has no log {', '.join(missing)}; {has}" if missing else f"{directory}: {has}")
-    return sorted(one for log, files in found.items() if not wanted or log in wanted for one in files)
+    return sorted(file for log, files in found.items() if not wanted or log in wanted for file in files)
 
 
 def _directories(directory: Path) -> Iterator[Path]:

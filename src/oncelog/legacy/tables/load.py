@@ -52,10 +52,10 @@ def load_old_logs(
     table = ParquetTable(LoadRequest((), to, _NOBODY, shape=shape), parse_options(_NOBODY))
     files = old_files(Path(directory), topics)
     with table.held(), ExitStack() as stack:
-        _check_same_table(table, {one.topic for one in files}, shape)
+        _check_same_table(table, {file.topic for file in files}, shape)
         ranges = _missing(table, files)
         report = _report(table, files, ranges)
-        progress = Progress(report, sum(one.size for one in ranges), on_event)
+        progress = Progress(report, sum(range_.size for range_ in ranges), on_event)
         table.begin(progress)
         progress.tell("planned")
         if ranges:
@@ -95,9 +95,9 @@ def _steps(ranges: Sequence[OldLogRange], tasks: int) -> Iterator[list[Piece]]:
 
 
 def _report(table: ParquetTable, files: Iterable[OldFile], ranges: Iterable[OldLogRange]) -> LoadReport:
-    begins = {one.topic_partition: one.start for one in reversed(list(ranges))}
+    begins = {range_.topic_partition: range_.start for range_ in reversed(list(ranges))}
     report = LoadReport(table.name)
-    for topic, number in sorted({(one.topic, one.partition) for one in files}):
+    for topic, number in sorted({(file.topic, file.partition) for file in files}):
         begin = begins.get(TopicPartition(TopicName(topic), number))
         has = table.files().get((topic_label(topic), number))
         start = begin if begin is not None else has[-1].end if has else 0
@@ -134,7 +134,7 @@ def _writer(spark: SparkSession | None, table: ParquetTable, stack: ExitStack) -
         """Reads files instead of a cluster."""
 
         def read(self, pieces: Sequence[Piece]) -> DataFrame:
-            ranges = [one.wanted for one in pieces if isinstance(one.wanted, OldLogRange)]
+            ranges = [piece.wanted for piece in pieces if isinstance(piece.wanted, OldLogRange)]
             return frame_of(self.session, ranges, self.decoding_options())
 
     session = spark or stack.enter_context(local_session(log=table.spark_log))

@@ -94,10 +94,12 @@ def _of_message_sets(wanted: OldLogRange) -> Iterator[OldRow]:
                 while inside < len(data):
                     entry = read_entry(data, inside)
                     if entry.offset >= wanted.start:  # a wrapper has the offset of its last message
-                        for one in messages_of(data, entry):
-                            if wanted.start <= one.offset < wanted.end:
-                                timestamp = one.timestamp if one.timestamp >= 0 else None
-                                yield OldRow(one.key, one.value, one.offset, timestamp, one.timestamp_type)
+                        for message in messages_of(data, entry):
+                            if wanted.start <= message.offset < wanted.end:
+                                timestamp = message.timestamp if message.timestamp >= 0 else None
+                                yield OldRow(
+                                    message.key, message.value, message.offset, timestamp, message.timestamp_type
+                                )
                     inside = entry.end
             except TruncatedBatch as problem:
                 whole = _entry_bytes(data, inside)
@@ -129,13 +131,13 @@ def _unreadable(wanted: OldLogRange, where: int, problem: object, unit: str = "o
 
 def _batch(rows: list[OldRow], wanted: OldLogRange, schema: pa.Schema) -> pa.RecordBatch:
     columns: dict[str, Any] = {
-        "key": [one.key for one in rows],
-        "value": [one.value for one in rows],
+        "key": [row.key for row in rows],
+        "value": [row.value for row in rows],
         "topic": [wanted.topic] * len(rows),
         "partition": [wanted.partition] * len(rows),
-        "offset": [one.offset for one in rows],
-        "timestamp": pa.array([one.timestamp for one in rows], pa.int64()).cast(pa.timestamp("ms", "UTC")),
-        "timestampType": [one.timestamp_type for one in rows],
+        "offset": [row.offset for row in rows],
+        "timestamp": pa.array([row.timestamp for row in rows], pa.int64()).cast(pa.timestamp("ms", "UTC")),
+        "timestampType": [row.timestamp_type for row in rows],
         "headers": [None] * len(rows),
     }
     try:

@@ -109,7 +109,9 @@ def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
     image = image_of(world).partition(flip.partition)
     if image is None or image.leader != broker_id:
         return False
-    followers = [one for one in world.brokers if one.broker_id in image.replicas and one.broker_id != broker_id]
+    followers = [
+        broker for broker in world.brokers if broker.broker_id in image.replicas and broker.broker_id != broker_id
+    ]
     return any(_end(follower.files, flip.partition) <= flip.offset for follower in followers)
 
 
@@ -170,8 +172,8 @@ def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, p
             continue
         if any(flip.partition == place.partition for flip in other.machine.standing_flips()):
             continue
-        for found in _batches(other.files, place.partition, place.header.base_offset):
-            if found.header == place.header:
+        for batch in _batches(other.files, place.partition, place.header.base_offset):
+            if batch.header == place.header:
                 return True
     return False
 

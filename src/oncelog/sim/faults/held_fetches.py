@@ -86,7 +86,7 @@ def _is_disturbed(world: World) -> bool:
     """True while another fault of this kind is under way."""
     names = [broker.name for broker in world.brokers]
     return any(broker.stays_down or not broker.is_up for broker in world.brokers) or any(
-        world.network.is_cut((one, other)) for one in names for other in names if one != other
+        world.network.is_cut((name, other)) for name in names for other in names if name != other
     )
 
 

@@ -287,7 +287,9 @@ class Simulation:
         until_ms = host.now_ms + LIVENESS_S * 1000
         while host.now_ms < until_ms:
             left = WITHOUT_MEMBERS.issuperset((await groups_of(client)).values())
-            if left and all(one.state != "Ongoing" or one.two_phase for one in await transactions_of(client)):
+            if left and all(
+                transaction.state != "Ongoing" or transaction.two_phase for transaction in await transactions_of(client)
+            ):
                 break
             await host.sleep(1_000)
         await host.sleep(1_000)
@@ -347,7 +349,7 @@ class Simulation:
             compacted=frozenset(recorder.compacted),
             rewritten=frozenset(recorder.rewritten),
             expiring=frozenset(recorder.expiring),
-            recreated=frozenset(one.topic for one in recorder.deletions),
+            recreated=frozenset(deletion.topic for deletion in recorder.deletions),
         )
 
     def _check_reports(self) -> None:

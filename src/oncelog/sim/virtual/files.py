@@ -148,7 +148,7 @@ class MemoryFiles:
 
     def has_node(self, node: FileNode) -> bool:
         """True while some path names the file."""
-        return any(one is node for one in self._names.values())
+        return any(name is node for name in self._names.values())
 
     def paths(self, *endings: str) -> Sequence[str]:
         """All files that hold something and whose names end like one of ``endings``, in order."""

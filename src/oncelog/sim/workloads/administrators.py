@@ -86,7 +86,9 @@ class _Administrator(WorkloadProgram[Administrators]):
             await transactions_of(client)
             await groups_of(client)
         partition = self.entropy.choice(self.partitions)
-        found = [one for one in await producers_of(client, partition) if one.current_txn_start_offset >= 0]
+        found = [
+            producer for producer in await producers_of(client, partition) if producer.current_txn_start_offset >= 0
+        ]
         self.remember(partition, found)
         if found and self.entropy.random() < 0.5:
             await self.abort_wrongly(client, partition, self.entropy.choice(found))

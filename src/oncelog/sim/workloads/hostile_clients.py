@@ -303,10 +303,12 @@ def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
 
 def newest_connection(host: ClientHost) -> Connection:
     """The connection that was opened last. Raises ClientError when the broker has closed it already."""
-    connections = [one for one in host.world.network.connections_of(host.name) if one.client_end is not None]
+    connections = [
+        connection for connection in host.world.network.connections_of(host.name) if connection.client_end is not None
+    ]
     if not connections:
         raise ClientError("the broker has gone")
-    return max(connections, key=lambda one: one.number)
+    return max(connections, key=lambda connection: connection.number)
 
 
 def is_duplicate(answer: PartitionProduceResponse) -> bool:

@@ -49,7 +49,7 @@ class LoggedTransaction:
             self.process,
             self.writes.all(),
             outcome_of(self.completions),
-            min((one.asked_at for one in self.completions if one.commit), default=None),
+            min((completion.asked_at for completion in self.completions if completion.commit), default=None),
             prepared=self.prepared,
             completions=tuple(self.completions),
         )

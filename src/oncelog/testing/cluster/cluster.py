@@ -77,7 +77,7 @@ class Cluster(Secured):
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, up or down, for a client's configuration; the same until :meth:`stop`."""
-        return ",".join(one.bootstrap_servers for one in self._members.values())
+        return ",".join(member.bootstrap_servers for member in self._members.values())
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -210,7 +210,7 @@ class Cluster(Secured):
     @property
     def link_servers(self) -> str:
         """The addresses at which brokers reach each other."""
-        return ",".join(one.link_servers for one in self._members.values())
+        return ",".join(member.link_servers for member in self._members.values())
 
     def on_loops(self, work: Callable[[Server], None]) -> None:
         """Call ``work`` on the loop of each broker that is up and not frozen, and wait."""
@@ -220,7 +220,7 @@ class Cluster(Secured):
 
     def settle(self) -> None:
         """Wait until all brokers that are up and not frozen have the same changes of metadata. Raises TimeoutError."""
-        views = [one.metadata() for one in self._members.values()]
+        views = [member.metadata() for member in self._members.values()]
         newest = max((view.position for view in views if view is not None), default=0)
         self._wait(lambda: self._all_have(newest), "all brokers to know of it")
 
@@ -228,7 +228,7 @@ class Cluster(Secured):
 
     def _newest(self) -> Metadata | None:
         """The newest metadata that a broker has; None when all are down or frozen."""
-        views = [view for one in self._members.values() if (view := one.metadata()) is not None]
+        views = [view for member in self._members.values() if (view := member.metadata()) is not None]
         return max(views, key=lambda view: view.position, default=None)
 
     def _is_in_sync(self, partition: TopicPartition, broker_id: int) -> bool:
@@ -237,7 +237,7 @@ class Cluster(Secured):
         return state is not None and broker_id in state.isr
 
     def _all_have(self, position: int) -> bool:
-        views = (one.metadata() for one in self._members.values())
+        views = (member.metadata() for member in self._members.values())
         return all(view.position >= position for view in views if view is not None)
 
     def _client(self) -> Client:
@@ -256,7 +256,9 @@ class Cluster(Secured):
         """True if every broker that is up has every such broker in its metadata, registered as it is now."""
         views = {broker_id: view.image for broker_id, one in self._members.items() if (view := one.metadata())}
         newest = {image.broker_epoch for image in views.values()}
-        serving = [{one.broker_id for one in image.brokers.values() if not one.fenced} for image in views.values()]
+        serving = [
+            {broker.broker_id for broker in image.brokers.values() if not broker.fenced} for image in views.values()
+        ]
         return len(newest) <= 1 and all(views.keys() <= known for known in serving)
 
     def _ports_cut_from(self, broker_id: int) -> list[int]:

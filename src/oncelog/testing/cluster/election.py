@@ -33,7 +33,7 @@ def _put_first(client: Client, partition: TopicPartition, broker_id: int) -> Non
         )
     if info.replicas[0] == broker_id:
         return
-    replicas = [broker_id, *(one for one in info.replicas if one != broker_id)]
+    replicas = [broker_id, *(replica for replica in info.replicas if replica != broker_id)]
     wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
     topic = ReassignableTopic(name=partition.topic, partitions=[wanted])
     response = client.request(AlterPartitionReassignmentsRequest(topics=[topic]), broker="controller")
@@ -45,7 +45,7 @@ def _elect_preferred(client: Client, partition: TopicPartition) -> None:
     asked = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
     response = client.request(ElectLeadersRequest(topic_partitions=[asked]), broker="controller")
     results = [one for topic in response.replica_election_results for one in topic.partition_result]
-    outcomes = [(one.error_code, one.error_message) for one in results]
+    outcomes = [(result.error_code, result.error_message) for result in results]
     _check([(response.error_code, None), *outcomes], f"leader of {partition}")
 
 

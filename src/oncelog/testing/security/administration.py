@@ -67,7 +67,7 @@ def _operation(name: str) -> Operation:
 def create_acls(client: Client, creations: Sequence[AclCreation]) -> None:
     """Make entries. Raises BrokerRefused."""
     response = client.request(CreateAclsRequest(creations=list(creations)), broker="controller")
-    _check([(one.error_code, one.error_message) for one in response.results], "access control lists")
+    _check([(result.error_code, result.error_message) for result in response.results], "access control lists")
 
 
 def _check(outcomes: Sequence[tuple[int, str | None]], what: str) -> None:

@@ -83,7 +83,7 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
             "protocol": group.protocol,
             "leader": group.leader,
             "state_timestamp": group.current_state_timestamp,
-            "members": [_member(one, group.protocol_type) for one in group.members],
+            "members": [_member(member, group.protocol_type) for member in group.members],
         }
     newer = newer_group_record(about.version, key, value)
     return {"kind": "unknown", "unknown": about.reason} if newer is None else newer

@@ -150,10 +150,10 @@ def message_rows(view: memoryview, entry: Entry, wanted: Wanted) -> Iterator[Row
     if not wanted.records or not sound:
         return
     try:
-        for one in messages_of(view, entry):
-            sizes = {"key_bytes": _size(one.key), "value_bytes": _size(one.value)}
-            content = {"key": one.key, "value": one.value} if wanted.values else {}
-            yield {"type": "record", "offset": one.offset, "timestamp": one.timestamp, **sizes, **content}
+        for message in messages_of(view, entry):
+            sizes = {"key_bytes": _size(message.key), "value_bytes": _size(message.value)}
+            content = {"key": message.key, "value": message.value} if wanted.values else {}
+            yield {"type": "record", "offset": message.offset, "timestamp": message.timestamp, **sizes, **content}
     except CorruptBatch as problem:
         yield error(f"message at offset {entry.offset}: {problem}")
 

@@ -97,7 +97,7 @@ def acl_count(image: ClusterImage) -> int:
     """The number of entries in all lists."""
     known: int | None = image.derived.get("number of acls")
     if known is None:
-        known = image.derived["number of acls"] = sum(len(each.entries) for each in image.acls.values())
+        known = image.derived["number of acls"] = sum(len(acl.entries) for acl in image.acls.values())
     return known
 
 
@@ -187,7 +187,7 @@ class _Lists:
         version = self._image.versions.get(LITERAL_ACLS)
         if version is None:
             return [*missing_parents(self._image.versions), *operations]
-        gone = any(isinstance(each, Delete) for each in operations)
+        gone = any(isinstance(operation, Delete) for operation in operations)
         return [*operations, Set(LITERAL_ACLS, b"", version) if gone else Check(LITERAL_ACLS, version)]
 
     def _list(self, pattern: ResourcePattern) -> dict[AclEntry, None]:

@@ -75,12 +75,12 @@ def read_acls(path: str, value: bytes, version: int) -> ResourceAcls:
         return ResourceAcls(
             tuple(
                 AclEntry(
-                    str(each["principal"]),
-                    str(each["host"]),
-                    _OPERATIONS[each["operation"]],
-                    _PERMISSIONS[each["permissionType"]],
+                    str(fact["principal"]),
+                    str(fact["host"]),
+                    _OPERATIONS[fact["operation"]],
+                    _PERMISSIONS[fact["permissionType"]],
                 )
-                for each in facts["acls"]
+                for fact in facts["acls"]
             ),
             version,
         )

@@ -310,8 +310,8 @@ def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
 
 def _endpoints_value(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     return {
-        "listener_security_protocol_map": {each.listener_name: each.protocol.value for each in endpoints},
-        "endpoints": [str(each) for each in endpoints],
+        "listener_security_protocol_map": {endpoint.listener_name: endpoint.protocol.value for endpoint in endpoints},
+        "endpoints": [str(endpoint) for endpoint in endpoints],
     }
 
 

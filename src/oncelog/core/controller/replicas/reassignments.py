@@ -44,20 +44,20 @@ def alter_reassignments(
     """Begin or cancel each reassignment that can be. Of several for one partition the last one holds."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     outcomes: list[Refusal | None] = []
-    for asked in reassignments:
+    for reassignment in reassignments:
         try:
-            topic, before = _find(image, asked)
+            topic, before = _find(image, reassignment)
             rules = rules_of(image, topic, unclean_of)
-            if asked.replicas is None:
-                after = _cancelled(image, topic, asked.partition, before, rules)
+            if reassignment.replicas is None:
+                after = _cancelled(image, topic, reassignment.partition, before, rules)
             else:
-                after = _begun(image, before, asked.replicas, may_change_factor=may_change_factor)
+                after = _begun(image, before, reassignment.replicas, may_change_factor=may_change_factor)
                 after = _ended(image, after, rules)
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
         outcomes.append(None)
-        changes.setdefault(asked.topic, {})[asked.partition] = after
+        changes.setdefault(reassignment.topic, {})[reassignment.partition] = after
     operations = operations_of(image, changes)
     return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 

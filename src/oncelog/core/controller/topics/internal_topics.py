@@ -85,7 +85,9 @@ def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | Non
     wanted = int(config.get(MIN_ISR_KEY))
     if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or wanted == 1:
         return None
-    if any(len(each.replicas) <= wanted or each.adding or each.removing for each in topic.partitions):
+    if any(
+        len(partition.replicas) <= wanted or partition.adding or partition.removing for partition in topic.partitions
+    ):
         return None
     now = current(image, Resource(ConfigResourceType.TOPIC, topic.name))
     return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(wanted)})

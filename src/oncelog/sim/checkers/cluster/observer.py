@@ -84,7 +84,7 @@ class ClusterObserver:
         state, topic = image.partition(partition), image.topics.get(partition.topic)
         if state is None or topic is None or topic.topic_id != topic_id:
             return
-        leader = next((one for one in self.brokers if one.broker_id == state.leader and one.is_up), None)
+        leader = next((broker for broker in self.brokers if broker.broker_id == state.leader and broker.is_up), None)
         if leader is None:
             return
         live, logs, starts = leader.node.cluster.image.brokers, self._live_logs(), {}
@@ -108,7 +108,7 @@ class ClusterObserver:
             self._look_at_all(logs)
 
     def _live_logs(self) -> LiveLogs:
-        return {BrokerId(one.broker_id): one.node.logs.logs for one in self.brokers if one.is_up}
+        return {BrokerId(broker.broker_id): broker.node.logs.logs for broker in self.brokers if broker.is_up}
 
     def _check_lengths(self, partition: TopicPartition, logs: LiveLogs) -> None:
         told, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id

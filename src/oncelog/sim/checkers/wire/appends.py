@@ -82,7 +82,7 @@ class Appends:
             self._durable.clear()
         self._places = {key: place for key, place in self._places.items() if place.certain}
         for key, ranges in self._ranges.items():
-            self._ranges[key] = [one for one in ranges if one.certain]
+            self._ranges[key] = [range_ for range_ in ranges if range_.certain]
 
     def produced(self, asked: Exchange, response: ProduceResponse, index: int) -> None:
         request: ProduceRequest = asked.request

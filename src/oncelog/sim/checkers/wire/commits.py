@@ -81,16 +81,16 @@ class Commits:
         request, found = asked.request, []
         for topic in request.topics:
             topic_id: bytes = getattr(topic, "topic_id", bytes(16))
-            for each in topic.partitions:
-                place = self._topics.key(topic.name, topic_id, each.partition_index)
+            for partition in topic.partitions:
+                place = self._topics.key(topic.name, topic_id, partition.partition_index)
                 if place is None or request.group_id in self._ignored:
                     continue
                 key = request.group_id, place
                 commit = _Commit(
-                    each.committed_offset, asked.came, stable_only=transactional, broker_id=asked.broker_id
+                    partition.committed_offset, asked.came, stable_only=transactional, broker_id=asked.broker_id
                 )
                 self._known[key].append(commit)
-                found.append((topic.name, topic_id, each.partition_index, key, commit))
+                found.append((topic.name, topic_id, partition.partition_index, key, commit))
         if transactional:
             pending = self._pending.setdefault((request.producer_id, request.producer_epoch), [])
             pending += [(key, commit) for *_, key, commit in found]

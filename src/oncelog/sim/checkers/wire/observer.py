@@ -161,10 +161,10 @@ class WireObserver:
     def waiting(self, before_ms: int) -> list[WaitingRequest]:
         """Requests that came before ``before_ms`` on connections that are still open, and have no answer."""
         return [
-            WaitingRequest(str(connection), name_of(asked.request), asked.at_ms)
+            WaitingRequest(str(connection), name_of(exchange.request), exchange.at_ms)
             for connection, exchanges in self._open.items()
-            for asked in exchanges.values()
-            if asked.at_ms < before_ms
+            for exchange in exchanges.values()
+            if exchange.at_ms < before_ms
         ]
 
     def _report(self, rule: str, instance: str) -> None:
@@ -192,18 +192,18 @@ class WireObserver:
 
     def _deleting_records(self, asked: Exchange) -> None:
         for topic in asked.request.topics:
-            for each in topic.partitions:
-                key = self._topics.key(topic.name, bytes(16), each.partition_index)
+            for partition in topic.partitions:
+                key = self._topics.key(topic.name, bytes(16), partition.partition_index)
                 if key is not None:
-                    self._appends.trimming(key, each.offset)
+                    self._appends.trimming(key, partition.offset)
 
     def _deleted_records(self, _asked: Exchange, response: DeleteRecordsResponse, _index: int) -> None:
         for topic in response.topics:
-            for each in topic.partitions:
-                key = self._topics.key(topic.name, bytes(16), each.partition_index)
-                if key is not None and not each.error_code:
+            for partition in topic.partitions:
+                key = self._topics.key(topic.name, bytes(16), partition.partition_index)
+                if key is not None and not partition.error_code:
                     name, topic_id = self._topics.place(key, topic.name)
-                    self.on_deleted(TopicPartition(name, key[1]), topic_id, each.low_watermark)
+                    self.on_deleted(TopicPartition(name, key[1]), topic_id, partition.low_watermark)
 
     def _deleting_groups(self, asked: Exchange) -> None:
         for group in asked.request.groups_names:

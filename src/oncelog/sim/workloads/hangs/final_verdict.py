@@ -52,7 +52,10 @@ class FinalVerdict:
     async def coordinators_at_rest(self, host: ClientHost) -> None:
         """Wait until what was left open is over by its time-out."""
         async with host.client() as client:
-            while any(one.state not in _AT_REST and not one.two_phase for one in await transactions_of(client)):
+            while any(
+                transaction.state not in _AT_REST and not transaction.two_phase
+                for transaction in await transactions_of(client)
+            ):
                 await host.sleep(1_000)
 
     def judge_and_end(self, client: Client) -> None:

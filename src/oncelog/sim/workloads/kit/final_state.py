@@ -48,7 +48,7 @@ async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) 
 async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
     """Every transaction that coordinators know, but for those whose ids expire between the two questions."""
     answers = await ask_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
-    ids = [one.transactional_id for answer in answers for one in answer.transaction_states]
+    ids = [state.transactional_id for answer in answers for state in answer.transaction_states]
     described = await _describe(client, ids)
     return [
         TransactionSeen(
@@ -69,7 +69,7 @@ async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
 async def _describe(client: AsyncClient, ids: Sequence[str]) -> list[TransactionState]:
     if not has_several(client):
         return (await client.request(DescribeTransactionsRequest(transactional_ids=list(ids)))).transaction_states
-    return [await client.retrying(partial(_describe_one, client, one)) for one in sorted(set(ids))]
+    return [await client.retrying(partial(_describe_one, client, id_)) for id_ in sorted(set(ids))]
 
 
 async def _describe_one(client: AsyncClient, transactional_id: str) -> TransactionState:
@@ -83,7 +83,7 @@ async def _describe_one(client: AsyncClient, transactional_id: str) -> Transacti
 
 async def groups_of(client: AsyncClient) -> dict[str, str]:
     answers = await ask_all(client, ListGroupsRequest(), lambda answer: answer.error_code)
-    return {one.group_id: one.group_state for answer in answers for one in answer.groups}
+    return {group.group_id: group.group_state for answer in answers for group in answer.groups}
 
 
 async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[TopicPartition]) -> None:
