@@ -96,12 +96,12 @@ def load_command(name: str, target: str) -> Any:
     """The command object behind ``module:attribute``."""
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
-    found = getattr(module, attribute)
-    if not isinstance(found, typer.Typer):
+    entry_point = getattr(module, attribute)
+    if not isinstance(entry_point, typer.Typer):
         single = CommandGroup()
-        single.command(name=name, epilog=getattr(module, "EPILOG", None))(found)
-        found = single
-    command = typer.main.get_command(found)
+        single.command(name=name, epilog=getattr(module, "EPILOG", None))(entry_point)
+        entry_point = single
+    command = typer.main.get_command(entry_point)
     command.name = name
     return command
 

@@ -317,5 +317,5 @@ def _commit() -> str:
             return ""
 
     # An environment inside somebody's own repository is not a checkout of ours.
-    found = git("rev-parse", "--short=12", "HEAD") if git("ls-files", here.name) else ""
-    return f"oncelog {__version__}" + (f" at {found}" if found else "")
+    commit = git("rev-parse", "--short=12", "HEAD") if git("ls-files", here.name) else ""
+    return f"oncelog {__version__}" + (f" at {commit}" if commit else "")

@@ -58,28 +58,28 @@ class ResourceOptions:
         """The patterns, one for each option. Raises BadParameter for a prefix of all names."""
         kind = self.pattern_type
         values = zip(OPTIONS, (self.topic, self.group, self.transactional_id, self.user), strict=True)
-        found = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
-        if kind is PatternType.PREFIXED and any(pattern.name in ("", "*") for pattern in found):
+        patterns = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
+        if kind is PatternType.PREFIXED and any(pattern.name in ("", "*") for pattern in patterns):
             raise typer.BadParameter(
                 "a prefix is the beginning of names; '*' means all without it", param_hint="--prefix"
             )
         if self.cluster:
-            found.append(ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
-        return found
+            patterns.append(ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
+        return patterns
 
     def required(self) -> list[ResourcePattern]:
         """The patterns. Raises BadParameter where there is none."""
-        found = self.named()
-        if not found:
+        patterns = self.named()
+        if not patterns:
             raise typer.BadParameter(f"name a resource: {', '.join(OPTIONS.values())} or --cluster")
-        return found
+        return patterns
 
     def single(self) -> ResourcePattern:
         """The only pattern. Raises BadParameter where there is none, or more than one."""
-        found = self.required()
-        if len(found) > 1:
+        patterns = self.required()
+        if len(patterns) > 1:
             raise typer.BadParameter("name one resource")
-        return found[0]
+        return patterns[0]
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ def principal_of(text: str) -> str:
 
 def operation_of(text: str) -> Operation:
     """An operation by its name (``read``, ``describe-configs``, ``DescribeConfigs``). Raises BadParameter."""
-    wanted = text.replace("-", "").replace("_", "").lower()
+    compact = text.replace("-", "").replace("_", "").lower()
     for operation in Operation:
-        if operation >= Operation.ALL and operation.name.replace("_", "").lower() == wanted:
+        if operation >= Operation.ALL and operation.name.replace("_", "").lower() == compact:
             return operation
-    words = ", ".join(word(each) for each in Operation if each >= Operation.ALL)
+    words = ", ".join(word(operation) for operation in Operation if operation >= Operation.ALL)
     raise typer.BadParameter(f"no operation {text!r}; choose one of {words}")
 
 
@@ -116,12 +116,12 @@ def word(code: Operation | ResourceType | PatternType | Permission) -> str:
 def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[Operation]) -> None:
     """Raise BadParameter for an operation that no request ever asks for on such a resource."""
     for pattern in patterns:
-        known = OPERATIONS[pattern.resource_type]
+        allowed = OPERATIONS[pattern.resource_type]
         for operation in operations:
-            if operation not in (Operation.ALL, *known):
+            if operation not in (Operation.ALL, *allowed):
                 raise typer.BadParameter(
                     f"no request needs {word(operation)} on a {word(pattern.resource_type)}; choose one of all, "
-                    + ", ".join(map(word, known))
+                    + ", ".join(map(word, allowed))
                 )
 
 

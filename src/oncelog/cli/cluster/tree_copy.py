@@ -55,9 +55,9 @@ def copy_tree(
     if cluster_id is None:
         raise CopyRefused("its tree is that of no cluster yet; the broker has never been up")
     lasting = [node for node in nodes if not _is_of_session(node.path)]
-    there = target.read(layout.CLUSTER_ID)
-    if there is not None:
-        _check_same_cluster(cluster_id, there.value)
+    stored_id = target.read(layout.CLUSTER_ID)
+    if stored_id is not None:
+        _check_same_cluster(cluster_id, stored_id.value)
         if not is_aside:
             _check_same_nodes(target, lasting)
         return Copied(len(lasting), cluster_id)  # all of it was copied before
@@ -71,9 +71,9 @@ def copy_tree(
 
 def complete(target: Coordination, cluster_id: bytes) -> None:
     """Make a copied tree that of a cluster, which brokers may join, if it is not. Raises what ``copy_tree`` does."""
-    there, marker = target.read(layout.CLUSTER_ID), target.read(layout.ADOPTING)
-    if there is not None:
-        _check_same_cluster(cluster_id, there.value)
+    stored_id, marker = target.read(layout.CLUSTER_ID), target.read(layout.ADOPTING)
+    if stored_id is not None:
+        _check_same_cluster(cluster_id, stored_id.value)
         return
     if marker is None:
         raise CopyRefused("somebody else has removed its copy from ZooKeeper: run the command again")
@@ -92,12 +92,12 @@ def _check_same_cluster(ours: bytes, theirs: bytes) -> None:
 def _check_same_nodes(target: Coordination, lasting: Sequence[TreeNode]) -> None:
     """Raise CopyRefused if the broker was started alone after its tree had been copied: what it did then is in no
     cluster."""
-    there = {node.path: node.value for node in target.subtree("/")}
+    copied = {node.path: node.value for node in target.subtree("/")}
     for node in lasting:
         path = _encoded(node.path)
         if _is_of_consumers(path):
             continue
-        if there.get(path) != node.value:
+        if copied.get(path) != node.value:
             raise CopyRefused(
                 f"the tree in ZooKeeper is that of this cluster already, and differs from the directory's ({path}): "
                 "one of them was used after the copy. If no broker has used the one in ZooKeeper, delete its path "
@@ -151,8 +151,8 @@ def _write(target: Coordination, nodes: Sequence[TreeNode], progress: Callable[[
 
 def _writing(target: Coordination, node: TreeNode) -> Operation:
     path = _encoded(node.path)
-    there = target.read(path) if _is_of_consumers(path) else None
-    return Create(path, node.value) if there is None else Set(path, node.value, there.version)
+    existing = target.read(path) if _is_of_consumers(path) else None
+    return Create(path, node.value) if existing is None else Set(path, node.value, existing.version)
 
 
 def _encoded(path: str) -> str:

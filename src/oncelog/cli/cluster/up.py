@@ -151,14 +151,14 @@ def _knows_all(address: str, addresses: dict[int, str], config: Path | None) -> 
 
     try:
         with ClusterOptions(address, command_config=config).open_client() as client:
-            there = {
+            registered = {
                 broker.broker_id: f"{broker.host}:{broker.port}"
                 for broker in registered_brokers(client)
                 if not broker.is_fenced
             }
     except ClientError:
         return False
-    return there.items() >= addresses.items()
+    return registered.items() >= addresses.items()
 
 
 def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[int, str], as_json: bool) -> None:
@@ -211,9 +211,9 @@ def _end(processes: BrokerProcesses) -> int:
 
 
 def _tell_end(event: Ended, plans: list[BrokerPlan]) -> None:
-    plan = next(one for one in plans if one.broker_id == event.broker_id)
-    said = plan.log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
-    _say(f"broker {event.broker_id} has ended ({how_it_ended(event.exit_code)}); the last line in {plan.log}: {said}")
+    plan = next(plan for plan in plans if plan.broker_id == event.broker_id)
+    last_line = plan.log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+    _say(f"broker {event.broker_id} ended ({how_it_ended(event.exit_code)}); the last line in {plan.log}: {last_line}")
 
 
 def how_it_ended(exit_code: int) -> str:

@@ -224,8 +224,8 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
     print_line(report.headline(result))
     for caveat in report.caveats(result):
         print_line(caveat)
-    found = ", ".join(f"{number:,} {fate}" for fate, number in report.fates(result).items())
-    print_line(f"transactions by partition: {found or 'none'}")
+    counts = ", ".join(f"{number:,} {fate}" for fate, number in report.fates(result).items())
+    print_line(f"transactions by partition: {counts or 'none'}")
     print_line()
     if not result.found:
         print_line("nothing found that cannot be right")
@@ -239,17 +239,25 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
         )
     if result.found > _LISTED:
         print_line(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
-    for written in (one for one in (html, to) if one is not None):
+    for written in (path for path in (html, to) if path is not None):
         print_line(f"written: {written}")
 
 
-def _row(one: Finding) -> tuple[object, ...]:
-    def known(value: int) -> int | None:
+def _row(finding: Finding) -> tuple[object, ...]:
+    def _or_none(value: int) -> int | None:
         return None if value < 0 else value
 
-    place = f"{one.topic}-{one.partition}" if one.topic else one.path
-    name = _quoted(one.transactional_id) if one.transactional_id else None
-    return one.kind, place, known(one.offset), name, known(one.producer_id), known(one.epoch), _quoted(one.text)
+    place = f"{finding.topic}-{finding.partition}" if finding.topic else finding.path
+    name = _quoted(finding.transactional_id) if finding.transactional_id else None
+    return (
+        finding.kind,
+        place,
+        _or_none(finding.offset),
+        name,
+        _or_none(finding.producer_id),
+        _or_none(finding.epoch),
+        _quoted(finding.text),
+    )
 
 
 def _quoted(text: str) -> str:

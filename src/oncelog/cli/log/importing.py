@@ -82,15 +82,15 @@ def import_(
     from oncelog.legacy.logs.import_positions import ImportKey
     from oncelog.legacy.logs.importer import Importer, Totals
 
-    found, partitions = _log_in(directory, log, to)
+    log_name, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
         with cluster.open_client() as client, _events_printed(cluster.as_json, how.on_corruption) as on_event:
             settings = _prepared(client, to, max(partitions) + 1, how.settings())
-            with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
+            with Importer(client, ImportKey(name or log_name, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
                 importer.prepare()
-                importer.run(lambda: _log_in(directory, found, to)[1])
+                importer.run(lambda: _log_in(directory, log_name, to)[1])
     except KeyboardInterrupt:
         _print_totals(totals, to, cluster.as_json)
         raise
@@ -122,8 +122,8 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
     from oncelog.client.blocking.transaction_admin import ensure_topic
 
     keeps_times = settings.timestamps is Timestamps.FILE
-    known = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed
-    if known is None or not known.exists:
+    description = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed
+    if description is None or not description.exists:
         ensure_topic(client, topic, partitions, {"retention.ms": "-1"} if keeps_times else {})
         unlimited = ", which keeps its records for ever (retention.ms=-1): their times are of long ago"
         print_line(f"topic {topic} created with {counted(partitions, 'partition')}{unlimited * keeps_times}", err=True)

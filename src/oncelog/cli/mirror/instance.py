@@ -25,11 +25,11 @@ class InstanceName:
     def __init__(self, target: str, aliases: list[str]) -> None:
         import fcntl
 
-        what = hashlib.sha256(f"{target} {sorted(aliases)}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{target} {sorted(aliases)}".encode()).hexdigest()[:16]
         host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64] or "host"
         directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
         for number in range(_MOST):
-            path = directory / f"oncelog-mirror-{os.getuid()}-{what}-{number}.lock"
+            path = directory / f"oncelog-mirror-{os.getuid()}-{digest}-{number}.lock"
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -143,13 +143,13 @@ def _document(engine: Engine, final: bool) -> dict[str, Any]:
 def _stopped_by_signals(engines: Sequence[Engine]) -> Iterator[None]:
     """Take the first Ctrl-C, SIGTERM or SIGHUP as a request to end; the next has its usual effect."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    asked = False
+    is_stopping = False
 
     def ask() -> None:
-        nonlocal asked
-        if asked and task is not None:
+        nonlocal is_stopping
+        if is_stopping and task is not None:
             task.cancel()
-        asked = True
+        is_stopping = True
         for engine in engines:
             engine.stop()
 

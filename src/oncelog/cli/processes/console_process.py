@@ -140,15 +140,15 @@ def run_console(
         command_options=cluster_options(bootstrap) if command_options is None else command_options,
         host=host,
         port=port,
-        names=frozenset(one.lower() for one in name),
+        names=frozenset(path.lower() for path in name),
         allow_changes=allow_changes,
         audit_log=audit_log,
         login=Nobody() if auth is None else login_of(*auth),
         tls_certificate=tls_cert,
         tls_key=tls_key,
         schemas=read_schemas(schema),
-        audit_reports=tuple(one.absolute() for one in audit_report),
-        audit_data=tuple(one.absolute() for one in audit_data),
+        audit_reports=tuple(path.absolute() for path in audit_report),
+        audit_data=tuple(path.absolute() for path in audit_data),
         sample_every_s=sample_every,
         metrics_urls=tuple(metrics_url),
     )
@@ -158,8 +158,8 @@ def run_console(
     gc.enable()
     scheme = "https" if settings.has_tls else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
-    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})"
+    mode = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
+    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({mode})"
     server.on_listening = lambda: print_line(line, err=True, flush=True)
     try:
         server.run()

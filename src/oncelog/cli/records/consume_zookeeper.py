@@ -29,7 +29,7 @@ def consume_zookeeper(
     group: str | None,
     subscription: Subscription,
     sink: Sink,
-    where: Start,
+    start: Start,
     fetch: FetchSettings,
     settings: dict[str, str],
     *,
@@ -41,8 +41,8 @@ def consume_zookeeper(
 
     if group is None:
         raise typer.BadParameter("consumers that share their work through ZooKeeper are a group; name it with --group")
-    if where.keyword in _RESETS:
-        settings = {"auto.offset.reset": _RESETS[where.keyword]} | settings
+    if start.keyword in _RESETS:
+        settings = {"auto.offset.reset": _RESETS[start.keyword]} | settings
     ends: dict[TopicPartition, int] = {}
     is_assigned = False
 

@@ -56,8 +56,8 @@ def parse(piece: bytes, parsing: Parsing) -> Parsed:
         return _parse_json(piece, parsing)
     key, value = parsing.key, piece
     if parsing.key_delimiter is not None:
-        key, found, value = piece.partition(parsing.key_delimiter)
-        if not found:
+        key, delimiter, value = piece.partition(parsing.key_delimiter)
+        if not delimiter:
             raise InputError(f"no key delimiter {parsing.key_delimiter!r} in {piece[:40]!r}")
     return Parsed(
         None if parsing.null is not None and key == parsing.null else _decoded(key, parsing.is_base64),

@@ -74,7 +74,7 @@ class RecordOptions:
         parsing = Parsing(
             None if self.key_delimiter is None else _unescaped(self.key_delimiter),
             None if self.key is None else _unescaped(self.key),
-            tuple(_header(one) for one in self.header or ()),
+            tuple(_header(text) for text in self.header or ()),
             None if self.null is None else self.null.encode(),
             is_json,
             is_base64,

@@ -58,8 +58,8 @@ def _failed(error: BaseException) -> int:
         return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # without a name: the output, as a rule
         _forget_stdout()
-        what = "reading or writing failed" if error.errno == errno.EIO else "cannot write the output"
-        return complain(f"{what}: {os.strerror(error.errno).lower()}")
+        failure = "reading or writing failed" if error.errno == errno.EIO else "cannot write the output"
+        return complain(f"{failure}: {os.strerror(error.errno).lower()}")
     raise error
 
 

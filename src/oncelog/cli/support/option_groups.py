@@ -45,7 +45,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**options, **made)
 
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
-    with_groups.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
 
 

@@ -121,9 +121,9 @@ def client_settings(properties: list[str] | None, command_config: Path | None) -
 def key_values(given: list[str] | None, option: str) -> dict[str, str]:
     """``key=value`` arguments as a dict. Raises BadParameter naming the one without ``=``."""
     values: dict[str, str] = {}
-    for one in given or ():
-        key, equals, value = one.partition("=")
+    for text in given or ():
+        key, equals, value = text.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{one!r} is not KEY=VALUE", param_hint=option)
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
         values[key] = value
     return values

@@ -72,18 +72,18 @@ def print_long_table(columns: Sequence[str], rows: Callable[[], Iterator[Sequenc
     numeric: list[bool] | None = None
     for row in map(_cells, rows()):
         widths = [*map(max, widths, map(len, row))]
-        numeric = [so_far and _is_number(one) for so_far, one in zip(numeric or [True] * len(row), row, strict=True)]
+        numeric = [so_far and _is_number(cell) for so_far, cell in zip(numeric or [True] * len(row), row, strict=True)]
     rights = numeric or [False] * len(columns)
     for line in itertools.chain([[name.upper() for name in columns]], map(_cells, rows())):
         padded = (
-            one.rjust(width) if right else one.ljust(width)
-            for one, width, right in zip(line, widths, rights, strict=True)
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, rights, strict=True)
         )
         print_line("  ".join(padded).rstrip())
 
 
 def _cells(row: Sequence[object]) -> list[str]:
-    return ["-" if one is None else visible(str(one)) for one in row]
+    return ["-" if value is None else visible(str(value)) for value in row]
 
 
 def _is_number(text: str) -> bool:
@@ -98,9 +98,9 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(what: str | None) -> Iterator[Progress]:
+def progress(title: str | None) -> Iterator[Progress]:
     """Progress of long work on stderr, if that is a terminal; else, and for None, nothing."""
-    if what is None or not sys.stderr.isatty():
+    if title is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
@@ -109,5 +109,5 @@ def progress(what: str | None) -> Iterator[Progress]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(visible(what), total=None)
+        task = bar.add_task(visible(title), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

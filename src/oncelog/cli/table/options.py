@@ -182,13 +182,13 @@ class ReadingOptions:
 
 
 def _storage_options(given: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given or ():
-        key, separator, value = one.partition("=")
+    options: dict[str, str] = {}
+    for text in given or ():
+        key, separator, value = text.partition("=")
         if not separator or not key:
             raise typer.BadParameter("must be KEY=VALUE", param_hint="--storage-option")
-        found[key] = value
-    return found
+        options[key] = value
+    return options
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def stream(
     from oncelog.spark.targets.entry import stream as run
 
     servers, settings = cluster.connection_settings()
-    options, wanted = reading.source_options(settings), shape.shape()
+    options, target_shape = reading.source_options(settings), shape.shape()
     how = StreamRequest(trigger, starting, compact_every)
     if not cluster.as_json:
         how.on_batch = _say
@@ -78,7 +78,7 @@ def stream(
             how,
             spark=spark,
             options=options,
-            shape=wanted,
+            shape=target_shape,
             quarantine_topic=quarantine_topic,
             **place.as_arguments(),
         )

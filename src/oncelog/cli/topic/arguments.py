@@ -25,18 +25,18 @@ def partitions_named(client: Client, topics: list[str] | None, *, led: bool = Tr
     ``led`` BrokerRefused for one without a leader."""
     if not topics:
         return None
-    found = []
+    chosen = []
     for text in topics:
         name, _, indexes = text.partition(":")
-        there = client.topic(name).partitions
-        for index in _indexes(indexes, text) if indexes else there:
-            one = TopicPartition(TopicName(name), index)
-            if index not in there:
-                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(there)} partitions)")
+        existing = client.topic(name).partitions
+        for index in _indexes(indexes, text) if indexes else existing:
+            partition = TopicPartition(TopicName(name), index)
+            if index not in existing:
+                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(existing)} partitions)")
             if led:
-                client.leader(one)
-            found.append(one)
-    return found
+                client.leader(partition)
+            chosen.append(partition)
+    return chosen
 
 
 def _indexes(text: str, whole: str) -> list[int]:
@@ -56,10 +56,12 @@ def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
     """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
     from oncelog.admin.configs import ResourceType, describe_configs
 
-    known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
+    names_known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
     for name in names:
-        if name not in known:
-            raise ClientError(f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, known, _ALIKE)}")
+        if name not in names_known:
+            raise ClientError(
+                f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, names_known, _ALIKE)}"
+            )
 
 
 @contextlib.contextmanager

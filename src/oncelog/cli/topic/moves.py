@@ -163,19 +163,19 @@ def _spread(client: Client, topics: list[str] | None, brokers: str, replication_
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
 
     try:
-        wanted = {int(part) for part in brokers.split(",")}
+        chosen = {int(part) for part in brokers.split(",")}
     except ValueError:
         raise typer.BadParameter(f"{brokers!r} is not like 1,2,3", param_hint="--brokers") from None
     racks = {broker.broker_id: broker.rack for broker in registered_brokers(client) if not broker.is_fenced}
-    missing = sorted(wanted - set(racks))
+    missing = sorted(chosen - set(racks))
     if missing:
-        there = ", ".join(map(str, sorted(racks)))
-        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or is fenced; the brokers are {there}")
+        alive = ", ".join(map(str, sorted(racks)))
+        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or is fenced; the brokers are {alive}")
     assignment = {
         at: client.topic(at.topic).partitions[at.partition].replicas
         for at in partitions_named(client, topics, led=False) or ()
     }
-    return plan_spread(assignment, {one: racks[one] for one in wanted}, replication_factor)
+    return plan_spread(assignment, {broker: racks[broker] for broker in chosen}, replication_factor)
 
 
 def _show(plan: Plan, as_json: bool) -> None:
@@ -244,12 +244,12 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
     """Take back what is under way. Raises Exit with 1 when something could not be."""
     from oncelog.admin.reassignments import list_reassignments, reassign
 
-    there = [
+    under_way = [
         TopicPartition(TopicName(reassignment.topic), reassignment.partition)
         for reassignment in list_reassignments(client)
     ]
-    named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
-    outcomes = reassign(client, dict.fromkeys(one for one in there if one in named))
+    named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or under_way)
+    outcomes = reassign(client, dict.fromkeys(partition for partition in under_way if partition in named))
     if not outcomes and not as_json:
         print_line("no reassignment is under way")
         return
@@ -294,8 +294,8 @@ def elect(
     if unclean and not (topics or everything):
         raise typer.BadParameter("name the topics that may lose records, or give --all", param_hint="--unclean")
     with cluster.open_client() as client:
-        wanted = partitions_named(client, topics, led=False)
-        outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
+        partitions = partitions_named(client, topics, led=False)
+        outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, partitions)
     elected = [outcome for outcome in outcomes if outcome.error_code != ErrorCode.ELECTION_NOT_NEEDED]
     _print_outcomes(outcomes if cluster.as_json else elected, "has an elected leader", cluster.as_json)
     if not elected and not cluster.as_json:

@@ -31,10 +31,10 @@ def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate:
     from oncelog.admin.reassignments import throttle
 
     moves = {}
-    for at, wanted in plan.items():
-        there = client.topic(at.topic).partitions
-        if at.partition in there:  # others are refused when they are to move
-            moves[at] = (there[at.partition].replicas, wanted)
+    for partition, replicas in plan.items():
+        existing = client.topic(partition.topic).partitions
+        if partition.partition in existing:  # others are refused when they are to move
+            moves[partition] = (existing[partition.partition].replicas, replicas)
     throttle(client, moves, rate)
 
 

@@ -69,24 +69,24 @@ def scope_of(topics: list[str] | None, partition: int | None, broker: int | None
     return Scope(partitions=(TopicPartition(TopicName(topics[0]), partition),), broker=broker)
 
 
-def cells(one: OpenTransaction) -> tuple[object, ...]:
+def cells(transaction: OpenTransaction) -> tuple[object, ...]:
     return (
-        one.producer.topic,
-        one.producer.partition,
-        one.producer.producer_id,
-        one.producer.producer_epoch,
-        one.start_offset,
-        None if one.age_ms is None else duration_text(one.age_ms),
-        one.transactional_id,
-        one.records_behind,
-        one.verdict.value,
+        transaction.producer.topic,
+        transaction.producer.partition,
+        transaction.producer.producer_id,
+        transaction.producer.producer_epoch,
+        transaction.start_offset,
+        None if transaction.age_ms is None else duration_text(transaction.age_ms),
+        transaction.transactional_id,
+        transaction.records_behind,
+        transaction.verdict.value,
     )
 
 
 def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
     """Print the questions without an answer on stderr: they may hide something."""
-    for one in unanswered:
-        print_line(f"oncelog: not answered: {one}", err=True)
+    for question in unanswered:
+        print_line(f"oncelog: not answered: {question}", err=True)
 
 
 def confirmed(question: str, yes: bool) -> bool:

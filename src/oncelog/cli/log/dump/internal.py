@@ -101,8 +101,8 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
     if protocol_type == "consumer":
         try:
             row["topics"] = list(decode_subscription(member.subscription).topics) if member.subscription else []
-            found = decode_assignment(member.assignment).partitions if member.assignment else ()
-            row["partitions"] = [str(one) for one in found]
+            partitions = decode_assignment(member.assignment).partitions if member.assignment else ()
+            row["partitions"] = [str(partition) for partition in partitions]
         except CorruptBatch as error:
             row["unknown"] = str(error)
     return row
