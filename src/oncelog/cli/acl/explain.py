@@ -1,4 +1,4 @@
-"""``oncelog acl explain``: who may do what to a resource, why not me, and the command that would change it."""
+"""``oncelog acl explain``: which operations a principal may use on a resource, why, and the command that changes it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def explain(
 
 
 def _own_principal(client: Client) -> str:
-    """The principal of who logs in with this client's settings, as brokers name it by default."""
+    """The principal that this client's settings log in as, under the brokers' default principal builder."""
     security = client.config.security
     if security is not None and security.sasl is not None and security.sasl.username:
         return f"User:{security.sasl.username}"
@@ -117,7 +117,7 @@ def _because(decision: Decision) -> str:
 
 
 def _remedy(explanation: Explanation, decision: Decision) -> str:
-    """The command that would let it through: take away what denies it, or add what allows it."""
+    """The command that allows the operation: removes the entry that denies it, or adds one that allows it."""
     if decision.acl is not None:
         return command_for("remove", decision.acl)
     pattern = ResourcePattern(explanation.resource_type, PatternType.LITERAL, explanation.name)

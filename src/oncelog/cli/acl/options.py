@@ -1,4 +1,4 @@
-"""Options that the commands of ``oncelog acl`` share: which resource, which entries; and how entries are printed."""
+"""Options that the ``oncelog acl`` commands share (resource, entry), and how entries are printed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class PatternOptions(ResourceOptions):
 
 
 def principal_of(text: str) -> str:
-    """A principal; a bare name is that of a user."""
+    """A principal; a bare name means ``User:name``."""
     return text if ":" in text else f"User:{text}"
 
 
@@ -114,7 +114,7 @@ def word(code: Operation | ResourceType | PatternType | Permission) -> str:
 
 
 def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[Operation]) -> None:
-    """Raise BadParameter for an operation that no request ever asks for on such a resource."""
+    """Raises BadParameter for an operation that no request uses on this type of resource."""
     for pattern in patterns:
         allowed = OPERATIONS[pattern.resource_type]
         for operation in operations:
@@ -144,7 +144,7 @@ def print_acls(bindings: Iterable[AclBinding]) -> None:
 
 
 def command_for(verb: str, binding: AclBinding) -> str:
-    """The command line that makes an entry (``allow``, ``deny``) or removes it (``remove``)."""
+    """The command line that creates an entry (``allow``, ``deny``) or deletes it (``remove``)."""
     pattern, entry = binding
     named = OPTIONS.get(pattern.resource_type)
     parts = [f"oncelog acl {verb}"]

@@ -1,4 +1,4 @@
-"""``oncelog cluster decommission``: take everything off a broker, so that it can be stopped for good."""
+"""``oncelog cluster decommission``: moves all replicas off a broker so that it can be stopped for good."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def decommission(
 
 
 def _step(moves: Decommission) -> int:
-    """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused."""
+    """Starts more moves and returns the number of partitions left. Raises BrokerRefused for a refused move."""
     departure, refused = moves.step()
     for outcome in refused:
         raise BrokerRefused(outcome.error_code, f"moving {outcome.topic}-{outcome.partition}", outcome.error)

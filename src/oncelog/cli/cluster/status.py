@@ -1,4 +1,4 @@
-"""``oncelog cluster status``: the state of a cluster for people, and for scripts by ``--json`` and the exit code."""
+"""``oncelog cluster status``: the state of a cluster, as tables, as JSON and as an exit code."""
 
 from __future__ import annotations
 

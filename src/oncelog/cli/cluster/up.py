@@ -1,4 +1,4 @@
-"""``oncelog cluster up``: several brokers on this machine, in the foreground."""
+"""``oncelog cluster up``: runs several brokers on this machine, in the foreground."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def up(
 
 
 def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
-    """Run the brokers until none is left, or a signal; the exit code. ``client``: settings to ask them with."""
+    """Runs the brokers until all have ended or a signal arrives; returns the exit code. ``client``: how to connect to
+    them.
+    """
     from oncelog.cli.cluster.processes import BrokerProcesses
 
     with BrokerProcesses() as processes:
@@ -103,7 +105,7 @@ def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
 
 
 def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict[str, str]:
-    """The settings that all brokers have. Raises BadParameter for those that are not the user's to give."""
+    """The settings that all brokers share. Raises BadParameter for keys that this command sets itself."""
     from oncelog.cli.cluster.configuration import OURS, defaults
 
     given = {} if config is None else settings_in(config, "--config")
@@ -118,7 +120,7 @@ def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict
 
 
 def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan], client: Path | None) -> dict[int, str]:
-    """The addresses of all brokers, once each knows of all. Raises Exit with 1 when one ends instead."""
+    """The addresses of all brokers once each of them has all addresses. Raises Exit(1) when a broker ends first."""
     from oncelog.cli.cluster.processes import Ended
 
     addresses: dict[int, str] = {}
@@ -182,7 +184,7 @@ def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[i
 
 
 def _watch(processes: BrokerProcesses, plans: list[BrokerPlan]) -> None:
-    """Tell of brokers that end, until none is left."""
+    """Reports each broker that ends, until none is left."""
     from oncelog.cli.cluster.processes import Ended
 
     left = len(plans)
@@ -195,7 +197,7 @@ def _watch(processes: BrokerProcesses, plans: list[BrokerPlan]) -> None:
 
 
 def _end(processes: BrokerProcesses) -> int:
-    """End all brokers; the exit code. Another Ctrl-C kills them."""
+    """Ends all brokers and returns the exit code. Another Ctrl-C kills them."""
     running = processes.running()
     if running:
         _say(f"stopping {counted(len(running), 'broker')}")

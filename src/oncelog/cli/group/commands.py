@@ -36,7 +36,7 @@ _STATES: Final = (
 
 
 def _state(given: str) -> str:
-    """A state by its name, in whatever case it was written. Raises BadParameter."""
+    """A state by its name in any case. Raises BadParameter."""
     for state in _STATES:
         if state.lower() == given.lower():
             return state

@@ -1,4 +1,4 @@
-"""``oncelog audit``: the fate of every transaction in a cluster's log directories, and contradictions in them."""
+"""``oncelog audit``: the outcome of every transaction in a cluster's log directories, and contradictions in them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LimitOptions:
     ] = None
 
     def limits(self) -> Limits:
-        """The limits of the audit. Raises BadParameter."""
+        """Raises BadParameter."""
         from oncelog.spark.audit.audit_context import Limits
 
         return Limits(
@@ -95,7 +95,7 @@ class EngineOptions:
     ] = None
 
     def engine(self, size_bytes: int, progress: bool) -> AbstractContextManager[Engine]:
-        """The engine for so many bytes of log: Spark where it is asked for, or pays. Raises BadParameter."""
+        """The engine for ``size_bytes`` of log: Spark if requested or worth its start. Raises BadParameter."""
         settings = key_values(self.spark_config, "--spark-config")
         on_spark = self.spark
         if on_spark is None:
@@ -169,8 +169,10 @@ def _check_place(to: Path | None, directories: list[Path]) -> None:
 
 
 def _check_packages(on_spark: bool | None) -> None:
-    """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
-    ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
+    """Exits if a package that reads segments is missing. Without Spark these two suffice.
+
+    ``on_spark`` is as in ``EngineOptions``. Raises ModuleNotFoundError if it asks for Spark.
+    """
     for name in _PACKAGES:
         try:
             importlib.import_module(name)
@@ -211,7 +213,7 @@ def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, pro
 
 
 def _tell(step: str, done: int, total: int) -> None:
-    """A line of --progress."""
+    """Prints a line of --progress."""
     print_line(json.dumps({"step": step, "done": done, "total": total}), err=True, flush=True)
 
 
@@ -261,5 +263,5 @@ def _row(finding: Finding) -> tuple[object, ...]:
 
 
 def _quoted(text: str) -> str:
-    """Text of a log, escaped: it may hold anything, control characters for a terminal too."""
+    """Text from a log, escaped: it may contain control characters for a terminal."""
     return text if text.isprintable() else json.dumps(text)

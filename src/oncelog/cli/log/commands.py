@@ -123,7 +123,7 @@ def verify(
 
 
 def _files(path: Path, only: set[str]) -> Iterator[Path]:
-    """The files to show under ``path``, partition by partition; a file that was named is always shown."""
+    """The files to show under ``path``, partition by partition. A file named on the command line is always shown."""
     from oncelog.cli.log.dump.files import base_offset_of, reader_of
 
     if not path.is_dir():
@@ -142,7 +142,7 @@ def _files(path: Path, only: set[str]) -> Iterator[Path]:
 
 
 def _show(path: Path, selection: Wanted, as_json: bool) -> bool:
-    """Print the rows of one file; True if it is damaged."""
+    """Prints the rows of one file; True if the file is damaged."""
     damaged = False
     if not as_json:
         print_line(f"{path}")
@@ -175,7 +175,7 @@ def _rows(path: Path, selection: Wanted) -> Iterator[dict[str, Any]]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """A row as ``type name=value …``, with times in words."""
+    """A row as ``type name=value …``, with times as text."""
     parts = []
     for name, value in row.items():
         if name == "type":

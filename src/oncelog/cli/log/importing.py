@@ -1,4 +1,4 @@
-"""``oncelog log import``: a log of Kafka 0.7 into a topic, exactly once. Parsing and printing only."""
+"""``oncelog log import``: imports a log of Kafka 0.7 into a topic, exactly once."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def import_(
 
 
 def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int, Path]]:
-    """The log to import, by name, and its partitions. Raises OldLogError naming those there are."""
+    """The name and partitions of the log to import. Raises OldLogError with the names of the logs in the directory."""
     logs = logs_in(directory)
     if not logs:
         raise OldLogError(f"{directory} has no log of Kafka 0.7: no directory NAME-N with files *.kafka")
@@ -116,8 +116,10 @@ def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int
 
 
 def _prepared(client: Client, topic: str, partitions: int, settings: ImportSettings) -> ImportSettings:
-    """Create the topic if it is absent, and take over its limit for batches. Raises OldLogError for too few partitions,
-    BrokerRefused."""
+    """Creates the topic if it is absent, and returns settings with its batch limit.
+
+    Raises OldLogError for too few partitions, and BrokerRefused.
+    """
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
 
@@ -145,8 +147,10 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
 
 @contextmanager
 def _events_printed(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watch]:
-    """Progress and damaged places: lines of JSON; else a bar on a terminal, and damaged places on stderr, but for the
-    one that the error names with which the import ends."""
+    """Prints progress and damaged places: JSON lines, or a progress bar and lines on stderr.
+
+    The damaged place that ends the import is left to its error message.
+    """
     with progress(None if as_json else "bytes imported") as bar:
 
         def on_event(event: Event) -> None:

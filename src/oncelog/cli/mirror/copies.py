@@ -1,4 +1,4 @@
-"""``oncelog mirror offsets`` and ``verify``: what a mirror has copied, of groups' offsets and of records."""
+"""``oncelog mirror offsets`` and ``verify``: what a mirror has copied of group offsets and records."""
 
 from __future__ import annotations
 

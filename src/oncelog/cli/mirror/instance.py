@@ -1,7 +1,7 @@
-"""The name of an instance of a mirror: the host's, and the first number that no other instance here has.
+"""The name of a mirror instance: the host's name and the first number that no other instance on it has.
 
-The rule: the number is held by a lock on a file, which the operating system gives back when the process dies. So an
-instance that was killed comes back under its name and takes its work over at once, and two on one host differ.
+The rule: a file lock holds the number, and the operating system releases it when the process dies. So a killed instance
+comes back under its name and takes over its work at once, and two instances on a host have different names.
 """
 
 from __future__ import annotations

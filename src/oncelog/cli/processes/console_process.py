@@ -1,7 +1,4 @@
-"""A console in the foreground, as ``oncelog console`` runs it: its options, its settings, its server.
-
-Imports no typer.
-"""
+"""``oncelog console``'s server in the foreground: its options and settings. Imports no typer."""
 
 from __future__ import annotations
 
@@ -99,7 +96,7 @@ _BOOTSTRAP: Final = CommandOption(
 
 
 def read_console(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The keyword arguments of ``run_console``; None for what typer has to read."""
+    """The keyword arguments of ``run_console``; None if typer has to parse the command line."""
     if COMMAND_CONFIG_VARIABLE in os.environ:
         return None
     values = read_plainly((*OPTIONS, _BOOTSTRAP), arguments)
@@ -126,7 +123,7 @@ def run_console(
     metrics_url: Sequence[str] = (),
     sample_every: float = DEFAULT_SAMPLE_EVERY_S,
 ) -> int:
-    """Serve until interrupted; the exit code. ``listen`` is an address that can be. Raises ClientError."""
+    """Serves until interrupted and returns the exit code. ``listen`` is a valid address. Raises ClientError."""
     raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.console.formats.schema_files import read_schemas
@@ -177,7 +174,7 @@ def _end_at_once() -> Never:
 
 
 def server_of(settings: Settings) -> ConsoleServer:
-    """The server of a console, not started. Raises ClientError for the audit log, and for schemas."""
+    """The server of a console, not started. Raises ClientError for the audit log and for schemas."""
     from oncelog.console.formats.decoder_process import DecodingProcess
 
     decoding = DecodingProcess(settings.schemas)  # Its own imports go on beside those that follow.
@@ -189,7 +186,7 @@ def server_of(settings: Settings) -> ConsoleServer:
 
 
 def address_of(text: str) -> tuple[str, int] | None:
-    """The host and port of HOST:PORT, None for what is not that."""
+    """The host and port of HOST:PORT; None for other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         return None

@@ -1,6 +1,6 @@
-"""``oncelog consume``: records of topics on stdout, alone or as a member of a group.
+"""``oncelog consume``: prints the records of topics, alone or as a member of a group.
 
-The rule: what was printed (and flushed) may be committed, never more; a reader that closes the pipe ends it.
+The rule: only offsets of printed and flushed records are committed. A closed pipe ends the command.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RangeOptions:
     ] = None
 
     def bounds(self, group: str | None) -> tuple[Start, int | None]:
-        """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
+        """The start, and the time to stop before (ms). Raises BadParameter for options that exclude each other."""
         try:
             start = parse_start(self.start or ("beginning" if group is None else "stored"))
             until_ms = None if self.to is None else parse_time_ms(self.to)
@@ -86,7 +86,7 @@ class OutputOptions:
     null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = ""
 
     def formatter(self) -> Formatter:
-        """The formatter that the options ask for. Raises BadParameter."""
+        """The formatter that the options select. Raises BadParameter."""
         from oncelog.cli.records.format import FormatError, compile_format, json_envelope
 
         if self.as_json:
@@ -173,7 +173,7 @@ def consume_assigned(
     until_ms: int | None,
     stop_at_end: bool,
 ) -> None:
-    """Read partitions without a group, until all are at their end, or for ever."""
+    """Reads partitions without a group, to their ends or for ever."""
     chosen = _chosen(client, topics, partitions)
     positions = start_offsets(client, chosen, start, settings.read_committed)
     until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
@@ -203,7 +203,7 @@ def consume_group(
     commit: bool,
     quiet: bool,
 ) -> None:
-    """Read as a member of a group; partitions come and go with the other members."""
+    """Reads as a member of a group; rebalances change its partitions."""
     from oncelog.client.blocking.group import GroupConsumer, require_topics
     from oncelog.client.machine.group import GroupSettings
 
@@ -241,7 +241,7 @@ def consume_group(
 
 
 def _chosen(client: Client, topics: list[str], partitions: list[int]) -> list[TopicPartition]:
-    """The partitions to read. Raises UnknownTopic for one that does not exist."""
+    """The partitions to read. Raises UnknownTopic for an absent one."""
     chosen = []
     for topic in dict.fromkeys(topics):
         existing = client.topic(topic).partitions

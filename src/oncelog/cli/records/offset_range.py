@@ -1,4 +1,4 @@
-"""The offsets between which a command reads: from where it was told to, up to the end or a time."""
+"""The offset range that a command reads: from its start to the end or to a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def start_offsets(
     client: Client, partitions: Iterable[TopicPartition], start: Start, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """The offset to begin at in each partition."""
+    """The first offset to read in each partition."""
     from oncelog.client.blocking.client import EARLIEST, LATEST
     from oncelog.client.machine.requests import offset_query
 
@@ -45,7 +45,7 @@ def stop_offsets(
     stop_at_end: bool,
     read_committed: bool,
 ) -> dict[TopicPartition, int] | None:
-    """The offset to stop before in each partition; None to go on for ever."""
+    """The offset to stop before in each partition; None to read for ever."""
     from oncelog.client.blocking.client import LATEST
     from oncelog.client.machine.requests import offset_query
 

@@ -1,7 +1,7 @@
-"""``oncelog security user``: users that log in by a password (SCRAM), on any cluster.
+"""``oncelog security user``: users with SCRAM passwords, on any cluster.
 
-The rule: a password is never an argument, which everybody on the host can see. It is asked for, or read from a file or
-the environment.
+The rule: a password is never an argument, because every user of the host can see arguments. It is prompted for, or read
+from a file or the environment.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def delete(
 
 
 def _password(name: str, file: Path | None, variable: str | None) -> str:
-    """The password. Raises BadParameter."""
+    """Raises BadParameter."""
     if file is not None and variable is not None:
         raise typer.BadParameter("give --password-file or --password-env, not both", param_hint="--password-env")
     if variable is not None:

@@ -1,4 +1,4 @@
-"""``oncelog load``: topics into a directory of Parquet files, exactly once. Parsing and printing only."""
+"""``oncelog load``: loads topics into a table, exactly once."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _named(topics: list[str] | None) -> list[str]:
 def _load_old_logs(
     directory: Path, to: str, logs: list[str] | None, shape: Shape, as_json: bool, refused: list[str]
 ) -> None:
-    """Load old logs; ``refused`` are the options given that are for topics alone."""
+    """Loads Kafka 0.7 logs; ``refused`` are given options that apply to topics only."""
     from oncelog.legacy.tables.load import load_old_logs
 
     if refused:
@@ -129,7 +129,7 @@ def _print(report: LoadReport, as_json: bool) -> None:
 
 @contextmanager
 def load_progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
-    """A bar on a terminal, a line per step elsewhere."""
+    """A progress bar on a terminal, a line per step elsewhere."""
     if quiet:
         yield lambda event: None
         return

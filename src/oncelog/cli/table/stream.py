@@ -1,4 +1,4 @@
-"""``oncelog stream``: topics into a table, continuously and exactly once. Parsing, signals and printing only."""
+"""``oncelog stream``: loads topics into a table continuously, exactly once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _say(report: LoadReport) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Handle the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next one has its default effect."""
+    """Treats the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next one has its default effect."""
     before: dict[int, Any] = {number: signal.getsignal(number) for number in stop_signals()}
 
     def restore() -> None:

@@ -1,6 +1,4 @@
-"""Names that users write: partitions as ``topic`` or ``topic:0,2-4``, and settings of topics, with hints for mistyped
-ones.
-"""
+"""Arguments that name partitions (``topic`` or ``topic:0,2-4``) and topic configs, with hints for mistyped names."""
 
 from __future__ import annotations
 
@@ -21,8 +19,10 @@ if TYPE_CHECKING:
 
 
 def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
-    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter, and with
-    ``led`` BrokerRefused for one without a leader."""
+    """The named partitions; None if none are named.
+
+    Raises UnknownTopic, BadParameter, and with ``led`` BrokerRefused for a partition without a leader.
+    """
     if not topics:
         return None
     chosen = []
@@ -53,7 +53,7 @@ _ALIKE: Final = 0.8
 
 
 def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
-    """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
+    """Raises ClientError for an unknown topic config: brokers accept its deletion, and nothing happens."""
     from oncelog.admin.configs import ResourceType, describe_configs
 
     names_known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
@@ -66,7 +66,7 @@ def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def names_suggested(names: Iterable[str]) -> Iterator[None]:
-    """Context in which BrokerRefused, if it refuses one of these settings by name, adds the name that was meant."""
+    """Adds a suggestion to a BrokerRefused that rejects one of these names."""
     try:
         yield
     except BrokerRefused as refused:

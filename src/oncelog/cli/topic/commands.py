@@ -1,4 +1,4 @@
-"""``oncelog topic``: create, list, describe, alter, delete; ``topic_moves`` has reassign and elect."""
+"""``oncelog topic``: create, list, describe, alter, delete (``moves`` has reassign and elect)."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def describe(
 
 
 def _show(description: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
-    """Print a topic and a table of its partitions; with their sizes if ``replicas`` are given."""
+    """Prints a topic and a table of its partitions, with their sizes if ``replicas`` are given."""
     name = description.topic.name
     print_line(
         f"topic {name}  id {description.topic.topic_id or '-'}  partitions {description.topic.partitions}  "

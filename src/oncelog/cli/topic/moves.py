@@ -1,4 +1,4 @@
-"""``oncelog topic reassign`` and ``oncelog topic elect``: which brokers have a topic, and which of them leads."""
+"""``oncelog topic reassign`` and ``oncelog topic elect``: the replicas of partitions, and their leaders."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MoveOptions:
         return bool(self.file or self.topic)
 
     def check(self, *, alone: bool, cancel: bool, throttle: int | None) -> None:
-        """Raises BadParameter for options that do not go together. ``alone``: one is given that goes with no other."""
+        """Raises BadParameter for options that exclude each other. ``alone``: an exclusive one is given."""
         if alone and (cancel or self.is_named or self.brokers or throttle):
             raise typer.BadParameter(
                 "cannot be combined with --file, --topic, --brokers, --throttle or --cancel",
@@ -193,7 +193,7 @@ def _show(plan: Plan, as_json: bool) -> None:
 
 
 def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
-    """Throttle what is under way, or (None) take all throttles away."""
+    """Throttles the reassignments under way, or removes all throttles (``rate`` None)."""
     if rate is None:
         told = unthrottle_all(client)
     else:
@@ -207,7 +207,7 @@ def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
 def _carry_out(
     client: Client, plan: Plan, timeout_s: float | None, wait: bool, throttle: int | None, as_json: bool
 ) -> None:
-    """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
+    """Starts the moves and, with ``wait``, waits for them. Raises Exit(1) if one is refused or not done."""
     from oncelog.admin.reassignments import list_reassignments, reassign
 
     if throttle is not None and plan:
@@ -241,7 +241,7 @@ def _carry_out(
 
 
 def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json: bool) -> None:
-    """Take back what is under way. Raises Exit with 1 when something could not be."""
+    """Cancels reassignments under way. Raises Exit(1) if one cannot be cancelled."""
     from oncelog.admin.reassignments import list_reassignments, reassign
 
     under_way = [
@@ -259,7 +259,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
-    """JSON of all, or a line for each that was done; a complaint for each that was not."""
+    """Prints all outcomes as JSON, or a line per success and a complaint per failure."""
     if as_json:
         print_json(outcomes)
     for outcome in outcomes:

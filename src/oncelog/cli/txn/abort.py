@@ -1,4 +1,4 @@
-"""``oncelog txn abort`` and ``force-terminate``: shown first, asked for, checked once more, then done."""
+"""``oncelog txn abort`` and ``force-terminate``: shows the transaction, asks, checks it again, then ends it."""
 
 from __future__ import annotations
 
@@ -74,18 +74,14 @@ def abort(
     with cluster.open_client() as client:
         selected, age_ms = _select(client, topic, partition, start_offset, broker, min_age_ms)
         options = cluster.as_arguments()
-        refused = [
-            (transaction, text)
-            for transaction in selected
-            if (text := refusal(transaction, force=force, options=options)) is not None
-        ]
-        to_abort = [transaction for transaction in selected if refusal(transaction, force=force) is None]
+        refused = [(txn, text) for txn in selected if (text := refusal(txn, force=force, options=options)) is not None]
+        to_abort = [txn for txn in selected if refusal(txn, force=force) is None]
         if not cluster.as_json:
             _show(selected, refused, to_abort)
         if dry_run or not to_abort:
             if cluster.as_json:
-                dry = [_document(transaction, "dry run", None) for transaction in to_abort]
-                print_json([*dry, *(_document(transaction, "refused", text) for transaction, text in refused)])
+                dry = [_document(txn, "dry run", None) for txn in to_abort]
+                print_json([*dry, *(_document(txn, "refused", text) for txn, text in refused)])
             elif dry_run and to_abort:
                 print_line("nothing is changed: this was a dry run")
             raise typer.Exit(EXIT_REFUSED if refused else 0)
@@ -98,7 +94,7 @@ def abort(
             _document(result.transaction, "failed" if result.error else "aborted", result.error, result)
             for result in results
         ]
-        print_json([*ended, *(_document(transaction, "refused", text) for transaction, text in refused)])
+        print_json([*ended, *(_document(txn, "refused", text) for txn, text in refused)])
     raise typer.Exit(EXIT_REFUSED if refused or any(result.error is not None for result in results) else 0)
 
 
@@ -131,7 +127,7 @@ def _select(
     broker: int | None,
     min_age_ms: int | None,
 ) -> tuple[list[OpenTransaction], int | None]:
-    """The transactions asked for, and the age with which to check them again. One that is named needs none."""
+    """The requested transactions, and the minimum age for the second check (0 for one named by its offset)."""
     from oncelog.admin.transactions.abort_marker import find_one
     from oncelog.admin.transactions.cluster_scan import scan
 

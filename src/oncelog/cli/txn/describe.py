@@ -1,4 +1,4 @@
-"""``oncelog txn list``, ``describe`` and ``producers``: the answers of coordinators and leaders, as they are."""
+"""``oncelog txn list``, ``describe`` and ``producers``: prints the answers of coordinators and leaders."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def describe(
 
 
 def _lags(client: Client, row: TransactionRow) -> list[tuple[TopicPartition, int | None, int | None]]:
-    """Partition, last stable offset and its lag."""
+    """Each partition with its last stable offset and lag."""
     from oncelog.admin.transactions.partition_offsets import bounds_of
 
     client.metadata({partition.topic for partition in row.partitions})

@@ -1,4 +1,4 @@
-"""``oncelog txn find-hanging`` and ``explain``: which transactions hang, and why a consumer is stuck."""
+"""``oncelog txn find-hanging`` and ``explain``: finds hanging transactions and explains stuck consumers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def find_hanging(
 
 
 def summary(open_transactions: Scan, every: bool) -> str:
-    """One line: how many of which kind, in how many partitions."""
+    """One line with the number of transactions by verdict, and of partitions."""
     counts = {verdict: len(open_transactions.of(verdict)) for verdict in Verdict}
     text = (
         f"{counts[Verdict.HANGING]} hanging of {len(open_transactions.transactions)} open transactions "

@@ -1,4 +1,4 @@
-"""``oncelog explain``: why a group, a topic, a partition, a producer or a transactional id is stuck."""
+"""``oncelog explain``: why a group, topic, partition, producer or transactional id is stuck."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def txn(
 def _explain(
     cluster: AdminOptions, fail_on_stuck: bool, explain: Callable[..., Report], *subject: object, **more: object
 ) -> None:
-    """Print what ``explain`` finds out about a subject. Raises Exit."""
+    """Prints the report of ``explain`` about a subject. Raises Exit."""
     options = cluster.as_arguments()
     with cluster.open_client() as client:
         report = explain(client, *subject, options=options, **more)

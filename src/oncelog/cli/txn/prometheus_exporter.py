@@ -1,7 +1,7 @@
-"""Metrics that ``oncelog txn watch --prometheus`` serves: the last scan of a cluster, for clusters that are not ours.
+"""The metrics of ``oncelog txn watch --prometheus``: the last scan of a cluster, for clusters without such metrics.
 
-The rule: labels with a transaction's own ids appear only for what is not live, and for at most ``MOST_SERIES`` of them,
-so that a cluster with a million transactions has as many series as one with ten.
+The rule: only transactions that are not live get labels with their ids, and at most ``MOST_SERIES`` of them, so that a
+cluster with a million transactions has as many series as one with ten.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Exporter(Collector):
         self._server.close()
 
     def scanned(self, scan: Scan | None, seconds: float) -> None:
-        """Take in a scan; None for one that failed."""
+        """Records a scan; None for a failed one."""
         with self._lock:
             self._looks += 1
             self._seconds = seconds
@@ -74,7 +74,7 @@ class Exporter(Collector):
 
 
 def _each(scan: Scan) -> Iterable[Metric]:
-    """Age and records behind of what is not live, the oldest first."""
+    """Age and records behind of transactions that are not live, the oldest first."""
     reported = scan.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
     reported = sorted(
         reported, key=lambda transaction: (transaction.verdict is not Verdict.HANGING, -(transaction.age_ms or 0))

@@ -1,6 +1,6 @@
-"""``oncelog txn watch``: find-hanging again and again, for eyes, for scripts and for Prometheus.
+"""``oncelog txn watch``: repeats find-hanging for people, scripts and Prometheus.
 
-The rule: a cluster that cannot be reached is told and tried again; a watch ends only when it is told to.
+The rule: an unreachable cluster is reported and tried again; the watch ends only when told to.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def watch(
 
 
 def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
-    """A scan of the cluster, None where that could not be asked; and the seconds that took."""
+    """A scan of the cluster, None if it failed, and its duration in seconds."""
     from oncelog.admin.transactions.cluster_scan import scan
 
     started = time.monotonic()

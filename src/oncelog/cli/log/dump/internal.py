@@ -41,7 +41,7 @@ _TAGGED: Final = {
 
 
 def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """Key and value of an internal record in plain words; None for any other topic."""
+    """Key and value of a record of an internal topic, as JSON values; None for any other topic."""
     if topic == CONSUMER_OFFSETS:
         return _group_record(key, value)
     if topic == TRANSACTION_STATE:

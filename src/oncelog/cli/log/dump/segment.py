@@ -1,7 +1,7 @@
-"""Rows of a log segment: its batches, and their records where wanted.
+"""Rows of a log segment: its batches and, if selected, their records.
 
-The rule: the file is mapped, not read; a batch that cannot be read is a row of type ``error`` with its position, and
-ends the segment's rows.
+The rule: the file is mapped, not read. A batch that cannot be read is a row of type ``error`` with its position, and
+the last row of the segment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BATCH_BYTES: Final = 512 * MIB
 
 
 def segment_rows(path: Path, selection: Wanted) -> Iterator[Row]:
-    """Batches of a ``.log`` file, each followed by its records if those are wanted."""
+    """The batches of a ``.log`` file, each followed by its records if they are selected."""
     if path.stat().st_size == 0:
         return
     partition = partition_of_directory(path.resolve().parent.name)
@@ -133,7 +133,7 @@ def _content(record: Record, header: BatchHeader, topic: str, selection: Wanted)
 
 
 def message_rows(view: memoryview, entry: Entry, selection: Wanted) -> Iterator[Row]:
-    """A row of type ``message``; a compressed one has the offset of the last message in it."""
+    """A row of type ``message``. A compressed message has the offset of its last inner message."""
     sound = not selection.check or message_crc_matches(view, entry)
     row: Row = {
         "type": "message",
