@@ -1,1 +1,1 @@
-"""The command line: argument parsing and printing only. The data come from ``admin`` and ``client``."""
+"""The command line: parses arguments and prints results. The work is in ``admin``, ``client`` and ``spark``."""

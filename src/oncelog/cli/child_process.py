@@ -1,7 +1,7 @@
-"""``python -m oncelog.cli.child_process …``: the command line, in a process that ends with the one that started it.
+"""``python -m oncelog.cli.child_process …``: the command line as a child that ends with its parent.
 
-Its standard input is a pipe that the parent holds and never writes to. However the parent ends, ``kill -9`` included,
-the system closes the pipe; then this process ends as by SIGTERM. Imports no typer, for brokers run here.
+The parent holds the other end of standard input and never writes to it. When the parent ends, even by ``kill -9``, the
+system closes the pipe, and this process ends as by SIGTERM. Imports no typer: brokers run here.
 """
 
 from __future__ import annotations

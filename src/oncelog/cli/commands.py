@@ -1,8 +1,8 @@
-"""The ``oncelog`` command: a table of sub-commands, each imported only when it is the one that runs.
+"""The ``oncelog`` command: a table of sub-commands, each imported only when it runs.
 
-Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command; rich is never needed for help. Expected
-failures end in one line on stderr and exit code 1, usage errors in 2, Ctrl-C, SIGTERM and SIGHUP in 130 with nothing
-printed, and a reader that closes our pipe (``| head``) is no failure. A traceback means a bug.
+Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command, and help never imports rich. An expected
+failure prints one line on stderr and exits with 1, a usage error with 2; Ctrl-C, SIGTERM and SIGHUP print nothing and
+exit with 130. A closed pipe (``| head``) is no failure. A traceback is a bug.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog.cli.support.terminal import print_line
 
 
 class SubCommand(NamedTuple):
-    """The place of a sub-command (a typer app or a command function) and its line in the help."""
+    """A sub-command's module (a typer app or a command function) and its line in the help."""
 
     target: str
     summary: str
@@ -67,19 +67,19 @@ COMMANDS: Final[dict[str, SubCommand]] = {
 
 
 class LazyGroup(TyperGroup):
-    """A command group that knows its sub-commands by name and imports the one that is asked for."""
+    """A command group that lists sub-commands by name and imports only the selected one."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all sub-commands; nothing is imported."""
+        """Names of all sub-commands; imports none."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import one sub-command; None when there is none of that name."""
+        """Imports a sub-command; None for an unknown name."""
         entry = COMMANDS.get(cmd_name)
         return None if entry is None else load_command(cmd_name, entry.target)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Resolve a sub-command as typer does, with names to suggest for a mistyped one."""
+        """Resolves a sub-command as typer does, and suggests names for a mistyped one."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             close = get_close_matches(args[0], COMMANDS)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
@@ -96,12 +96,12 @@ def load_command(name: str, target: str) -> Any:
     """The command object behind ``module:attribute``."""
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name)
-    found = getattr(module, attribute)
-    if not isinstance(found, typer.Typer):
+    entry_point = getattr(module, attribute)
+    if not isinstance(entry_point, typer.Typer):
         single = CommandGroup()
-        single.command(name=name, epilog=getattr(module, "EPILOG", None))(found)
-        found = single
-    command = typer.main.get_command(found)
+        single.command(name=name, epilog=getattr(module, "EPILOG", None))(entry_point)
+        entry_point = single
+    command = typer.main.get_command(entry_point)
     command.name = name
     return command
 
@@ -145,7 +145,7 @@ def _oncelog(
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run the command line ``arguments``; the exit code. Expected failures are printed to stderr."""
+    """Runs a command line and returns the exit code. Expected failures are printed to stderr."""
     command = typer.main.get_command(app)
     try:
         with command.make_context("oncelog", list(arguments)) as context:
@@ -159,7 +159,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _context_of(command: Any, arguments: Sequence[str]) -> typer.Context:
-    """The context of the sub-command that is named: click does not tell where an option lacks its argument."""
+    """The context of the named sub-command: click does not say which command's option lacks its argument."""
     context = typer.Context(command, info_name="oncelog")
     for argument in arguments:
         command = command.get_command(context, argument) if isinstance(command, TyperGroup) else None

@@ -1,7 +1,7 @@
 """The entry point of ``oncelog`` and ``python -m oncelog``.
 
-Rule: a plain ``oncelog serve`` or ``oncelog console`` runs without typer, which costs as much time as asyncio does;
-help, mistakes and every other command go to ``commands``, whose messages they are.
+The rule: a plain ``oncelog serve`` or ``oncelog console`` runs without typer, whose import takes as long as asyncio's.
+Help, usage errors and all other commands go to ``commands``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 
 
 def run() -> None:
-    """Run the command line of this process, and exit with its code."""
+    """Runs this process's command line and exits with its code."""
     if "_ONCELOG_COMPLETE" in os.environ:
         from oncelog.cli.commands import app
 
@@ -42,8 +42,7 @@ def run() -> None:
 
 
 def _prepare_streams() -> None:
-    """Open what the caller has closed (``>&-``), and print what the terminal's encoding lacks as escapes: a name of a
-    file or a group may be anything."""
+    """Reopens streams that the caller closed (``>&-``), and escapes characters that the terminal's encoding lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for as long as the process
@@ -67,7 +66,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def _plain_command(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """The command of a plain command line, ready to be run; None where typer has to read it."""
+    """The command of a plain command line, ready to run; None if typer has to parse it."""
     if arguments[:1] == ["serve"]:
         from oncelog.cli.processes.broker_process import OPTIONS, run_broker
 

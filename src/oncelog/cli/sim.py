@@ -1,4 +1,4 @@
-"""``oncelog sim``: the broker, its clients and their workload in one thread under virtual time, with faults by seed."""
+"""``oncelog sim``: broker, clients and workload in one thread under virtual time, with faults drawn from a seed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Worlds:
     def simulate(
         self, seed: int, faults: Sequence[Fault] | None = None, log: Callable[[str], None] | None = None
     ) -> SeedResult:
-        """Run one of them, with these faults instead of its own if they are given."""
+        """Runs one seed, with ``faults`` instead of the drawn ones if given."""
         from oncelog.sim.seeds.simulation import simulate
 
         plan = self.faults if faults is None else faults
@@ -119,7 +119,7 @@ def sim(
 
 
 def _keep(worlds: _Worlds, failed: SeedResult, *, minimised: bool, dump: Path | None) -> None:
-    """Shorten the plan of a failure and write it down, as far as that was asked for."""
+    """Shortens and saves the plan of a failure, as requested."""
     if minimised:
         worlds = replace(worlds, faults=_minimise(worlds, failed))
     if dump is not None:
@@ -127,7 +127,7 @@ def _keep(worlds: _Worlds, failed: SeedResult, *, minimised: bool, dump: Path | 
 
 
 def _options(worlds: _Worlds, plan: Path | None) -> str:
-    """The options that choose these worlds."""
+    """The command-line options that select these worlds."""
     count = worlds.brokers
     brokers = " --cluster" if count is None else "" if count == 1 else f" --brokers {count}"
     planned = "" if plan is None else f" {option('--plan', plan)}"
@@ -136,7 +136,7 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
 
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
-    """The kinds of faults to draw; none: as the seeds do. Raises BadParameter."""
+    """The kinds of faults to draw; empty: as the seeds draw them. Raises BadParameter."""
     from oncelog.sim.faults.plan import ALL_KINDS, ALONE
 
     if not fault:
@@ -152,7 +152,7 @@ def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tup
 
 
 def _run(worlds: _Worlds, runs: list[int], *, trace: bool, as_json: bool, command: str) -> SeedResult | None:
-    """Run seeds until one fails, and return that one. ``command`` runs it again."""
+    """Runs seeds until one fails, and returns that run. ``command`` repeats it."""
     begun, virtual_s, requests = time.monotonic(), 0.0, 0
     log = partial(print_line, err=as_json) if trace else None
     with progress("simulating" if len(runs) > 1 and not as_json else None) as told:
@@ -189,7 +189,7 @@ def _as_json(outcome: SeedResult) -> dict[str, Any]:
 
 
 def _report_failure(outcome: SeedResult, command: str) -> None:
-    """Print what was violated, the end of the trace, and the command that shows it again."""
+    """Prints the violations, the end of the trace, and the command that repeats the run."""
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         print_line(f"  {line[:200]}", err=True)
     for violation in outcome.violations:
@@ -199,8 +199,7 @@ def _report_failure(outcome: SeedResult, command: str) -> None:
 
 @contextmanager
 def _quiet_end() -> Iterator[None]:
-    """Programs of an interrupted simulation go on writing for a moment, to nobody, and some have not begun yet: nothing
-    of that is for users."""
+    """Silences the programs of an interrupted simulation, which still run for a moment."""
     try:
         yield
     except (KeyboardInterrupt, BrokenPipeError):
@@ -224,7 +223,7 @@ def _minimise(worlds: _Worlds, failed: SeedResult) -> list[Fault]:
 
 
 def _seeds(seed: int | None, count: int | None) -> list[int]:
-    """The one seed that is named, or as many fresh ones. Raises BadParameter."""
+    """The named seed, or ``count`` fresh ones. Raises BadParameter."""
     import secrets
 
     if (seed is None) == (count is None):
@@ -277,7 +276,7 @@ def _is_recording(path: Path) -> bool:
 
 
 def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
-    """Run a broker's flight recording again; exit 1 when it fails again, or something else happens."""
+    """Replays a broker's flight recording; exits with 1 if it fails or differs."""
     from oncelog.node.observation.flight_recorder import RecordingUnreadable, read_recording
     from oncelog.sim.seeds.flight_replay import replay
 
@@ -304,7 +303,7 @@ def _replay_recording(path: Path, *, trace: bool, as_json: bool) -> None:
 
 
 def _commit() -> str:
-    """Version, and the commit where the package is run from a checkout."""
+    """The version, and the commit when running from a checkout."""
     from oncelog import __version__
 
     here = Path(__file__)
@@ -317,5 +316,5 @@ def _commit() -> str:
             return ""
 
     # An environment inside somebody's own repository is not a checkout of ours.
-    found = git("rev-parse", "--short=12", "HEAD") if git("ls-files", here.name) else ""
-    return f"oncelog {__version__}" + (f" at {found}" if found else "")
+    commit = git("rev-parse", "--short=12", "HEAD") if git("ls-files", here.name) else ""
+    return f"oncelog {__version__}" + (f" at {commit}" if commit else "")

@@ -151,7 +151,7 @@ def test_no_election_is_needed_where_all_lead_that_should(run: Run) -> None:
 def test_the_only_broker_cannot_be_taken_out(run: Run) -> None:
     assert (
         run("cluster", "decommission", "1").out
-        == "broker 1 has no replicas any more (0 partitions moved); it can be stopped\n"
+        == "broker 1 has no replicas left (0 partitions moved); it can be stopped\n"
     )
     run("topic", "create", "t", "-p", "1")
     ran = run("cluster", "decommission", "1")

@@ -62,7 +62,7 @@ def test_moves_elections_a_dead_broker_and_its_decommission(
     (tmp_path / "moves.json").write_text(json.dumps(moves))
     assert len(moves["partitions"]) == 4
     gone = run("cluster", "decommission", "3")
-    assert gone.out == "broker 3 has no replicas any more (4 partitions moved); it can be stopped\n", gone
+    assert gone.out == "broker 3 has no replicas left (4 partitions moved); it can be stopped\n", gone
     wait_until(lambda: {tuple(sorted(row)) for row in replicas(run, "t")} == {(1, 2)}, "moved")
     wait_until(lambda: run("cluster", "decommission", "3").code == 0, "nothing left to move")
     assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c", "d"]

@@ -86,7 +86,7 @@ def test_a_broker_that_dies_is_told_of_and_not_started_again(start: Start) -> No
     os.kill(found["brokers"][0]["pid"], signal.SIGKILL)
     _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 1
-    assert "oncelog: broker 1 has ended (signal 9); the last line in " in err
+    assert "oncelog: broker 1 ended (signal 9); the last line in " in err
     assert err.endswith("oncelog: no broker is left\n")
 
 
@@ -94,7 +94,7 @@ def test_a_broker_that_dies_is_told_of_and_not_started_again(start: Start) -> No
 def test_a_broker_that_cannot_start_ends_the_cluster(start: Start) -> None:
     out, err = start(1, "--set", "num.partitions=none").communicate(timeout=HANG_S)
     assert out == ""
-    assert "oncelog: broker 1 has ended (exit code 1); the last line in " in err
+    assert "oncelog: broker 1 ended (exit code 1); the last line in " in err
     assert "num.partitions" in err
 
 

@@ -1,1 +1,1 @@
-"""``oncelog acl``: access control lists, in oncelog and in Apache Kafka. ``explain``: who may do what, and why not."""
+"""``oncelog acl``: access control lists of oncelog and Apache Kafka clusters."""

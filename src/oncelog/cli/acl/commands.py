@@ -50,13 +50,13 @@ def list_(
     from oncelog.admin.acls import list_acls
 
     with cluster.open_client() as client:
-        found = [
+        bindings = [
             binding for filter_ in _filters(resources, principal, match=match) for binding in list_acls(client, filter_)
         ]
     if cluster.as_json:
-        print_json(found)
+        print_json(bindings)
     else:
-        print_acls(found)
+        print_acls(bindings)
 
 
 @app.command()
@@ -126,7 +126,7 @@ def remove(
         raise typer.BadParameter("give --allow or --deny, not both; without either both are meant")
     kept = operation_of(operation) if operation is not None else None
     with cluster.open_client() as client:
-        found = [
+        bindings = [
             binding
             for filter_ in _filters(resources, principal, match=False)
             for binding in list_acls(client, filter_)
@@ -135,17 +135,17 @@ def remove(
             and not (allow and binding.entry.permission.name == "DENY")
             and not (deny and binding.entry.permission.name == "ALLOW")
         ]
-        removed = delete_acls(client, found) if yes and found else []
+        removed = delete_acls(client, bindings) if yes and bindings else []
     if cluster.as_json:
-        print_json({"found": found, "removed": removed})
+        print_json({"found": bindings, "removed": removed})
         return
-    print_acls(removed if yes else found)
-    if found and not yes:
+    print_acls(removed if yes else bindings)
+    if bindings and not yes:
         print_line("oncelog: nothing was removed; --yes does it", err=True)
 
 
 def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -> list[AclFilter]:
-    """One filter for each resource named, or one for all."""
+    """Returns one filter per named resource, or a single filter for all of them."""
     from oncelog.admin.acls import AclFilter
 
     who = None if principal is None else principal_of(principal)
@@ -159,26 +159,26 @@ def _entries(
     resources: PatternOptions, principal: str, operations: list[str], host: str | None, permission: Permission
 ) -> list[AclBinding]:
     patterns = resources.required()
-    wanted = [operation_of(each) for each in operations]
-    check_operations(patterns, wanted)
+    parsed = [operation_of(name) for name in operations]
+    check_operations(patterns, parsed)
     who = principal_of(principal)
     return [
         AclBinding(pattern, AclEntry(who, host or "*", operation, permission))
         for pattern in patterns
-        for operation in wanted
+        for operation in parsed
     ]
 
 
-def _make(wanted: list[AclBinding], cluster: AdminOptions, dry_run: bool) -> None:
+def _make(bindings: list[AclBinding], cluster: AdminOptions, dry_run: bool) -> None:
     from oncelog.admin.acls import create_acls
 
     if not dry_run:
         with cluster.open_client() as client:
-            create_acls(client, wanted)
+            create_acls(client, bindings)
     if cluster.as_json:
-        print_json(wanted)
+        print_json(bindings)
         return
-    print_acls(wanted)
+    print_acls(bindings)
     if dry_run:
         print_line("oncelog: nothing was made", err=True)
 

@@ -1,4 +1,4 @@
-"""``oncelog acl explain``: who may do what to a resource, why not me, and the command that would change it."""
+"""``oncelog acl explain``: which operations a principal may use on a resource, why, and the command that changes it."""
 
 from __future__ import annotations
 
@@ -53,51 +53,51 @@ def explain(
     from oncelog.admin import acls
 
     pattern = resource.single()
-    wanted = [operation_of(each) for each in operation or ()]
-    check_operations([pattern], wanted)
+    operations = [operation_of(each) for each in operation or ()]
+    check_operations([pattern], operations)
     with cluster.open_client() as client:
         who = _own_principal(client) if principal is None else principal_of(principal)
-        found = acls.explain(client, pattern.resource_type, pattern.name, who, host or "*", wanted)
+        explanation = acls.explain(client, pattern.resource_type, pattern.name, who, host or "*", operations)
     if cluster.as_json:
-        print_json(found)
+        print_json(explanation)
     else:
-        _print(found)
-    if wanted and not all(decision.allowed for decision in found.decisions):
+        _print(explanation)
+    if operations and not all(decision.allowed for decision in explanation.decisions):
         raise typer.Exit(1)
 
 
 def _own_principal(client: Client) -> str:
-    """The principal of who logs in with this client's settings, as brokers name it by default."""
+    """The principal that this client's settings log in as, under the brokers' default principal builder."""
     security = client.config.security
     if security is not None and security.sasl is not None and security.sasl.username:
         return f"User:{security.sasl.username}"
     return ANONYMOUS
 
 
-def _print(found: Explanation) -> None:
-    where = "" if found.host == "*" else f" from {found.host}"
-    print_line(f"{found.principal}{where} on {word(found.resource_type)} {found.name}:")
+def _print(explanation: Explanation) -> None:
+    origin = "" if explanation.host == "*" else f" from {explanation.host}"
+    print_line(f"{explanation.principal}{origin} on {word(explanation.resource_type)} {explanation.name}:")
     print_table(
         ("operation", "allowed", "because"),
         [
             (word(decision.operation), "yes" if decision.allowed else "no", _because(decision))
-            for decision in found.decisions
+            for decision in explanation.decisions
         ],
     )
-    missing = [decision for decision in found.decisions if not decision.allowed]
+    missing = [decision for decision in explanation.decisions if not decision.allowed]
     if missing:
         print_line()
         print_line("To allow it:" if len(missing) == 1 else "To allow one of them:")
-        for each in missing:
-            print_line(f"  {_remedy(found, each)}")
-    if found.lists:
+        for decision in missing:
+            print_line(f"  {_remedy(explanation, decision)}")
+    if explanation.lists:
         print_line()
         print_line("All entries for it:")
-        print_acls(found.lists)
-    if found.host == "*" and any(entry.host != "*" for _, entry in found.lists):
+        print_acls(explanation.lists)
+    if explanation.host == "*" and any(entry.host != "*" for _, entry in explanation.lists):
         print_line()
         print_line("Entries for single hosts count only with --host.")
-    if found.super_users is None:
+    if explanation.super_users is None:
         print_line()
         print_line("The brokers do not tell who their super users are: these may do everything.")
 
@@ -116,11 +116,11 @@ def _because(decision: Decision) -> str:
     return f"{entry.principal}{place} {verb} {word(entry.operation)} on {word(pattern.resource_type)} {name}"
 
 
-def _remedy(found: Explanation, decision: Decision) -> str:
-    """The command that would let it through: take away what denies it, or add what allows it."""
+def _remedy(explanation: Explanation, decision: Decision) -> str:
+    """The command that allows the operation: removes the entry that denies it, or adds one that allows it."""
     if decision.acl is not None:
         return command_for("remove", decision.acl)
-    pattern = ResourcePattern(found.resource_type, PatternType.LITERAL, found.name)
+    pattern = ResourcePattern(explanation.resource_type, PatternType.LITERAL, explanation.name)
     return command_for(
-        "allow", AclBinding(pattern, AclEntry(found.principal, "*", decision.operation, Permission.ALLOW))
+        "allow", AclBinding(pattern, AclEntry(explanation.principal, "*", decision.operation, Permission.ALLOW))
     )

@@ -1,4 +1,4 @@
-"""Options that the commands of ``oncelog acl`` share: which resource, which entries; and how entries are printed."""
+"""Options that the ``oncelog acl`` commands share (resource, entry), and how entries are printed."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ class ResourceOptions:
         """The patterns, one for each option. Raises BadParameter for a prefix of all names."""
         kind = self.pattern_type
         values = zip(OPTIONS, (self.topic, self.group, self.transactional_id, self.user), strict=True)
-        found = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
-        if kind is PatternType.PREFIXED and any(pattern.name in ("", "*") for pattern in found):
+        patterns = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
+        if kind is PatternType.PREFIXED and any(pattern.name in ("", "*") for pattern in patterns):
             raise typer.BadParameter(
                 "a prefix is the beginning of names; '*' means all without it", param_hint="--prefix"
             )
         if self.cluster:
-            found.append(ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
-        return found
+            patterns.append(ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
+        return patterns
 
     def required(self) -> list[ResourcePattern]:
         """The patterns. Raises BadParameter where there is none."""
-        found = self.named()
-        if not found:
+        patterns = self.named()
+        if not patterns:
             raise typer.BadParameter(f"name a resource: {', '.join(OPTIONS.values())} or --cluster")
-        return found
+        return patterns
 
     def single(self) -> ResourcePattern:
         """The only pattern. Raises BadParameter where there is none, or more than one."""
-        found = self.required()
-        if len(found) > 1:
+        patterns = self.required()
+        if len(patterns) > 1:
             raise typer.BadParameter("name one resource")
-        return found[0]
+        return patterns[0]
 
 
 @dataclass(frozen=True)
@@ -94,17 +94,17 @@ class PatternOptions(ResourceOptions):
 
 
 def principal_of(text: str) -> str:
-    """A principal; a bare name is that of a user."""
+    """A principal; a bare name means ``User:name``."""
     return text if ":" in text else f"User:{text}"
 
 
 def operation_of(text: str) -> Operation:
     """An operation by its name (``read``, ``describe-configs``, ``DescribeConfigs``). Raises BadParameter."""
-    wanted = text.replace("-", "").replace("_", "").lower()
+    compact = text.replace("-", "").replace("_", "").lower()
     for operation in Operation:
-        if operation >= Operation.ALL and operation.name.replace("_", "").lower() == wanted:
+        if operation >= Operation.ALL and operation.name.replace("_", "").lower() == compact:
             return operation
-    words = ", ".join(word(each) for each in Operation if each >= Operation.ALL)
+    words = ", ".join(word(operation) for operation in Operation if operation >= Operation.ALL)
     raise typer.BadParameter(f"no operation {text!r}; choose one of {words}")
 
 
@@ -114,14 +114,14 @@ def word(code: Operation | ResourceType | PatternType | Permission) -> str:
 
 
 def check_operations(patterns: Iterable[ResourcePattern], operations: Iterable[Operation]) -> None:
-    """Raise BadParameter for an operation that no request ever asks for on such a resource."""
+    """Raises BadParameter for an operation that no request uses on this type of resource."""
     for pattern in patterns:
-        known = OPERATIONS[pattern.resource_type]
+        allowed = OPERATIONS[pattern.resource_type]
         for operation in operations:
-            if operation not in (Operation.ALL, *known):
+            if operation not in (Operation.ALL, *allowed):
                 raise typer.BadParameter(
                     f"no request needs {word(operation)} on a {word(pattern.resource_type)}; choose one of all, "
-                    + ", ".join(map(word, known))
+                    + ", ".join(map(word, allowed))
                 )
 
 
@@ -144,7 +144,7 @@ def print_acls(bindings: Iterable[AclBinding]) -> None:
 
 
 def command_for(verb: str, binding: AclBinding) -> str:
-    """The command line that makes an entry (``allow``, ``deny``) or removes it (``remove``)."""
+    """The command line that creates an entry (``allow``, ``deny``) or deletes it (``remove``)."""
     pattern, entry = binding
     named = OPTIONS.get(pattern.resource_type)
     parts = [f"oncelog acl {verb}"]

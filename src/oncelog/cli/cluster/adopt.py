@@ -1,9 +1,9 @@
-"""``oncelog cluster adopt``: a broker that was alone becomes the first of a cluster, with its topics.
+"""``oncelog cluster adopt``: makes a stand-alone broker the first broker of a cluster and keeps its topics.
 
-On this machine (``oncelog cluster up``) the data directory takes its place first, its tree after it. Into ZooKeeper the
-tree is copied, its file renamed after that, and the copy made a cluster's in the end; the directory stays where it is.
-Both orders are those of a crash: the tree is in the directory, or set aside there, until all is done; who finds it so
-goes on from there, and no broker starts on a tree elsewhere until then.
+On this machine (``oncelog cluster up``) the data directory moves first and its tree second. For ZooKeeper the tree is
+copied, then its file is renamed, then the copy becomes the cluster's; the directory stays where it is. Both orders
+survive a crash: until the end the tree is in the directory or set aside there, the command continues from what it
+finds, and no broker starts on a tree elsewhere.
 """
 
 from __future__ import annotations
@@ -90,8 +90,10 @@ def adopt(
 
 
 def move_in(directory: Path, cluster: Path) -> Path:
-    """Move a data directory and its tree into the directory of a cluster; where it is then. Raises BadParameter before
-    anything is changed, OSError."""
+    """Moves a data directory and its tree into the directory of a cluster, and returns the new path.
+
+    Raises BadParameter before anything is changed, and OSError.
+    """
     tree = cluster / TREE
     if not directory.exists():
         interrupted = [path.parent for path in sorted(cluster.glob(f"*/{TREE_FILE}"))]
@@ -120,8 +122,10 @@ def move_in(directory: Path, cluster: Path) -> Path:
 
 
 def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None) -> int:
-    """Copy the tree of a data directory into ZooKeeper, which is reached as ``config`` says, and set its file aside;
-    the number of nodes. Raises BadParameter, or Exit with 1 when ZooKeeper cannot be reached: run it again."""
+    """Copies the tree of a data directory into ZooKeeper, sets its file aside, and returns the number of nodes.
+
+    Raises BadParameter, or Exit(1) when ZooKeeper cannot be reached; running the command again continues.
+    """
     from oncelog.cli.cluster.tree_copy import CopyRefused, complete, copy_tree
     from oncelog.coordination.sqlite.tree import SqliteTree
     from oncelog.ports import OutcomeUnknown, SessionLost, TreeUnavailable
@@ -152,7 +156,7 @@ def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None)
 
 
 def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
-    """The tree in ZooKeeper; nothing is connected yet. Raises BadParameter."""
+    """The tree in ZooKeeper, not connected yet. Raises BadParameter."""
     from oncelog.node.assembly import StartRefused
     from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
@@ -173,7 +177,7 @@ def _tell_progress(done: int, total: int) -> None:
 
 
 def _settle(directory: Path) -> int:
-    """Make the tree one file; the id of the broker."""
+    """Merges the tree's write-ahead log into its file and returns the broker's id."""
     from oncelog.coordination.sqlite.tree import SqliteTree
 
     with _alone(directory) as broker_id:
@@ -188,7 +192,9 @@ def _remove_locks(directory: Path) -> None:
 
 @contextmanager
 def _alone(directory: Path, tree: str = TREE_FILE) -> Iterator[int]:
-    """Hold the directory of a broker that was alone, with its tree, and is stopped; its id. Raises BadParameter."""
+    """Locks the directory of a stopped stand-alone broker and its tree, and returns the broker's id. Raises
+    BadParameter.
+    """
     from oncelog.coordination.sqlite.tree import TreeUnusable
     from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
     from oncelog.storage.meta_properties import read_meta_properties

@@ -1,4 +1,4 @@
-"""The configuration of the brokers of ``oncelog cluster up``, one properties file each."""
+"""The configuration of the brokers of ``oncelog cluster up``: one properties file per broker."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ _REPLICAS: Final = 3
 
 
 def defaults(brokers: int) -> dict[str, str]:
-    """The settings of a cluster of so many brokers, where the user says nothing else: it survives the loss of one
-    of three."""
+    """Default settings for a cluster of ``brokers`` brokers: with three, it survives the loss of one."""
     values = {"default.replication.factor": str(min(_REPLICAS, brokers))}
     if brokers >= _REPLICAS:
         values["min.insync.replicas"] = str(_REPLICAS - 1)
@@ -46,10 +45,10 @@ def defaults(brokers: int) -> dict[str, str]:
 def plan_brokers(
     directory: Path, brokers: int, base_port: int, values: Mapping[str, str], listeners: Sequence[str] = (PLAINTEXT,)
 ) -> list[BrokerPlan]:
-    """Write the properties file of each broker, and make the directory. The first listener of all brokers comes at
-    ``base_port``, the next behind them.
+    """Creates the directory and writes each broker's properties file.
 
-    Raises BadParameter for the data of a broker that was alone: without its tree they would belong to no topic.
+    The first listener of all brokers starts at ``base_port``, the next listener after those ports. Raises BadParameter
+    for a directory with the data of a stand-alone broker: without its tree, that data would belong to no topic.
     """
     for broker_id in range(1, brokers + 1):
         alone = directory / str(broker_id) / TREE_FILE
@@ -81,8 +80,11 @@ def plan_brokers(
 
 
 def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The settings of a broker that ``oncelog security init`` made in a directory, and the names of its listeners; the
-    directory is made that way if it is not there. Raises BadParameter."""
+    """The settings and listener names of a broker secured by ``oncelog security init``; creates the files if they are
+    absent.
+
+    Raises BadParameter.
+    """
     from oncelog.security.setup import Wanted, set_up
 
     path = directory / "server.properties"
@@ -99,7 +101,7 @@ def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read: settings have secrets in them."""
+    """Writes a file that only its owner may read: the settings contain secrets."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, 0o600)
@@ -107,6 +109,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """Settings as a properties file; ``base.notation.java_properties`` reads the same from it."""
+    """Settings as a properties file, in the form that ``base.notation.java_properties`` reads."""
     lines = [f"{escape_key(key)}={escape_value(value)}" for key, value in values.items()]
     return "# Written by oncelog cluster up at each start.\n" + "".join(line + "\n" for line in lines)

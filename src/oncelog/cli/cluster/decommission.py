@@ -1,4 +1,4 @@
-"""``oncelog cluster decommission``: take everything off a broker, so that it can be stopped for good."""
+"""``oncelog cluster decommission``: moves all replicas off a broker so that it can be stopped for good."""
 
 from __future__ import annotations
 
@@ -47,49 +47,50 @@ def decommission(
     from oncelog.admin.reassignment_plan import PlanRefused, assignment_json
 
     with cluster.open_client() as client:
-        found = plan_decommission(client, broker)
-        if not found.left and broker not in found.registered:
-            others = ", ".join(map(str, found.registered))
+        departure = plan_decommission(client, broker)
+        if not departure.left and broker not in departure.registered:
+            others = ", ".join(map(str, departure.registered))
             raise PlanRefused(f"there is no broker {broker} in this cluster; its brokers are {others}")
         if dry_run:
             if cluster.as_json:
-                print_json(assignment_json(found.plan))
+                print_json(assignment_json(departure.plan))
             else:
-                _show(broker, found)
+                _show(broker, departure)
             return
         moves = Decommission(client, broker, at_once)
         done = wait_until_moved(f"broker {broker}", lambda: _step(moves), timeout)
         left = 0 if done else plan_decommission(client, broker).left
     if cluster.as_json:
-        print_json({"broker_id": broker, "moved": found.left - left, "left": left})
+        print_json({"broker_id": broker, "moved": departure.left - left, "left": left})
     elif done:
         print_line(
-            f"broker {broker} has no replicas any more ({counted(found.left, 'partition')} moved); it can be stopped"
+            f"broker {broker} has no replicas left ({counted(departure.left, 'partition')} moved); it can be stopped"
         )
     if not done:
-        complain(
-            f"broker {broker} still has {left} of {counted(found.left, 'partition')}; run the command again to go on"
-        )
+        complain(f"broker {broker} still has {left} of {counted(departure.left, 'partition')}; run the command again")
         raise typer.Exit(EXIT_FAILED)
 
 
 def _step(moves: Decommission) -> int:
-    """Begin more moves; the partitions that are left. Raises BrokerRefused for a move that is refused."""
-    found, refused = moves.step()
-    for one in refused:
-        raise BrokerRefused(one.error_code, f"moving {one.topic}-{one.partition}", one.error)
-    return found.left
+    """Starts more moves and returns the number of partitions left. Raises BrokerRefused for a refused move."""
+    departure, refused = moves.step()
+    for outcome in refused:
+        raise BrokerRefused(outcome.error_code, f"moving {outcome.topic}-{outcome.partition}", outcome.error)
+    return departure.left
 
 
-def _show(broker: int, found: Departure) -> None:
-    if not found.left:
+def _show(broker: int, departure: Departure) -> None:
+    if not departure.left:
         print_line(f"broker {broker} has no replicas")
         return
-    print_line(f"broker {broker} has {counted(found.left, 'partition')}, {found.moving} of them being moved")
-    if found.plan:
+    print_line(f"broker {broker} has {counted(departure.left, 'partition')}, {departure.moving} of them being moved")
+    if departure.plan:
         print_table(
             ("topic", "partition", "moves to"),
-            [(at.topic, at.partition, ",".join(map(str, new))) for at, new in found.plan.items()],
+            [
+                (partition.topic, partition.partition, ",".join(map(str, new)))
+                for partition, new in departure.plan.items()
+            ],
         )
 
 

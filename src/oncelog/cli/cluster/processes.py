@@ -1,8 +1,8 @@
-"""Brokers as processes of this machine: started, watched, ended. None is started again by itself.
+"""Brokers as child processes: started, watched and ended, never restarted.
 
-Each is ``oncelog serve`` on a properties file of its own, in a session of its own (Ctrl-C in the terminal is for us
-alone), and ends with this process (``cli.child_process``). Its output goes to a file beside its data, except for the
-line with its address.
+Each child is ``oncelog serve`` with its own properties file and its own session, so that Ctrl-C in the terminal reaches
+only this process. It ends with this process (``cli.child_process``). Its output goes to a file beside its data, except
+for the line with its address.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ STOP_S: Final = 40.0
 
 
 class Ready(NamedTuple):
-    """A broker listens."""
+    """A broker has started listening."""
 
     broker_id: int
     address: str
 
 
 class Ended(NamedTuple):
-    """A broker's process has ended; negative: by that signal."""
+    """A broker's process has ended; a negative exit code is the signal."""
 
     broker_id: int
     exit_code: int
@@ -51,7 +51,7 @@ class BrokerPlan:
 
 
 class BrokerProcesses:
-    """The processes of a cluster; a context manager, which leaves none behind."""
+    """The processes of a cluster, as a context manager that ends them all."""
 
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[str]] = {}
@@ -64,7 +64,7 @@ class BrokerProcesses:
         self.kill(self._children)
 
     def start(self, plan: BrokerPlan) -> None:
-        """Start a broker; that it is ready, or has ended, comes as an event."""
+        """Starts a broker. ``next_event`` returns ``Ready`` or ``Ended`` for it."""
         command = python_module("oncelog.cli.child_process", "serve", "--config", str(plan.properties))
         with open(plan.log, "ab", opener=private_opener) as log:
             child = subprocess.Popen(
@@ -81,7 +81,7 @@ class BrokerProcesses:
         threading.Thread(target=self._read, args=(plan, child), name=f"broker-{plan.broker_id}", daemon=True).start()
 
     def next_event(self) -> Ready | Ended:
-        """Wait for the next thing that happens to a broker. Ctrl-C raises KeyboardInterrupt here."""
+        """Waits for the next event of any broker. Ctrl-C raises KeyboardInterrupt here."""
         while True:
             with contextlib.suppress(queue.Empty):  # waits in slices: not everywhere does a signal end a lock's wait
                 return self._events.get(timeout=1.0)
@@ -90,11 +90,10 @@ class BrokerProcesses:
         return self._children[broker_id].pid
 
     def running(self) -> list[int]:
-        """The ids of the brokers whose process has not ended."""
         return [broker_id for broker_id, child in self._children.items() if child.poll() is None]
 
     def stop(self, timeout_s: float = STOP_S) -> dict[int, int]:
-        """SIGTERM to each, and SIGKILL to those that are still there after a while; the exit codes by broker."""
+        """Sends SIGTERM to each broker, and SIGKILL after ``timeout_s``; returns the exit codes by broker."""
         deadline = time.monotonic() + timeout_s
         running = self.running()
         for broker_id in running:
@@ -106,7 +105,7 @@ class BrokerProcesses:
         return {broker_id: self._children[broker_id].returncode for broker_id in running}
 
     def kill(self, brokers: Iterable[int]) -> None:
-        """SIGKILL to those that are still there, and wait for their end."""
+        """Sends SIGKILL to brokers that still run and waits for them."""
         for broker_id in brokers:
             child = self._children[broker_id]
             if child.poll() is None:
@@ -116,7 +115,7 @@ class BrokerProcesses:
                 child.stdin.close()
 
     def _read(self, plan: BrokerPlan, child: subprocess.Popen[str]) -> None:
-        """Read what a broker says until it ends; in a thread of its own."""
+        """Reads a broker's output until it ends. Runs in a thread of its own."""
         assert child.stdout is not None
         with child.stdout, plan.log.open("a", encoding="utf-8") as log:
             for line in child.stdout:

@@ -1,4 +1,4 @@
-"""``oncelog cluster status``: the state of a cluster for people, and for scripts by ``--json`` and the exit code."""
+"""``oncelog cluster status``: the state of a cluster, as tables, as JSON and as an exit code."""
 
 from __future__ import annotations
 
@@ -39,71 +39,71 @@ def status(
     from oncelog.admin.cluster_status import cluster_status
 
     with cluster.open_client() as client:
-        found = cluster_status(client)
+        state = cluster_status(client)
     if cluster.as_json:
-        print_json(found)
+        print_json(state)
     else:
-        _show(found)
-    if not found.healthy:
+        _show(state)
+    if not state.healthy:
         raise typer.Exit(EXIT_NOT_HEALTHY)
 
 
-def _show(found: ClusterStatus) -> None:
-    up = sum(one.state == "up" for one in found.brokers)
-    controller = "none" if found.controller_id is None else found.controller_id
+def _show(cluster: ClusterStatus) -> None:
+    up = sum(partition.state == "up" for partition in cluster.brokers)
+    controller = "none" if cluster.controller_id is None else cluster.controller_id
     print_line(
-        f"cluster {found.cluster_id or '-'}  controller {controller}  brokers {up} of {len(found.brokers)} up  "
-        f"topics {found.topics}  partitions {found.partitions}"
+        f"cluster {cluster.cluster_id or '-'}  controller {controller}  brokers {up} of {len(cluster.brokers)} up  "
+        f"topics {cluster.topics}  partitions {cluster.partitions}"
     )
-    print_line("healthy" if found.healthy else f"not healthy: {', '.join(found.problems)}")
+    print_line("healthy" if cluster.healthy else f"not healthy: {', '.join(cluster.problems)}")
     print_line()
     print_table(
         ("broker", "address", "rack", "state", "leads", "replicas", "directories", "free"),
-        [_broker_cells(one) for one in found.brokers],
+        [_broker_cells(partition) for partition in cluster.brokers],
     )
     print_line()
     print_table(
         ("partitions", "count"),
         [
-            ("without leader", len(found.without_leader)),
-            ("under-replicated", len(found.under_replicated)),
-            ("under min ISR", len(found.under_min_isr)),
-            ("at min ISR", len(found.at_min_isr)),
-            ("being reassigned", "-" if found.not_seen else len(found.reassignments)),
+            ("without leader", len(cluster.without_leader)),
+            ("under-replicated", len(cluster.under_replicated)),
+            ("under min ISR", len(cluster.under_min_isr)),
+            ("at min ISR", len(cluster.at_min_isr)),
+            ("being reassigned", "-" if cluster.not_seen else len(cluster.reassignments)),
         ],
     )
-    lacking = {(one.topic, one.partition): one for one in _lacking(found)}
+    lacking = {(partition.topic, partition.partition): partition for partition in _lacking(cluster)}
     _show_partitions([lacking[at] for at in sorted(lacking)])
-    if found.reassignments:
+    if cluster.reassignments:
         print_line()
-        show_reassignments(found.reassignments)
-    for refused in found.not_seen:
+        show_reassignments(cluster.reassignments)
+    for refused in cluster.not_seen:
         print_line()
         print_line(f"not seen: {refused}")
-    for directory in found.offline_directories:
+    for directory in cluster.offline_directories:
         print_line()
         print_line(f"offline: {directory.directory} of broker {directory.broker_id}: {directory.error}")
-    for broker in found.brokers:
+    for broker in cluster.brokers:
         if broker.error is not None:
             print_line()
             print_line(f"broker {broker.broker_id}: {broker.error}")
 
 
-def _lacking(found: ClusterStatus) -> Sequence[PartitionStatus]:
-    return [*found.without_leader, *found.under_replicated, *found.under_min_isr]
+def _lacking(cluster: ClusterStatus) -> Sequence[PartitionStatus]:
+    return [*cluster.without_leader, *cluster.under_replicated, *cluster.under_min_isr]
 
 
-def _broker_cells(one: BrokerStatus) -> tuple[object, ...]:
-    online = [directory for directory in one.directories if directory.error is None]
-    usable = [each.usable_bytes for each in online if each.usable_bytes is not None]
+def _broker_cells(broker: BrokerStatus) -> tuple[object, ...]:
+    online = [directory for directory in broker.directories if directory.error is None]
+    usable = [directory.usable_bytes for directory in online if directory.usable_bytes is not None]
     return (
-        one.broker_id,
-        None if one.host is None else f"{one.host}:{one.port}",
-        one.rack,
-        one.state,
-        one.leads,
-        one.replicas,
-        f"{len(online)} of {len(one.directories)}" if one.directories else None,
+        broker.broker_id,
+        None if broker.host is None else f"{broker.host}:{broker.port}",
+        broker.rack,
+        broker.state,
+        broker.leads,
+        broker.replicas,
+        f"{len(online)} of {len(broker.directories)}" if broker.directories else None,
         f"{sum(usable) / _GIB:.1f} GiB" if usable else None,
     )
 

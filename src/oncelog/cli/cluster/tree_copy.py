@@ -29,7 +29,7 @@ _ENTITY_PARENTS: Final = (layout.BROKER_CONFIGS, layout.GROUP_CONFIGS, layout.CL
 
 
 class CopyRefused(Exception):
-    """The tree cannot be copied there; the message says why. Nothing was changed that matters to anybody."""
+    """The tree cannot be copied to this target. The cluster there is unchanged."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,21 @@ class Copied:
 def copy_tree(
     source: Coordination, target: Coordination, progress: Callable[[int, int], None], *, is_aside: bool = False
 ) -> Copied:
-    """Copy what lasts of ``source``, but for the cluster's id, to ``target``, which is empty, or has a part of this
-    copy, or all of it. ``is_aside``: the source was set aside before, and the target has at least a part.
-    ``progress(done, total)`` is called after each commit. Nobody may write to ``source`` meanwhile.
+    """Copies the persistent nodes of ``source``, except the cluster's id, to a target that is empty or has part of this
+    copy.
 
-    Raises CopyRefused, TreeUnavailable, OutcomeUnknown, SessionLost: run it again.
+    ``is_aside``: the source was set aside by an earlier run, so the target must have part of it. ``progress(done,
+    total)`` is called after each commit. Nothing else may write to ``source`` meanwhile. Raises CopyRefused;
+    TreeUnavailable, OutcomeUnknown and SessionLost mean: run it again.
     """
     _, nodes = source.snapshot()
     cluster_id = next((node.value for node in nodes if node.path == layout.CLUSTER_ID), None)
     if cluster_id is None:
         raise CopyRefused("its tree is that of no cluster yet; the broker has never been up")
     lasting = [node for node in nodes if not _is_of_session(node.path)]
-    there = target.read(layout.CLUSTER_ID)
-    if there is not None:
-        _check_same_cluster(cluster_id, there.value)
+    stored_id = target.read(layout.CLUSTER_ID)
+    if stored_id is not None:
+        _check_same_cluster(cluster_id, stored_id.value)
         if not is_aside:
             _check_same_nodes(target, lasting)
         return Copied(len(lasting), cluster_id)  # all of it was copied before
@@ -70,10 +71,10 @@ def copy_tree(
 
 
 def complete(target: Coordination, cluster_id: bytes) -> None:
-    """Make a copied tree that of a cluster, which brokers may join, if it is not. Raises what ``copy_tree`` does."""
-    there, marker = target.read(layout.CLUSTER_ID), target.read(layout.ADOPTING)
-    if there is not None:
-        _check_same_cluster(cluster_id, there.value)
+    """Makes a copied tree a cluster that brokers may join. Raises the errors of ``copy_tree``."""
+    stored_id, marker = target.read(layout.CLUSTER_ID), target.read(layout.ADOPTING)
+    if stored_id is not None:
+        _check_same_cluster(cluster_id, stored_id.value)
         return
     if marker is None:
         raise CopyRefused("somebody else has removed its copy from ZooKeeper: run the command again")
@@ -90,14 +91,13 @@ def _check_same_cluster(ours: bytes, theirs: bytes) -> None:
 
 
 def _check_same_nodes(target: Coordination, lasting: Sequence[TreeNode]) -> None:
-    """Raise CopyRefused if the broker was started alone after its tree had been copied: what it did then is in no
-    cluster."""
-    there = {node.path: node.value for node in target.subtree("/")}
+    """Raises CopyRefused if the broker ran alone after its tree was copied: those changes are in no cluster."""
+    copied = {node.path: node.value for node in target.subtree("/")}
     for node in lasting:
         path = _encoded(node.path)
         if _is_of_consumers(path):
             continue
-        if there.get(path) != node.value:
+        if copied.get(path) != node.value:
             raise CopyRefused(
                 f"the tree in ZooKeeper is that of this cluster already, and differs from the directory's ({path}): "
                 "one of them was used after the copy. If no broker has used the one in ZooKeeper, delete its path "
@@ -114,7 +114,7 @@ def _is_of_session(path: str) -> bool:
 
 
 def _begin(target: Coordination, cluster_id: bytes, *, is_aside: bool) -> None:
-    """Mark the target, and take away what an interrupted copy has left. Raises CopyRefused, Conflict."""
+    """Marks the target and deletes the rest of an interrupted copy. Raises CopyRefused, Conflict."""
     marker, left = target.read(layout.ADOPTING), target.subtree("/")
     if marker is None:
         if is_aside:
@@ -140,7 +140,7 @@ def _path(node: TreeNode) -> str:
 
 
 def _write(target: Coordination, nodes: Sequence[TreeNode], progress: Callable[[int, int], None]) -> None:
-    """Create all nodes but the cluster's id, parents first."""
+    """Creates all nodes except the cluster's id, parents first."""
     parents_first = sorted((node for node in nodes if node.path not in (OURS, layout.CLUSTER_ID)), key=_path)
     done = 0
     for part in _commits(_writing(target, node) for node in parents_first):
@@ -151,18 +151,18 @@ def _write(target: Coordination, nodes: Sequence[TreeNode], progress: Callable[[
 
 def _writing(target: Coordination, node: TreeNode) -> Operation:
     path = _encoded(node.path)
-    there = target.read(path) if _is_of_consumers(path) else None
-    return Create(path, node.value) if there is None else Set(path, node.value, there.version)
+    existing = target.read(path) if _is_of_consumers(path) else None
+    return Create(path, node.value) if existing is None else Set(path, node.value, existing.version)
 
 
 def _encoded(path: str) -> str:
-    """The path with a name that ZooKeeper takes: SQLite has taken ``.`` and ``..`` too."""
+    """The path with names that ZooKeeper accepts: SQLite also accepted ``.`` and ``..``."""
     parent, _, name = path.rpartition("/")
     return f"{parent}/{layout.entity_name(layout.entity_of(name))}" if parent in _ENTITY_PARENTS else path
 
 
 def _commits(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
-    """The operations in commits that every tree takes."""
+    """The operations, grouped into commits that every tree accepts."""
     part: list[Operation] = []
     size_bytes = 0
     for operation in operations:

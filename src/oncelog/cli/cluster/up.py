@@ -1,4 +1,4 @@
-"""``oncelog cluster up``: several brokers on this machine, in the foreground."""
+"""``oncelog cluster up``: runs several brokers on this machine, in the foreground."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def up(
 
 
 def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
-    """Run the brokers until none is left, or a signal; the exit code. ``client``: settings to ask them with."""
+    """Runs the brokers until all have ended or a signal arrives; returns the exit code. ``client``: how to connect to
+    them.
+    """
     from oncelog.cli.cluster.processes import BrokerProcesses
 
     with BrokerProcesses() as processes:
@@ -103,7 +105,7 @@ def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
 
 
 def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict[str, str]:
-    """The settings that all brokers have. Raises BadParameter for those that are not the user's to give."""
+    """The settings that all brokers share. Raises BadParameter for keys that this command sets itself."""
     from oncelog.cli.cluster.configuration import OURS, defaults
 
     given = {} if config is None else settings_in(config, "--config")
@@ -118,7 +120,7 @@ def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict
 
 
 def _wait_ready(processes: BrokerProcesses, plans: list[BrokerPlan], client: Path | None) -> dict[int, str]:
-    """The addresses of all brokers, once each knows of all. Raises Exit with 1 when one ends instead."""
+    """The addresses of all brokers once each of them has all addresses. Raises Exit(1) when a broker ends first."""
     from oncelog.cli.cluster.processes import Ended
 
     addresses: dict[int, str] = {}
@@ -151,14 +153,14 @@ def _knows_all(address: str, addresses: dict[int, str], config: Path | None) -> 
 
     try:
         with ClusterOptions(address, command_config=config).open_client() as client:
-            there = {
+            registered = {
                 broker.broker_id: f"{broker.host}:{broker.port}"
                 for broker in registered_brokers(client)
                 if not broker.is_fenced
             }
     except ClientError:
         return False
-    return there.items() >= addresses.items()
+    return registered.items() >= addresses.items()
 
 
 def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[int, str], as_json: bool) -> None:
@@ -182,7 +184,7 @@ def _tell(processes: BrokerProcesses, plans: list[BrokerPlan], addresses: dict[i
 
 
 def _watch(processes: BrokerProcesses, plans: list[BrokerPlan]) -> None:
-    """Tell of brokers that end, until none is left."""
+    """Reports each broker that ends, until none is left."""
     from oncelog.cli.cluster.processes import Ended
 
     left = len(plans)
@@ -195,7 +197,7 @@ def _watch(processes: BrokerProcesses, plans: list[BrokerPlan]) -> None:
 
 
 def _end(processes: BrokerProcesses) -> int:
-    """End all brokers; the exit code. Another Ctrl-C kills them."""
+    """Ends all brokers and returns the exit code. Another Ctrl-C kills them."""
     running = processes.running()
     if running:
         _say(f"stopping {counted(len(running), 'broker')}")
@@ -211,9 +213,9 @@ def _end(processes: BrokerProcesses) -> int:
 
 
 def _tell_end(event: Ended, plans: list[BrokerPlan]) -> None:
-    plan = next(one for one in plans if one.broker_id == event.broker_id)
-    said = plan.log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
-    _say(f"broker {event.broker_id} has ended ({how_it_ended(event.exit_code)}); the last line in {plan.log}: {said}")
+    plan = next(plan for plan in plans if plan.broker_id == event.broker_id)
+    last_line = plan.log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+    _say(f"broker {event.broker_id} ended ({how_it_ended(event.exit_code)}); the last line in {plan.log}: {last_line}")
 
 
 def how_it_ended(exit_code: int) -> str:

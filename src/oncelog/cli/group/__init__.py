@@ -1,1 +1,1 @@
-"""``oncelog group``: consumer groups of brokers, and with ``--zookeeper`` those that balance through ZooKeeper."""
+"""``oncelog group``: consumer groups of brokers and, with ``--zookeeper``, groups that balance through ZooKeeper."""

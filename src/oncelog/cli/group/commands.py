@@ -36,7 +36,7 @@ _STATES: Final = (
 
 
 def _state(given: str) -> str:
-    """A state by its name, in whatever case it was written. Raises BadParameter."""
+    """A state by its name in any case. Raises BadParameter."""
     for state in _STATES:
         if state.lower() == given.lower():
             return state
@@ -65,7 +65,7 @@ def list_(
     if zookeeper is not None:
         group_zookeeper.list_groups(zookeeper, state or [], cluster.as_json)
         return
-    states = [_state(one) for one in state or ()]
+    states = [_state(name) for name in state or ()]
     with cluster.open_client() as client:
         rows = list_groups(client, states)
     print_rows(
@@ -99,23 +99,30 @@ def describe(
     documents = []
     with cluster.open_client() as client:
         for number, name in enumerate(groups):
-            found = describe_group(client, name)
-            lag = [] if members and not cluster.as_json else group_lag(client, found)
+            description = describe_group(client, name)
+            lag = [] if members and not cluster.as_json else group_lag(client, description)
             if cluster.as_json:
-                documents.append({"group": found, "partitions": lag})
+                documents.append({"group": description, "partitions": lag})
                 continue
             if number:
                 print_line()
             print_line(
-                f"group {found.group}  state {found.state}  type {found.group_type}  assignor {found.protocol or '-'}  "
-                f"coordinator {found.coordinator}  members {len(found.members)}"
+                f"group {description.group}  state {description.state}  type {description.group_type}  "
+                f"assignor {description.protocol or '-'}  coordinator {description.coordinator}  "
+                f"members {len(description.members)}"
             )
             if members:
                 print_table(
                     ("member", "instance", "client", "host", "partitions"),
                     [
-                        (m.member_id, m.instance_id, m.client_id, m.host, _ranges(m.partitions) or None)
-                        for m in found.members
+                        (
+                            member.member_id,
+                            member.instance_id,
+                            member.client_id,
+                            member.host,
+                            _ranges(member.partitions) or None,
+                        )
+                        for member in description.members
                     ],
                 )
             else:
@@ -209,14 +216,14 @@ def delete(
             outcomes = [offset for group in groups for offset in delete_offsets(client, group, partitions)]
         else:
             outcomes = delete_groups(client, groups)
-    what = "offsets of" if topic else "group"
+    kind = "offsets of" if topic else "group"
     if cluster.as_json:
         print_json(outcomes)
     for outcome in outcomes:
         if outcome.error is not None:
-            complain(f"{what} {outcome.name!r}: {outcome.error}")
+            complain(f"{kind} {outcome.name!r}: {outcome.error}")
         elif not cluster.as_json:
-            print_line(f"{what} {outcome.name} deleted")
+            print_line(f"{kind} {outcome.name} deleted")
     if any(outcome.error for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -235,7 +242,9 @@ def _target(
     """The one target that was given. Raises BadParameter for none or several."""
     from oncelog.admin.groups import ResetTo
 
-    given = sum((to_earliest, to_latest, to_current, *(one is not None for one in (to_offset, to_datetime, shift_by))))
+    given = sum(
+        (to_earliest, to_latest, to_current, *(option is not None for option in (to_offset, to_datetime, shift_by)))
+    )
     if given != 1:
         raise typer.BadParameter(
             "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, --shift-by"
@@ -247,8 +256,8 @@ def _target(
 def _ranges(partitions: tuple[TopicPartition, ...]) -> str:
     """``topic:0,2-4 other:1``."""
     by_topic: dict[str, list[int]] = {}
-    for one in sorted(partitions):
-        by_topic.setdefault(one.topic, []).append(one.partition)
+    for partition in sorted(partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
     texts = []
     for topic, indexes in by_topic.items():
         runs: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""``oncelog group … --zookeeper``: groups of consumers that balance, or keep their offsets, in ZooKeeper."""
+"""``oncelog group … --zookeeper``: groups that balance, or keep their offsets, in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def list_groups(zookeeper: str, states: list[str], as_json: bool) -> None:
 def describe_groups(
     zookeeper: str, groups: list[str], settings: dict[str, str], *, members: bool, as_json: bool
 ) -> None:
-    """Print groups with their offsets and lag, or with their consumers."""
+    """Prints groups with their offsets and lag, or with their consumers."""
     from oncelog.admin.zookeeper_groups import (
         cluster_client,
         describe_zookeeper_group,
@@ -40,17 +40,20 @@ def describe_groups(
     documents = []
     with zookeeper_session(zookeeper) as session, cluster_client(session, settings) as client:
         for number, name in enumerate(groups):
-            found = describe_zookeeper_group(session, name)
-            lag = [] if members and not as_json else zookeeper_group_lag(client, found)
+            description = describe_zookeeper_group(session, name)
+            lag = [] if members and not as_json else zookeeper_group_lag(client, description)
             if as_json:
-                consumers = [{"member_id": m.member_id, "subscription": m.subscription} for m in found.members]
-                documents.append({"group": name, "state": found.state, "members": consumers, "partitions": lag})
+                consumers = [
+                    {"member_id": member.member_id, "subscription": member.subscription}
+                    for member in description.members
+                ]
+                documents.append({"group": name, "state": description.state, "members": consumers, "partitions": lag})
                 continue
             if number:
                 print_line()
-            print_line(f"group {name}  state {found.state}  type zookeeper  members {len(found.members)}")
+            print_line(f"group {name}  state {description.state}  type zookeeper  members {len(description.members)}")
             if members:
-                rows = [(m.member_id, *_subscription(m.subscription)) for m in found.members]
+                rows = [(member.member_id, *_subscription(member.subscription)) for member in description.members]
                 print_table(("member", "pattern", "subscription"), rows)
             else:
                 print_table(
@@ -64,7 +67,7 @@ def describe_groups(
 def reset_group(
     zookeeper: str, group: str, topics: list[str] | None, to: ResetTo, settings: dict[str, str], execute: bool
 ) -> list[ResetRow]:
-    """Plan a reset, and carry it out if wanted; the plan."""
+    """Plans a reset, executes it if ``execute``, and returns the plan."""
     from oncelog.admin.zookeeper_groups import (
         cluster_client,
         execute_zookeeper_reset,
@@ -113,7 +116,7 @@ def migrate(
     print_rows(columns, cells, document, as_json=as_json)
 
 
-def _subscription(found: Subscription | None) -> tuple[str | None, str | None]:
-    if found is None:
+def _subscription(subscription: Subscription | None) -> tuple[str | None, str | None]:
+    if subscription is None:
         return None, None
-    return found.pattern, " ".join(f"{name}:{count}" for name, count in found.streams.items())
+    return subscription.pattern, " ".join(f"{name}:{count}" for name, count in subscription.streams.items())

@@ -1,1 +1,1 @@
-"""``oncelog log``: data directories, offline. ``dump`` reads their files; ``importing`` brings in logs of Kafka 0.7."""
+"""``oncelog log``: reads data directories offline (``dump``, ``verify``), imports logs of Kafka 0.7 (``importing``)."""

@@ -1,4 +1,4 @@
-"""``oncelog audit``: the fate of every transaction in a cluster's log directories, and contradictions in them."""
+"""``oncelog audit``: the outcome of every transaction in a cluster's log directories, and contradictions in them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LimitOptions:
     ] = None
 
     def limits(self) -> Limits:
-        """The limits of the audit. Raises BadParameter."""
+        """Raises BadParameter."""
         from oncelog.spark.audit.audit_context import Limits
 
         return Limits(
@@ -95,7 +95,7 @@ class EngineOptions:
     ] = None
 
     def engine(self, size_bytes: int, progress: bool) -> AbstractContextManager[Engine]:
-        """The engine for so many bytes of log: Spark where it is asked for, or pays. Raises BadParameter."""
+        """The engine for ``size_bytes`` of log: Spark if requested or worth its start. Raises BadParameter."""
         settings = key_values(self.spark_config, "--spark-config")
         on_spark = self.spark
         if on_spark is None:
@@ -169,8 +169,10 @@ def _check_place(to: Path | None, directories: list[Path]) -> None:
 
 
 def _check_packages(on_spark: bool | None) -> None:
-    """End the command if a package is missing that segments are read with: without Spark those two are all it needs.
-    ``on_spark`` is as ``EngineOptions`` has it. Raises ModuleNotFoundError where it says that Spark does the work."""
+    """Exits if a package that reads segments is missing. Without Spark these two suffice.
+
+    ``on_spark`` is as in ``EngineOptions``. Raises ModuleNotFoundError if it asks for Spark.
+    """
     for name in _PACKAGES:
         try:
             importlib.import_module(name)
@@ -211,7 +213,7 @@ def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, pro
 
 
 def _tell(step: str, done: int, total: int) -> None:
-    """A line of --progress."""
+    """Prints a line of --progress."""
     print_line(json.dumps({"step": step, "done": done, "total": total}), err=True, flush=True)
 
 
@@ -224,8 +226,8 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
     print_line(report.headline(result))
     for caveat in report.caveats(result):
         print_line(caveat)
-    found = ", ".join(f"{number:,} {fate}" for fate, number in report.fates(result).items())
-    print_line(f"transactions by partition: {found or 'none'}")
+    counts = ", ".join(f"{number:,} {fate}" for fate, number in report.fates(result).items())
+    print_line(f"transactions by partition: {counts or 'none'}")
     print_line()
     if not result.found:
         print_line("nothing found that cannot be right")
@@ -239,19 +241,27 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
         )
     if result.found > _LISTED:
         print_line(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
-    for written in (one for one in (html, to) if one is not None):
+    for written in (path for path in (html, to) if path is not None):
         print_line(f"written: {written}")
 
 
-def _row(one: Finding) -> tuple[object, ...]:
-    def known(value: int) -> int | None:
+def _row(finding: Finding) -> tuple[object, ...]:
+    def _or_none(value: int) -> int | None:
         return None if value < 0 else value
 
-    place = f"{one.topic}-{one.partition}" if one.topic else one.path
-    name = _quoted(one.transactional_id) if one.transactional_id else None
-    return one.kind, place, known(one.offset), name, known(one.producer_id), known(one.epoch), _quoted(one.text)
+    place = f"{finding.topic}-{finding.partition}" if finding.topic else finding.path
+    name = _quoted(finding.transactional_id) if finding.transactional_id else None
+    return (
+        finding.kind,
+        place,
+        _or_none(finding.offset),
+        name,
+        _or_none(finding.producer_id),
+        _or_none(finding.epoch),
+        _quoted(finding.text),
+    )
 
 
 def _quoted(text: str) -> str:
-    """Text of a log, escaped: it may hold anything, control characters for a terminal too."""
+    """Text from a log, escaped: it may contain control characters for a terminal."""
     return text if text.isprintable() else json.dumps(text)

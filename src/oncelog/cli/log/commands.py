@@ -60,7 +60,7 @@ def dump(
     for kind in only or ():
         if kind not in _KINDS:
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(_KINDS)}", param_hint="--only")
-    wanted = Wanted(records, not no_values, not raw, from_offset, to_offset, not no_check)
+    selection = Wanted(records, not no_values, not raw, from_offset, to_offset, not no_check)
     damaged = False
     shown = 0
     for path in paths:
@@ -68,7 +68,7 @@ def dump(
             raise ClientError(f"{path}: no such file or directory")
         for file in _files(path, set(only or ())):
             shown += 1
-            damaged |= _show(file, wanted, as_json)
+            damaged |= _show(file, selection, as_json)
     if not shown:
         raise ClientError(f"{paths[0]}: no files of a log there")
     if damaged:
@@ -123,13 +123,13 @@ def verify(
 
 
 def _files(path: Path, only: set[str]) -> Iterator[Path]:
-    """The files to show under ``path``, partition by partition; a file that was named is always shown."""
+    """The files to show under ``path``, partition by partition. A file named on the command line is always shown."""
     from oncelog.cli.log.dump.files import base_offset_of, reader_of
 
     if not path.is_dir():
         yield path
         return
-    for child in sorted(path.iterdir(), key=lambda one: (one.is_dir(), one.name)):
+    for child in sorted(path.iterdir(), key=lambda child_path: (child_path.is_dir(), child_path.name)):
         if child.is_dir():
             yield from _files(child, only)
         elif file_start(child.name) is not None:
@@ -141,12 +141,12 @@ def _files(path: Path, only: set[str]) -> Iterator[Path]:
                 yield child
 
 
-def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
-    """Print the rows of one file; True if it is damaged."""
+def _show(path: Path, selection: Wanted, as_json: bool) -> bool:
+    """Prints the rows of one file; True if the file is damaged."""
     damaged = False
     if not as_json:
         print_line(f"{path}")
-    for row in _rows(path, wanted):
+    for row in _rows(path, selection):
         damaged |= row["type"] == "error" or row.get("valid") is False
         if as_json:
             print_json_line({"file": str(path), **row})
@@ -155,7 +155,7 @@ def _show(path: Path, wanted: Wanted, as_json: bool) -> bool:
     return damaged
 
 
-def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, selection: Wanted) -> Iterator[dict[str, Any]]:
     from oncelog.cli.log.dump.files import error, reader_of
     from oncelog.cli.log.dump.old_log import old_log_rows
     from oncelog.cli.log.dump.segment import segment_rows
@@ -165,9 +165,9 @@ def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
         if reader is not None:
             yield from reader(path)
         elif path.suffix == ".log":
-            yield from segment_rows(path, wanted)
+            yield from segment_rows(path, selection)
         elif path.suffix == ".kafka":
-            yield from old_log_rows(path, wanted)
+            yield from old_log_rows(path, selection)
         else:
             yield error("not a file of a log")
     except (ValueError, OSError) as problem:
@@ -175,7 +175,7 @@ def _rows(path: Path, wanted: Wanted) -> Iterator[dict[str, Any]]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """A row as ``type name=value …``, with times in words."""
+    """A row as ``type name=value …``, with times as text."""
     parts = []
     for name, value in row.items():
         if name == "type":

@@ -1,4 +1,4 @@
-"""``oncelog log import``: a log of Kafka 0.7 into a topic, exactly once. Parsing and printing only."""
+"""``oncelog log import``: imports a log of Kafka 0.7 into a topic, exactly once."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ def import_(
     from oncelog.legacy.logs.import_positions import ImportKey
     from oncelog.legacy.logs.importer import Importer, Totals
 
-    found, partitions = _log_in(directory, log, to)
+    log_name, partitions = _log_in(directory, log, to)
     totals = Totals()
     try:
         with cluster.open_client() as client, _events_printed(cluster.as_json, how.on_corruption) as on_event:
             settings = _prepared(client, to, max(partitions) + 1, how.settings())
-            with Importer(client, ImportKey(name or found, to), partitions, settings, on_event) as importer:
+            with Importer(client, ImportKey(name or log_name, to), partitions, settings, on_event) as importer:
                 totals = importer.totals
                 importer.prepare()
-                importer.run(lambda: _log_in(directory, found, to)[1])
+                importer.run(lambda: _log_in(directory, log_name, to)[1])
     except KeyboardInterrupt:
         _print_totals(totals, to, cluster.as_json)
         raise
@@ -102,7 +102,7 @@ def import_(
 
 
 def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int, Path]]:
-    """The log to import, by name, and its partitions. Raises OldLogError naming those there are."""
+    """The name and partitions of the log to import. Raises OldLogError with the names of the logs in the directory."""
     logs = logs_in(directory)
     if not logs:
         raise OldLogError(f"{directory} has no log of Kafka 0.7: no directory NAME-N with files *.kafka")
@@ -116,14 +116,16 @@ def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int
 
 
 def _prepared(client: Client, topic: str, partitions: int, settings: ImportSettings) -> ImportSettings:
-    """Create the topic if it is absent, and take over its limit for batches. Raises OldLogError for too few partitions,
-    BrokerRefused."""
+    """Creates the topic if it is absent, and returns settings with its batch limit.
+
+    Raises OldLogError for too few partitions, and BrokerRefused.
+    """
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
 
     keeps_times = settings.timestamps is Timestamps.FILE
-    known = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed
-    if known is None or not known.exists:
+    description = client.metadata([topic]).get(topic)  # type: ignore[call-overload]  # a name as it was typed
+    if description is None or not description.exists:
         ensure_topic(client, topic, partitions, {"retention.ms": "-1"} if keeps_times else {})
         unlimited = ", which keeps its records for ever (retention.ms=-1): their times are of long ago"
         print_line(f"topic {topic} created with {counted(partitions, 'partition')}{unlimited * keeps_times}", err=True)
@@ -145,8 +147,10 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
 
 @contextmanager
 def _events_printed(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watch]:
-    """Progress and damaged places: lines of JSON; else a bar on a terminal, and damaged places on stderr, but for the
-    one that the error names with which the import ends."""
+    """Prints progress and damaged places: JSON lines, or a progress bar and lines on stderr.
+
+    The damaged place that ends the import is left to its error message.
+    """
     with progress(None if as_json else "bytes imported") as bar:
 
         def on_event(event: Event) -> None:

@@ -1,7 +1,7 @@
-"""``oncelog log verify``: batches that readers cannot read, or whose header contradicts their records.
+"""``oncelog log verify``: finds batches that cannot be read, or whose header contradicts their records.
 
-The rule: each batch is judged alone, as a producer's is (``records.inspection``). Gaps in the offsets are none where
-compaction may have made them. A segment ends at the first batch whose length cannot be right.
+The rule: each batch is checked by itself, like a producer's batch (``records.inspection``). Gaps between offsets are no
+problem: compaction makes them. A segment ends at the first batch with an impossible length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog.records.record import records_data
 
 
 class Problem(NamedTuple):
-    """A batch that is not as it should be."""
+    """A damaged or contradictory batch."""
 
     base_offset: int
     position: int

@@ -1,1 +1,1 @@
-"""``oncelog mirror``: run a mirror, look at its offsets, verify its copies."""
+"""``oncelog mirror``: runs a mirror, translates its offsets, verifies its copies."""

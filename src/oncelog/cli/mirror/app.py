@@ -1,4 +1,4 @@
-"""The group ``oncelog mirror``: without a sub-command it mirrors."""
+"""The group ``oncelog mirror``; without a sub-command it runs a mirror."""
 
 from __future__ import annotations
 

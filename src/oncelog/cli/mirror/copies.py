@@ -1,4 +1,4 @@
-"""``oncelog mirror offsets`` and ``verify``: what a mirror has copied, of groups' offsets and of records."""
+"""``oncelog mirror offsets`` and ``verify``: what a mirror has copied of group offsets and records."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def offsets(
     from oncelog.mirror.translation import translate
 
     clusters = read_clusters(ends, configs)
-    wanted = compiled(clusters.option("groups", groups) or ".*", "--groups")
+    pattern = compiled(clusters.option("groups", groups) or ".*", "--groups")
     rows = []
     for source in clusters.sources:
-        rows += asyncio.run(translate(source, clusters.target, wanted, back=back, apply=apply, force=force))
+        rows += asyncio.run(translate(source, clusters.target, pattern, back=back, apply=apply, force=force))
     columns = ("group", "from", "partition", "offset", "to", "translated", "there now", "state")
     print_rows(columns, map(_offset_cells, rows), rows, as_json=as_json)
 
@@ -89,14 +89,14 @@ def verify(
     from oncelog.mirror.verification import verify_copies
 
     clusters = read_clusters(ends, configs)
-    wanted = compiled(clusters.option("topics", topics) or ".*", "--topics")
+    pattern = compiled(clusters.option("topics", topics) or ".*", "--topics")
     rows: list[RangeRow] = []
 
     async def compare() -> None:
         compared = 0
         with progress(None if as_json else "records compared") as report:
             for source in clusters.sources:
-                async for row in verify_copies(source, clusters.target, wanted, range_records):
+                async for row in verify_copies(source, clusters.target, pattern, range_records):
                     rows.append(row)
                     compared += row.source_records
                     report(compared, None)

@@ -14,7 +14,7 @@ _PARTITION = ("source", "topic", "partition")
 
 
 class MirrorCollector(Collector):
-    """The progress of all engines, as it is when it is asked for."""
+    """Collects the progress of all engines at the time of the scrape."""
 
     def __init__(self, engines: Sequence[Progress]) -> None:
         self._engines = engines

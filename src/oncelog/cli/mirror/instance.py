@@ -1,7 +1,7 @@
-"""The name of an instance of a mirror: the host's, and the first number that no other instance here has.
+"""The name of a mirror instance: the host's name and the first number that no other instance on it has.
 
-The rule: the number is held by a lock on a file, which the operating system gives back when the process dies. So an
-instance that was killed comes back under its name and takes its work over at once, and two on one host differ.
+The rule: a file lock holds the number, and the operating system releases it when the process dies. So a killed instance
+comes back under its name and takes over its work at once, and two instances on a host have different names.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class InstanceName:
     def __init__(self, target: str, aliases: list[str]) -> None:
         import fcntl
 
-        what = hashlib.sha256(f"{target} {sorted(aliases)}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{target} {sorted(aliases)}".encode()).hexdigest()[:16]
         host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64] or "host"
         directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
         for number in range(_MOST):
-            path = directory / f"oncelog-mirror-{os.getuid()}-{what}-{number}.lock"
+            path = directory / f"oncelog-mirror-{os.getuid()}-{digest}-{number}.lock"
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

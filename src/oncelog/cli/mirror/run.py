@@ -26,7 +26,7 @@ _MOST_REFUSALS = 10
 
 
 class Report(NamedTuple):
-    """How a mirror tells what it does; ``metrics`` is an address and a port."""
+    """How a mirror reports; ``metrics`` is an address and a port."""
 
     interval_s: float
     as_json: bool
@@ -35,7 +35,7 @@ class Report(NamedTuple):
 
 
 def run(settings: Sequence[MirrorSettings], report: Report, *, until_caught_up: bool) -> None:
-    """Mirror until that is done or a signal comes; the last report tells the sums. Raises ClientError."""
+    """Runs a mirror until it is done or a signal arrives; the last report has the totals. Raises ClientError."""
     log_to_stderr(logging.INFO, "oncelog: %(message)s")
     with contextlib.ExitStack() as stack:
         if not settings[0].instance:
@@ -141,15 +141,15 @@ def _document(engine: Engine, final: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _stopped_by_signals(engines: Sequence[Engine]) -> Iterator[None]:
-    """Take the first Ctrl-C, SIGTERM or SIGHUP as a request to end; the next has its usual effect."""
+    """Treats the first Ctrl-C, SIGTERM or SIGHUP as a request to end; the next has its default effect."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    asked = False
+    is_stopping = False
 
     def ask() -> None:
-        nonlocal asked
-        if asked and task is not None:
+        nonlocal is_stopping
+        if is_stopping and task is not None:
             task.cancel()
-        asked = True
+        is_stopping = True
         for engine in engines:
             engine.stop()
 

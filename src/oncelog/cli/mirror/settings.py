@@ -128,7 +128,7 @@ class Clusters:
     options: dict[str, str] = field(default_factory=dict)
 
     def option(self, name: str, given: str | None) -> str | None:
-        """The value of an option: as given, else as in the file."""
+        """The value of an option: from the command line, else from the file."""
         return given if given is not None else self.options.get(name)
 
     def flag(self, name: str, given: bool) -> bool:
@@ -136,7 +136,7 @@ class Clusters:
         return given or self.options.get(name, "false").lower() == "true"
 
     def number(self, name: str, given: int | None, default: int) -> int:
-        """A number: as given, else as in the file, else ``default``. Raises ConfigError."""
+        """A number from the command line, else from the file, else ``default``. Raises ConfigError."""
         text = self.options.get(name)
         if given is not None or text is None:
             return default if given is None else given
@@ -147,7 +147,7 @@ class Clusters:
 
 
 def read_clusters(ends: EndOptions, configs: ConfigOptions) -> Clusters:
-    """The clusters that options and files name. Raises ConfigError, BadParameter."""
+    """The clusters named by options and files. Raises ConfigError, BadParameter."""
     by_alias: dict[str, dict[str, str]] = {}
     to: dict[str, str] = {}
     options: dict[str, str] = {}
@@ -172,7 +172,7 @@ def read_clusters(ends: EndOptions, configs: ConfigOptions) -> Clusters:
 
 
 def engine_settings(clusters: Clusters, given: CopyOptions) -> list[MirrorSettings]:
-    """The settings of an engine for each source. Raises ConfigError."""
+    """The settings of one engine per source. Raises ConfigError."""
     from oncelog.mirror.settings import Begin, MirrorSettings, Naming, OnGap, choice, compiled
 
     def text(name: str) -> str | None:
@@ -213,7 +213,7 @@ def engine_settings(clusters: Clusters, given: CopyOptions) -> list[MirrorSettin
 def _sort(
     given: Mapping[str, str], by_alias: dict[str, dict[str, str]], to: dict[str, str], options: dict[str, str]
 ) -> None:
-    """Sort the keys of ``--config`` and ``-X`` by what they are about. Raises ConfigError for others."""
+    """Sorts the keys of ``--config`` and ``-X`` by their subject. Raises ConfigError for unknown keys."""
     for key, value in given.items():
         kind, _, rest = key.partition(".")
         alias, dot, setting = rest.partition(".")

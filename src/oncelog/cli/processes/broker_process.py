@@ -1,4 +1,4 @@
-"""A broker in the foreground, as ``oncelog serve`` runs it: its options, its settings, its log. Imports no typer."""
+"""``oncelog serve``'s broker in the foreground: its options, settings and log. Imports no typer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_broker(
     http: str | None = None,
     verbose: bool = False,
 ) -> int:
-    """Run a broker until it is signalled; the exit code. A start that is refused is printed to stderr."""
+    """Runs a broker until a signal and returns the exit code. A refused start is printed to stderr."""
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.node.assembly import StartRefused
     from oncelog.node.listeners.broker_settings import ConfigError, parse_address, read_settings

@@ -18,7 +18,7 @@ _PLAIN_KINDS: Final = (str, Path, bool, float)
 
 
 class CommandOption(NamedTuple):
-    """An option of a command: the parameter it sets, and the type of its value; ``bool`` is a flag without one."""
+    """An option of a command: the parameter it sets and the type of its value; ``bool`` is a flag."""
 
     parameter: str
     kind: Any
@@ -39,7 +39,7 @@ class CommandOption(NamedTuple):
         return self.spelled or (f"--{self.parameter.replace('_', '-')}",)
 
     def parse(self, text: str) -> Any:
-        """The value of ``text``. Raises ValueError for one that typer has to judge."""
+        """The value of ``text``. Raises ValueError for a value that typer has to judge."""
         if self.kind not in _PLAIN_KINDS or self.checks or (self.kind is Path and not text):
             raise ValueError(text)
         value = self.kind(text)
@@ -49,7 +49,7 @@ class CommandOption(NamedTuple):
 
 
 def read_plainly(options: Iterable[CommandOption], arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The keyword arguments that ``arguments`` give a command; None where typer has to read them.
+    """The keyword arguments of a command line; None if typer has to parse it.
 
     A value follows its option, as the next word or after ``=``.
     """

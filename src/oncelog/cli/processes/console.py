@@ -1,4 +1,4 @@
-"""``oncelog console``: the web console. Its help, and the parsing of whatever ``main`` does not read."""
+"""``oncelog console``: the web console's help, and the parsing of command lines that ``main`` does not read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A console in the foreground, as ``oncelog console`` runs it: its options, its settings, its server.
-
-Imports no typer.
-"""
+"""``oncelog console``'s server in the foreground: its options and settings. Imports no typer."""
 
 from __future__ import annotations
 
@@ -99,7 +96,7 @@ _BOOTSTRAP: Final = CommandOption(
 
 
 def read_console(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The keyword arguments of ``run_console``; None for what typer has to read."""
+    """The keyword arguments of ``run_console``; None if typer has to parse the command line."""
     if COMMAND_CONFIG_VARIABLE in os.environ:
         return None
     values = read_plainly((*OPTIONS, _BOOTSTRAP), arguments)
@@ -126,7 +123,7 @@ def run_console(
     metrics_url: Sequence[str] = (),
     sample_every: float = DEFAULT_SAMPLE_EVERY_S,
 ) -> int:
-    """Serve until interrupted; the exit code. ``listen`` is an address that can be. Raises ClientError."""
+    """Serves until interrupted and returns the exit code. ``listen`` is a valid address. Raises ClientError."""
     raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.console.formats.schema_files import read_schemas
@@ -140,15 +137,15 @@ def run_console(
         command_options=cluster_options(bootstrap) if command_options is None else command_options,
         host=host,
         port=port,
-        names=frozenset(one.lower() for one in name),
+        names=frozenset(path.lower() for path in name),
         allow_changes=allow_changes,
         audit_log=audit_log,
         login=Nobody() if auth is None else login_of(*auth),
         tls_certificate=tls_cert,
         tls_key=tls_key,
         schemas=read_schemas(schema),
-        audit_reports=tuple(one.absolute() for one in audit_report),
-        audit_data=tuple(one.absolute() for one in audit_data),
+        audit_reports=tuple(path.absolute() for path in audit_report),
+        audit_data=tuple(path.absolute() for path in audit_data),
         sample_every_s=sample_every,
         metrics_urls=tuple(metrics_url),
     )
@@ -158,8 +155,8 @@ def run_console(
     gc.enable()
     scheme = "https" if settings.has_tls else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    what = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
-    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({what})"
+    mode = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
+    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({mode})"
     server.on_listening = lambda: print_line(line, err=True, flush=True)
     try:
         server.run()
@@ -177,7 +174,7 @@ def _end_at_once() -> Never:
 
 
 def server_of(settings: Settings) -> ConsoleServer:
-    """The server of a console, not started. Raises ClientError for the audit log, and for schemas."""
+    """The server of a console, not started. Raises ClientError for the audit log and for schemas."""
     from oncelog.console.formats.decoder_process import DecodingProcess
 
     decoding = DecodingProcess(settings.schemas)  # Its own imports go on beside those that follow.
@@ -189,7 +186,7 @@ def server_of(settings: Settings) -> ConsoleServer:
 
 
 def address_of(text: str) -> tuple[str, int] | None:
-    """The host and port of HOST:PORT, None for what is not that."""
+    """The host and port of HOST:PORT; None for other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         return None

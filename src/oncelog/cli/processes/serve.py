@@ -1,4 +1,4 @@
-"""``oncelog serve``: one broker in the foreground. Its help, and the parsing of whatever ``main`` does not read."""
+"""``oncelog serve``: the broker's help, and the parsing of command lines that ``main`` does not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares a table of options to typer, for the help and for command lines that are not plain."""
+"""Declares a table of options to typer, for help and for command lines that are not plain."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from oncelog.cli.support.options import directory
 
 
 def with_options(options: Sequence[CommandOption]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Show typer a command's ``**values`` as these options, before its other parameters. Values that are not given
-    are left out."""
+    """Shows typer a command's ``**values`` as these options, before other parameters. Absent values are left out."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         parameters = [_parameter(option) for option in options]

@@ -1,1 +1,1 @@
-"""``oncelog produce`` and ``oncelog consume``: records in from files and pipes, and out as text."""
+"""``oncelog produce`` and ``oncelog consume``: records from files and pipes, and records as text."""

@@ -1,6 +1,6 @@
-"""``oncelog consume``: records of topics on stdout, alone or as a member of a group.
+"""``oncelog consume``: prints the records of topics, alone or as a member of a group.
 
-The rule: what was printed (and flushed) may be committed, never more; a reader that closes the pipe ends it.
+The rule: only offsets of printed and flushed records are committed. A closed pipe ends the command.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ class RangeOptions:
     ] = None
 
     def bounds(self, group: str | None) -> tuple[Start, int | None]:
-        """The start of reading, and the time to stop before (ms). Raises BadParameter for what does not go together."""
+        """The start, and the time to stop before (ms). Raises BadParameter for options that exclude each other."""
         try:
-            where = parse_start(self.start or ("beginning" if group is None else "stored"))
+            start = parse_start(self.start or ("beginning" if group is None else "stored"))
             until_ms = None if self.to is None else parse_time_ms(self.to)
         except MomentError as error:
             raise typer.BadParameter(str(error)) from None
         if group is not None and self.partition:
             raise typer.BadParameter("give --partition or --group, not both: the group assigns partitions")
-        if where.keyword == "stored" and group is None:
+        if start.keyword == "stored" and group is None:
             raise typer.BadParameter("stored offsets belong to a group; name it with --group", param_hint="--from")
         if group is not None and (
-            where.offset is not None or where.before_end is not None or where.timestamp_ms is not None
+            start.offset is not None or start.before_end is not None or start.timestamp_ms is not None
         ):
             raise typer.BadParameter(
                 "with --group it is beginning, end or stored; move the group with `oncelog group reset-offsets`",
                 param_hint="--from",
             )
-        return where, until_ms
+        return start, until_ms
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class OutputOptions:
     null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = ""
 
     def formatter(self) -> Formatter:
-        """The formatter that the options ask for. Raises BadParameter."""
+        """The formatter that the options select. Raises BadParameter."""
         from oncelog.cli.records.format import FormatError, compile_format, json_envelope
 
         if self.as_json:
@@ -141,7 +141,7 @@ def consume(
     """
     from oncelog.client.machine.positions import FetchSettings
 
-    where, until_ms = reading.bounds(group)
+    start, until_ms = reading.bounds(group)
     sink = Sink(output.formatter(), reading.count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     if old_consumer.zookeeper is not None:
@@ -151,16 +151,16 @@ def consume(
         keys = cluster.client_settings() | old_consumer.settings()
         keys |= {"auto.commit.enable": "false"} if no_commit else {}
         consume_zookeeper(
-            old_consumer.zookeeper, group, read, sink, where, settings, keys, stop_at_end=stop_at_end, quiet=quiet
+            old_consumer.zookeeper, group, read, sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
         )
         return
     if not topics:
         raise typer.BadParameter("name the topics to read")
     with cluster.open_client() as client:
         if group is not None:
-            consume_group(client, sink, topics, group, where, settings, instance_id, stop_at_end, not no_commit, quiet)
+            consume_group(client, sink, topics, group, start, settings, instance_id, stop_at_end, not no_commit, quiet)
         else:
-            consume_assigned(client, sink, topics, reading.partition or [], where, settings, until_ms, stop_at_end)
+            consume_assigned(client, sink, topics, reading.partition or [], start, settings, until_ms, stop_at_end)
 
 
 def consume_assigned(
@@ -168,14 +168,14 @@ def consume_assigned(
     sink: Sink,
     topics: list[str],
     partitions: list[int],
-    where: Start,
+    start: Start,
     settings: FetchSettings,
     until_ms: int | None,
     stop_at_end: bool,
 ) -> None:
-    """Read partitions without a group, until all are at their end, or for ever."""
+    """Reads partitions without a group, to their ends or for ever."""
     chosen = _chosen(client, topics, partitions)
-    positions = start_offsets(client, chosen, where, settings.read_committed)
+    positions = start_offsets(client, chosen, start, settings.read_committed)
     until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
     total = None if until is None else sum(max(0, until[p] - positions[p]) for p in positions)
     done = 0
@@ -196,14 +196,14 @@ def consume_group(
     sink: Sink,
     topics: list[str],
     group: str,
-    where: Start,
+    start: Start,
     settings: FetchSettings,
     instance_id: str | None,
     stop_at_end: bool,
     commit: bool,
     quiet: bool,
 ) -> None:
-    """Read as a member of a group; partitions come and go with the other members."""
+    """Reads as a member of a group; rebalances change its partitions."""
     from oncelog.client.blocking.group import GroupConsumer, require_topics
     from oncelog.client.machine.group import GroupSettings
 
@@ -218,7 +218,7 @@ def consume_group(
             names = ", ".join(map(str, sorted(positions))) or "nothing"
             print_line(f"% group {group}: assigned {names}", err=True)
 
-    reset = "latest" if where.keyword == "end" else "earliest"
+    reset = "latest" if start.keyword == "end" else "earliest"
     member = GroupConsumer(
         client,
         group,
@@ -241,12 +241,12 @@ def consume_group(
 
 
 def _chosen(client: Client, topics: list[str], partitions: list[int]) -> list[TopicPartition]:
-    """The partitions to read. Raises UnknownTopic for one that does not exist."""
+    """The partitions to read. Raises UnknownTopic for an absent one."""
     chosen = []
     for topic in dict.fromkeys(topics):
-        there = client.topic(topic).partitions
-        for index in partitions or there:
-            one = TopicPartition(TopicName(topic), index)
-            client.leader(one)
-            chosen.append(one)
+        existing = client.topic(topic).partitions
+        for index in partitions or existing:
+            partition = TopicPartition(TopicName(topic), index)
+            client.leader(partition)
+            chosen.append(partition)
     return chosen

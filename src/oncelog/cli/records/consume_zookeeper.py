@@ -1,6 +1,6 @@
-"""``oncelog consume --zookeeper``: records of topics on stdout, as one of Kafka's old consumers would read them.
+"""``oncelog consume --zookeeper``: prints the records of topics, reading like Kafka's old high-level consumer.
 
-The rule: what was printed (and flushed) may be committed, never more.
+The rule: only offsets of printed and flushed records are committed.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def consume_zookeeper(
     group: str | None,
     subscription: Subscription,
     sink: Sink,
-    where: Start,
+    start: Start,
     fetch: FetchSettings,
     settings: dict[str, str],
     *,
     stop_at_end: bool,
     quiet: bool,
 ) -> None:
-    """Read as a consumer of a group that balances through ZooKeeper, until all is read or for ever."""
+    """Reads as a member of a group that balances through ZooKeeper, to the end or for ever."""
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:
         raise typer.BadParameter("consumers that share their work through ZooKeeper are a group; name it with --group")
-    if where.keyword in _RESETS:
-        settings = {"auto.offset.reset": _RESETS[where.keyword]} | settings
+    if start.keyword in _RESETS:
+        settings = {"auto.offset.reset": _RESETS[start.keyword]} | settings
     ends: dict[TopicPartition, int] = {}
     is_assigned = False
 

@@ -1,12 +1,11 @@
-"""Formats in which ``consume`` prints records: kcat's format strings, its JSON envelope, or value with key and headers.
+r"""The formats of ``consume``: kcat's format strings, its JSON envelope, or the value with key and headers.
 
-Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the same as 4 bytes big-endian, ``%k`` key, ``%K`` its
-length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%%``;
-and the escapes ``\\n \\r \\t \\\\ \\0 \\xNN``.
+Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the length as 4 bytes big-endian, ``%k`` key, ``%K``
+its length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset,
+``%%``; and the escapes ``\n \r \t \\ \0 \xNN``.
 
-Keys, values, headers and names are bytes of others. They leave as they are into files and pipes. On a terminal they are
-shown as ``visible_text`` shows them, but for line ends and tabs of a value. JSON has escapes for the same characters,
-wherever it goes.
+Keys, values, headers and names come from others. Files and pipes get their bytes unchanged. On a terminal
+``visible_text`` escapes them, except for line ends and tabs of a value. JSON escapes the same characters everywhere.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 
 class FormatError(ValueError):
-    """A format string that cannot be read."""
+    """An invalid format string."""
 
 
 def unescape(text: str) -> bytes:
-    """Backslash escapes as bytes; anything else as UTF-8. Raises FormatError."""
+    """Backslash escapes as bytes, other text as UTF-8. Raises FormatError."""
     output = bytearray()
     at = 0
     while at < len(text):
@@ -55,7 +54,7 @@ def unescape(text: str) -> bytes:
 def compile_format(
     text: str, *, null: bytes = b"", encode_base64: bool = False, for_terminal: bool = False
 ) -> Formatter:
-    """A formatter for a format string. ``for_terminal``: fields may not act on it. Raises FormatError."""
+    """A formatter for a format string. ``for_terminal``: escapes control characters of fields. Raises FormatError."""
 
     def data(value: bytes | None, shown: Callable[[str], str] = visible) -> bytes:
         if value is None:

@@ -1,8 +1,8 @@
-"""Records of ``oncelog produce``: pieces of a stream of bytes, and what they say.
+"""The input of ``oncelog produce``: pieces of a byte stream, parsed into records.
 
-A stream is cut at a delimiter without waiting for a full buffer: pieces are passed on as soon as they arrive, and
-``None`` when the stream pauses, so that the caller can send a batch that is not full. A piece is a line with a key in
-front, or JSON as ``consume --json`` prints it; its size is bounded, and the last one needs no delimiter.
+A piece ends at the delimiter and is passed on as soon as it arrives. ``None`` marks a pause of the stream, at which the
+caller can send an incomplete batch. A piece is a line with an optional key, or JSON as ``consume --json`` prints it.
+Its size is bounded, and the last piece needs no delimiter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_DIGITS: Final = 19
 
 
 class Parsing(NamedTuple):
-    """The way from a piece of input to a record."""
+    """How a piece of input becomes a record."""
 
     key_delimiter: bytes | None
     key: bytes | None
@@ -47,7 +47,7 @@ class Parsed(NamedTuple):
 
 
 class InputError(ValueError):
-    """A piece of input that is no record."""
+    """A piece of input that is not a record."""
 
 
 def parse(piece: bytes, parsing: Parsing) -> Parsed:
@@ -56,8 +56,8 @@ def parse(piece: bytes, parsing: Parsing) -> Parsed:
         return _parse_json(piece, parsing)
     key, value = parsing.key, piece
     if parsing.key_delimiter is not None:
-        key, found, value = piece.partition(parsing.key_delimiter)
-        if not found:
+        key, delimiter, value = piece.partition(parsing.key_delimiter)
+        if not delimiter:
             raise InputError(f"no key delimiter {parsing.key_delimiter!r} in {piece[:40]!r}")
     return Parsed(
         None if parsing.null is not None and key == parsing.null else _decoded(key, parsing.is_base64),
@@ -69,7 +69,7 @@ def parse(piece: bytes, parsing: Parsing) -> Parsed:
 
 
 def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
-    """A line of ``consume --json``; topic, partition and offset in it are ignored, the timestamp is kept."""
+    """A line of ``consume --json``; its topic, partition and offset are ignored, its timestamp is kept."""
     text = _text(piece)
     try:
         document = json_text.check(text)
@@ -102,7 +102,7 @@ def _text(piece: bytes) -> str:
 
 
 def _headers(document: dict[str, Any], text: str) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers: names and values in turn; ``headers_encoding`` has an entry for each header. Raises InputError."""
+    """Headers from a list of names and values; ``headers_encoding`` has an entry per header. Raises InputError."""
     flat = document.get("headers")
     if flat is None:
         return ()
@@ -151,7 +151,7 @@ def _timestamp(value: object) -> int | None:
 
 
 def _json_bytes(value: object, raw: Callable[[], str], is_base64: bool) -> bytes | None:
-    """A string as it is, null as null, anything else as the JSON that it is; ``raw`` finds that."""
+    """A string as bytes, null as None, anything else as its JSON text, which ``raw`` finds."""
     if value is None:
         return None
     if isinstance(value, json_text.Number):
@@ -175,7 +175,7 @@ _CHUNK_BYTES: Final = 256 * KIB
 
 
 def split_stream(descriptor: int, delimiter: bytes, idle_ms: int) -> Iterator[bytes | None]:
-    """Records of a file descriptor; None each time nothing arrives for ``idle_ms``, once until more does."""
+    """The records of a file descriptor, and None once for each pause of ``idle_ms``."""
     record = bytearray()
     """The record that has begun, without the bytes that may belong to a delimiter."""
     tail = b""

@@ -1,4 +1,4 @@
-"""The offsets between which a command reads: from where it was told to, up to the end or a time."""
+"""The offset range that a command reads: from its start to the end or to a time."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 
 def start_offsets(
-    client: Client, partitions: Iterable[TopicPartition], where: Start, read_committed: bool
+    client: Client, partitions: Iterable[TopicPartition], start: Start, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """The offset to begin at in each partition."""
+    """The first offset to read in each partition."""
     from oncelog.client.blocking.client import EARLIEST, LATEST
     from oncelog.client.machine.requests import offset_query
 
-    wanted = list(partitions)
-    if where.offset is not None:
-        return dict.fromkeys(wanted, where.offset)
+    chosen = list(partitions)
+    if start.offset is not None:
+        return dict.fromkeys(chosen, start.offset)
 
     def listed(timestamp: int) -> dict[TopicPartition, int]:
-        found = client.list_offsets(dict.fromkeys(wanted, timestamp), read_committed=read_committed)
-        return {partition: one.offset for partition, one in found.items()}
+        listed_offsets = client.list_offsets(dict.fromkeys(chosen, timestamp), read_committed=read_committed)
+        return {partition: answer.offset for partition, answer in listed_offsets.items()}
 
-    if where.keyword == "beginning":
+    if start.keyword == "beginning":
         return listed(EARLIEST)
     latest = listed(LATEST)
-    if where.timestamp_ms is not None:
-        at_time = listed(offset_query(where.timestamp_ms))
+    if start.timestamp_ms is not None:
+        at_time = listed(offset_query(start.timestamp_ms))
         return {p: latest[p] if offset < 0 else offset for p, offset in at_time.items()}
-    if where.before_end is not None:
-        return {p: max(first, latest[p] - where.before_end) for p, first in listed(EARLIEST).items()}
+    if start.before_end is not None:
+        return {p: max(first, latest[p] - start.before_end) for p, first in listed(EARLIEST).items()}
     return latest
 
 
@@ -45,16 +45,16 @@ def stop_offsets(
     stop_at_end: bool,
     read_committed: bool,
 ) -> dict[TopicPartition, int] | None:
-    """The offset to stop before in each partition; None to go on for ever."""
+    """The offset to stop before in each partition; None to read for ever."""
     from oncelog.client.blocking.client import LATEST
     from oncelog.client.machine.requests import offset_query
 
-    wanted = list(partitions)
+    chosen = list(partitions)
     if until_ms is None and not stop_at_end:
         return None
-    ends = client.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
-    stops = {partition: one.offset for partition, one in ends.items()}
+    ends = client.list_offsets(dict.fromkeys(chosen, LATEST), read_committed=read_committed)
+    stops = {partition: answer.offset for partition, answer in ends.items()}
     if until_ms is not None:
-        timed = client.list_offsets(dict.fromkeys(wanted, offset_query(until_ms)), read_committed=read_committed)
-        stops |= {partition: one.offset for partition, one in timed.items() if one.offset >= 0}
+        timed = client.list_offsets(dict.fromkeys(chosen, offset_query(until_ms)), read_committed=read_committed)
+        stops |= {partition: answer.offset for partition, answer in timed.items() if answer.offset >= 0}
     return stops

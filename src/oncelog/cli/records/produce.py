@@ -1,7 +1,6 @@
-"""``oncelog produce``: records from stdin or files to a topic.
+"""``oncelog produce``: writes records from stdin or files to a topic.
 
-The rule: the exit code is 0 only when every record was acknowledged; records are sent when the input pauses, not only
-when a batch is full.
+The rule: the exit code is 0 only if every record was acknowledged. A pause of the input sends the current batch.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """Acknowledgements after which a record counts as written."""
+    """The acknowledgements that a write waits for."""
 
     none = "0"
     leader = "1"
@@ -70,11 +69,11 @@ class RecordOptions:
     ] = None
 
     def parsing(self, *, is_json: bool, is_base64: bool) -> Parsing:
-        """The way from a piece of input to a record. Raises BadParameter."""
+        """Raises BadParameter."""
         parsing = Parsing(
             None if self.key_delimiter is None else _unescaped(self.key_delimiter),
             None if self.key is None else _unescaped(self.key),
-            tuple(_header(one) for one in self.header or ()),
+            tuple(_header(text) for text in self.header or ()),
             None if self.null is None else self.null.encode(),
             is_json,
             is_base64,
@@ -86,7 +85,7 @@ class RecordOptions:
         return parsing
 
     def pieces(self, files: list[Path]) -> Iterator[bytes | None]:
-        """The input cut into records; None where it pauses."""
+        """The input in pieces, and None for a pause."""
         delimiter = _unescaped(self.delimiter)
         if self.whole:
             yield from (path.read_bytes() for path in files) if files else iter([sys.stdin.buffer.read()])

@@ -1,4 +1,4 @@
-"""Records on stdout, as the commands that read topics print them."""
+"""Records on stdout, for the commands that read topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """Writes records to stdout and counts them, up to a maximum. Raises OSError where it cannot."""
+    """Writes records to stdout and counts them, up to a maximum. Raises OSError."""
 
     def __init__(self, formatter: Formatter, count: int | None, read_committed: bool) -> None:
         self._formatter = formatter
@@ -28,11 +28,11 @@ class Sink:
         self._output = sys.stdout.buffer
 
     def is_full(self) -> bool:
-        """True once as many records as wanted were written."""
+        """True once the maximum is reached."""
         return self._left == 0
 
     def write(self, fetched: Fetched, until: int | None = None) -> int:
-        """Write the records of one answer; returns the offset up to which all are written."""
+        """Writes the records of one fetch and returns the offset after the last one."""
         from oncelog.client.machine.consumed_records import read_fetched
 
         formatter, write = self._formatter, self._output.write
@@ -47,9 +47,9 @@ class Sink:
         return fetched.next_offset
 
     def deliver(self, fetched: Fetched, processed: Callable[[TopicPartition, int], object] | None) -> int:
-        """Print the records of one answer and report them as ``processed``; returns the offset up to which they are.
+        """Prints the records of one fetch, reports them as ``processed``, and returns the offset after the last one.
 
-        A stop signal waits until both are done: otherwise records would be printed whose offsets are not committed.
+        A stop signal waits for both steps: otherwise printed records would stay uncommitted.
         """
         with stop_signals_deferred():
             done = self.write(fetched)
@@ -59,5 +59,5 @@ class Sink:
         return done
 
     def flush(self) -> None:
-        """Hand all that was written to the reader of stdout."""
+        """Flushes stdout."""
         self._output.flush()

@@ -1,7 +1,7 @@
-"""Records that the broker refused while ``produce`` goes on with the others.
+"""Records that the broker refuses while ``produce`` continues with the others.
 
-A refusal that is about single records (their size, time or key) does not end the command: it is printed, counted, and
-the exit code is 1 in the end. Any other refusal would meet every record, so it ends the command at once.
+A refusal for a record's size, timestamp or key is printed and counted, and the exit code becomes 1. Any other refusal
+would hit every record, so it ends the command at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_SHOWN: Final = 10
 
 
 class RefusedRecords:
-    """Takes a producer's outcomes; ``raise_failure`` and ``finish`` raise ClientError for what went wrong."""
+    """Collects a producer's outcomes; ``raise_failure`` and ``finish`` raise ClientError."""
 
     def __init__(self) -> None:
         self._refused = 0
@@ -26,7 +26,7 @@ class RefusedRecords:
         self._fatal: DeliveryFailed | None = None
 
     def note(self, outcome: Outcome) -> None:
-        """Count the records of a failure; print the first few that were refused for their own sake."""
+        """Counts the records of a failure, and prints the first few that were refused individually."""
         if not isinstance(outcome, Failed):
             return
         error = DeliveryFailed(outcome)
@@ -41,12 +41,12 @@ class RefusedRecords:
             print_line(f"oncelog: {error}{size}", err=True, flush=True)
 
     def raise_failure(self) -> None:
-        """Raise the first failure that is not about single records."""
+        """Raises the first failure that is not about single records."""
         if self._fatal is not None:
             raise self._fatal
 
     def finish(self) -> None:
-        """Raise unless every record was written."""
+        """Raises unless every record was written."""
         self.raise_failure()
         if self._refused:
             raise ClientError(f"the broker refused {counted(self._refused, 'record')}; all others are written")

@@ -1,4 +1,4 @@
-"""``oncelog security``: files of a secured broker and its clients (``oncelog[security]``), its users, its ZooKeeper."""
+"""``oncelog security``: files of a secured broker and its clients (``oncelog[security]``), users, ZooKeeper ACLs."""
 
 from __future__ import annotations
 

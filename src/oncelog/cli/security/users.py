@@ -1,7 +1,7 @@
-"""``oncelog security user``: users that log in by a password (SCRAM), on any cluster.
+"""``oncelog security user``: users with SCRAM passwords, on any cluster.
 
-The rule: a password is never an argument, which everybody on the host can see. It is asked for, or read from a file or
-the environment.
+The rule: a password is never an argument, because every user of the host can see arguments. It is prompted for, or read
+from a file or the environment.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def add(
     """
     from oncelog.admin.scram_users import list_credentials, set_password
 
-    wanted = [mechanism.value for mechanism in mechanisms or Mechanism]
+    names = [mechanism.value for mechanism in mechanisms or Mechanism]
     password = _password(name, password_file, password_env)
     with cluster.open_client() as client:
-        set_password(client, name, password, wanted, iterations)
+        set_password(client, name, password, names, iterations)
         rows = list_credentials(client, [name])
     done = f"User:{name} logs in by {' and '.join(row.mechanism for row in rows)}"
     print_result(done, rows, as_json=cluster.as_json)
@@ -117,21 +117,21 @@ def delete(
 
     only = {mechanism.value for mechanism in mechanisms or Mechanism}
     with cluster.open_client() as client:
-        there = [row for row in list_credentials(client, names) if row.mechanism in only]
-        unknown = sorted(set(names) - {row.user for row in there})
+        credentials = [row for row in list_credentials(client, names) if row.mechanism in only]
+        unknown = sorted(set(names) - {row.user for row in credentials})
         if unknown:
             raise typer.BadParameter(f"no credential of {', '.join(unknown)}; nothing was deleted", param_hint="NAME")
-        for row in there:
+        for row in credentials:
             delete_credentials(client, row.user, [row.mechanism])
     if cluster.as_json:
-        print_json(there)
+        print_json(credentials)
         return
-    for row in there:
+    for row in credentials:
         print_line(f"deleted: User:{row.user} by {row.mechanism}")
 
 
 def _password(name: str, file: Path | None, variable: str | None) -> str:
-    """The password. Raises BadParameter."""
+    """Raises BadParameter."""
     if file is not None and variable is not None:
         raise typer.BadParameter("give --password-file or --password-env, not both", param_hint="--password-env")
     if variable is not None:

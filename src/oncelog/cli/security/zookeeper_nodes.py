@@ -1,4 +1,4 @@
-"""``oncelog security zookeeper-acl``: a cluster's nodes that are in ZooKeeper already, closed to others or opened."""
+"""``oncelog security zookeeper-acl``: closes or opens a cluster's existing nodes in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def zookeeper_acl(
 
 
 def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
-    """The brokers' configuration, and where their tree is. Raises BadParameter."""
+    """The brokers' configuration and the place of their tree. Raises BadParameter."""
     from oncelog.node.listeners.broker_settings import BrokerConfig, ConfigError
     from oncelog.runtime.security.config_providers import resolve_references
 

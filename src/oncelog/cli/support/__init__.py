@@ -1,1 +1,1 @@
-"""Options that commands share, what they print, and how they fail."""
+"""Options, output and failures that commands share."""

@@ -1,4 +1,4 @@
-"""Exit codes of commands, and the one line on stderr that an expected failure gets. A traceback means a bug."""
+"""Exit codes of commands, and the one line on stderr for an expected failure. A traceback is a bug."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # public in no 
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ended with ``error``; an expected failure is printed, a bug is raised on."""
+    """The exit code for ``error``: prints an expected failure, raises a bug."""
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, KeyboardInterrupt | typer.Abort):
@@ -42,7 +42,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def _failed(error: BaseException) -> int:
-    """Print an expected failure; a bug is raised on, with its traceback."""
+    """Prints an expected failure; raises a bug with its traceback."""
     if isinstance(error, ClickException):
         return _usage_failed(error)
     from oncelog.client.errors import ClientError, ConfigError  # help has no use for it
@@ -58,13 +58,13 @@ def _failed(error: BaseException) -> int:
         return complain(f"{error.filename}: {(error.strerror or str(error)).lower()}")
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # without a name: the output, as a rule
         _forget_stdout()
-        what = "reading or writing failed" if error.errno == errno.EIO else "cannot write the output"
-        return complain(f"{what}: {os.strerror(error.errno).lower()}")
+        failure = "reading or writing failed" if error.errno == errno.EIO else "cannot write the output"
+        return complain(f"{failure}: {os.strerror(error.errno).lower()}")
     raise error
 
 
 def _usage_failed(error: Any) -> int:
-    """Print a usage error in one line, or the help of a group that was called without a sub-command."""
+    """Prints a usage error in one line, or the help of a group called without a sub-command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return EXIT_USAGE
@@ -83,5 +83,5 @@ def complain(text: str) -> int:
 
 
 def _forget_stdout() -> None:
-    """Redirect stdout after the reader closed it, so that the interpreter's flush at exit does not fail."""
+    """Redirects stdout after its reader closed it, so that the interpreter's final flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Serves Prometheus's metrics from a command, on a loop and thread of its own, as a broker's HTTP port does."""
+"""Serves Prometheus metrics from a command, on a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from oncelog.runtime.metrics.snapshot import Snapshot
 
 
 class Collecting(Protocol):
-    """A source of metrics, as of prometheus-client."""
+    """A source of metrics, as in prometheus-client."""
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics now; called on the server's thread."""
+        """All current metrics; called on the server's thread."""
 
 
 class MetricsServer:

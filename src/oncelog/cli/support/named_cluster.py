@@ -1,4 +1,4 @@
-"""The cluster that a command is about, as its options name it."""
+"""The options that name a command's cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMAND_CONFIG_VARIABLE: Final = "ONCELOG_COMMAND_CONFIG"
 
 
 def cluster_options(bootstrap: str, properties: Sequence[str] | None = None, command_config: Path | None = None) -> str:
-    """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
+    """The options for the same cluster in a suggested command, without secrets."""
     from oncelog.base.notation.shell_words import option
 
     text = "" if bootstrap == DEFAULT_BOOTSTRAP else f" {option('--bootstrap-servers', bootstrap)}"

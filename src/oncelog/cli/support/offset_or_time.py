@@ -19,11 +19,11 @@ _MOST_DIGITS: Final = 19
 
 
 class MomentError(ValueError):
-    """Text that is no time, nor an offset where one may be given."""
+    """Text that is neither a time nor, where allowed, an offset."""
 
 
 class NotATime(MomentError):
-    """Text in no form that a time has."""
+    """Text in none of the formats of a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def _whole(text: str, digits: str) -> int:
-    """The number, which a long holds. Raises MomentError."""
+    """The number, within the range of a long. Raises MomentError."""
     if len(digits.removeprefix("-").lstrip("0")) > _MOST_DIGITS or abs(int(digits)) > INT64_MAX:
         raise MomentError(f"{text[:40]!r} is larger than {INT64_MAX}, the largest offset or time")
     return int(digits)

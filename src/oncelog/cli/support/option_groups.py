@@ -24,7 +24,7 @@ from typer.models import CommandFunctionType
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer is to see it: with the options of its groups as parameters, given by name."""
+    """The command as typer sees it: each group replaced by its fields."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, tuple[type, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
@@ -45,12 +45,12 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**options, **made)
 
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
-    with_groups.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
 
 
 def _fields(group: type, default: object) -> list[inspect.Parameter]:
-    """The fields of a group as parameters, with the values that they have in ``default``, the group's own default."""
+    """The fields of a group as parameters, with their values in ``default``."""
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
@@ -64,7 +64,7 @@ def _fields(group: type, default: object) -> list[inspect.Parameter]:
 
 
 class CommandGroup(typer.Typer):
-    """A group of sub-commands, whose parameters may be groups of options."""
+    """A group of sub-commands whose parameters may be option groups."""
 
     def __init__(self, summary: str | None = None) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Options that several sub-commands share: which cluster, how to print."""
+"""Options that several sub-commands share: the cluster, and the output format."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ CommandConfig = Annotated[
 
 
 def directory(text: str) -> Path:
-    """A directory as an option names it. Raises BadParameter for no text, which a shell makes of a variable that is not
-    set: it would be the working directory."""
+    """A directory from an option. Raises BadParameter for empty text, which an unset shell variable produces: it would
+    mean the working directory.
+    """
     if not text:
         raise typer.BadParameter("the name of a directory is empty")
     return Path(text)
@@ -62,8 +63,7 @@ class ClusterOptions:
     command_config: CommandConfig = None
 
     def open_client(self) -> Client:
-        """A client for a command, with shorter time-outs than in a program. Raises BadParameter for a wrong
-        property."""
+        """A client with shorter time-outs than in a program. Raises BadParameter for an invalid property."""
         from oncelog.client.blocking.client import Client
 
         settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}
@@ -72,8 +72,11 @@ class ClusterOptions:
         return Client(servers, config=settings | given)
 
     def connection_settings(self) -> tuple[str, dict[str, str]]:
-        """The brokers to start from, and the other client settings. ``bootstrap.servers`` of ``--command-config`` or
-        ``-X`` counts where ``--bootstrap-server`` is not given. Raises BadParameter for what cannot be read."""
+        """The bootstrap servers and the other client settings.
+
+        ``bootstrap.servers`` of ``--command-config`` or ``-X`` applies if ``--bootstrap-server`` is absent. Raises
+        BadParameter.
+        """
         settings = self.client_settings()
         servers = settings.pop("bootstrap.servers", self.bootstrap)
         return (servers if self.bootstrap == DEFAULT_BOOTSTRAP else self.bootstrap), settings
@@ -83,7 +86,7 @@ class ClusterOptions:
         return client_settings(self.properties, self.command_config)
 
     def as_arguments(self) -> str:
-        """The options that name the same cluster in a command that is suggested. Secrets stay out of it."""
+        """The options for the same cluster in a suggested command, without secrets."""
         return cluster_options(self.bootstrap, self.properties, self.command_config)
 
 
@@ -95,7 +98,7 @@ class AdminOptions(ClusterOptions):
 
 
 def time_option(text: str | None, option: str) -> int | None:
-    """The time (ms) that an option has, None where it is not given. Raises BadParameter."""
+    """The time of an option in ms, None if it is absent. Raises BadParameter."""
     try:
         return None if text is None else parse_time_ms(text)
     except MomentError as error:
@@ -103,7 +106,7 @@ def time_option(text: str | None, option: str) -> int | None:
 
 
 def settings_in(path: Path, option: str) -> dict[str, str]:
-    """The settings in the properties file that an option names. Raises BadParameter."""
+    """The settings in an option's properties file. Raises BadParameter."""
     try:
         return read_properties_file(path)
     except PropertiesError as error:
@@ -119,11 +122,11 @@ def client_settings(properties: list[str] | None, command_config: Path | None) -
 
 
 def key_values(given: list[str] | None, option: str) -> dict[str, str]:
-    """``key=value`` arguments as a dict. Raises BadParameter naming the one without ``=``."""
+    """``key=value`` arguments as a dict. Raises BadParameter for one without ``=``."""
     values: dict[str, str] = {}
-    for one in given or ():
-        key, equals, value = one.partition("=")
+    for text in given or ():
+        key, equals, value = text.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{one!r} is not KEY=VALUE", param_hint=option)
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
         values[key] = value
     return values

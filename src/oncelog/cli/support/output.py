@@ -1,4 +1,4 @@
-"""Printing rows: a plain aligned table, or JSON. Nothing here knows what the rows are."""
+"""Prints rows as an aligned table or as JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from oncelog.cli.support.terminal import print_document, print_line
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON document on stdout."""
     print_document(_document(value, indent=2) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    """Print a JSON document on one line of stdout."""
     print_document(_document(value, separators=(",", ":")) + "\n")
 
 
 def print_json_rows(rows: Iterable[Any]) -> None:
-    """Print what ``print_json`` prints of a list of rows, without having more than one of them at a time."""
+    """Prints a list of rows like ``print_json``, holding one row at a time."""
     opened = False
     for row in rows:
         text = _document(row, indent=2).replace("\n", "\n  ")
@@ -40,18 +38,18 @@ def _document(value: Any, **layout: Any) -> str:
 
 
 def _is_not_utf8() -> bool:
-    """True where stdout has another encoding, which may lack characters: JSON has escapes for all of them."""
+    """True if stdout's encoding may lack characters, which JSON then escapes."""
     return getattr(sys.stdout, "encoding", None) not in ("utf-8", "UTF-8", None)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """An aligned table with a heading; numbers to the right, None as a dash."""
+    """Prints an aligned table with a heading: numbers to the right, None as a dash."""
     cells = [*map(_cells, rows)]
     print_long_table(columns, lambda: iter(cells))
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], document: object, *, as_json: bool) -> None:
-    """A table of ``rows``, or the ``document`` that they are of."""
+    """Prints ``rows`` as a table, or their JSON ``document``."""
     if as_json:
         print_json(document)
     else:
@@ -59,7 +57,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], documen
 
 
 def print_result(line: str, document: object, *, as_json: bool) -> None:
-    """The one line that tells what a command has done, or the ``document`` that says it to programs."""
+    """Prints a command's result as a line, or as the JSON ``document``."""
     if as_json:
         print_json(document)
     else:
@@ -67,23 +65,23 @@ def print_result(line: str, document: object, *, as_json: bool) -> None:
 
 
 def print_long_table(columns: Sequence[str], rows: Callable[[], Iterator[Sequence[object]]]) -> None:
-    """A table whose rows are gone through twice, first for the widths of its columns, instead of being kept."""
+    """Prints a table whose rows are produced twice, first for the column widths, so that they need not be kept."""
     widths = [len(name) for name in columns]
     numeric: list[bool] | None = None
     for row in map(_cells, rows()):
         widths = [*map(max, widths, map(len, row))]
-        numeric = [so_far and _is_number(one) for so_far, one in zip(numeric or [True] * len(row), row, strict=True)]
+        numeric = [so_far and _is_number(cell) for so_far, cell in zip(numeric or [True] * len(row), row, strict=True)]
     rights = numeric or [False] * len(columns)
     for line in itertools.chain([[name.upper() for name in columns]], map(_cells, rows())):
         padded = (
-            one.rjust(width) if right else one.ljust(width)
-            for one, width, right in zip(line, widths, rights, strict=True)
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, rights, strict=True)
         )
         print_line("  ".join(padded).rstrip())
 
 
 def _cells(row: Sequence[object]) -> list[str]:
-    return ["-" if one is None else visible(str(one)) for one in row]
+    return ["-" if value is None else visible(str(value)) for value in row]
 
 
 def _is_number(text: str) -> bool:
@@ -91,16 +89,14 @@ def _is_number(text: str) -> bool:
 
 
 class Progress(Protocol):
-    """Progress of long work."""
-
     def __call__(self, done: int, total: int | None) -> None:
-        """``done`` of ``total`` units are finished; ``total`` None when it is not known."""
+        """``done`` of ``total`` units are finished; ``total`` is None while it is unknown."""
 
 
 @contextmanager
-def progress(what: str | None) -> Iterator[Progress]:
-    """Progress of long work on stderr, if that is a terminal; else, and for None, nothing."""
-    if what is None or not sys.stderr.isatty():
+def progress(title: str | None) -> Iterator[Progress]:
+    """A progress bar on stderr if that is a terminal and ``title`` is not None."""
+    if title is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
@@ -109,5 +105,5 @@ def progress(what: str | None) -> Iterator[Progress]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(visible(what), total=None)
+        task = bar.add_task(visible(title), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,7 +1,7 @@
 """The one place that writes text to stdout and stderr.
 
-The rule: names, ids, principals and messages come from peers, so every line goes through ``visible_text`` first. A line
-is one line: callers print an empty one for a gap, and never a line end inside a text. Raw bytes leave by
+The rule: names, ids, principals and messages come from peers, so every line passes through ``visible_text``. A line is
+one line: callers print an empty line for a gap, never a line end inside a text. Raw bytes go through
 ``records.record_output`` alone (``tests/checks/single_places.py``).
 """
 
@@ -22,7 +22,7 @@ def print_line(text: object = "", *, err: bool = False, flush: bool = False) -> 
 
 
 def print_lines(text: str, *, err: bool = False) -> None:
-    """Print a text whose line ends are ours: help, a plan."""
+    """Prints text whose line ends are ours: help, a plan."""
     (sys.stderr if err else sys.stdout).write(visible_lines(text) + "\n")
 
 
@@ -32,25 +32,25 @@ def print_document(text: str) -> None:
 
 
 def clear_screen() -> None:
-    """Begin at the top of an empty terminal."""
+    """Clears the terminal."""
     sys.stdout.write("\x1b[H\x1b[2J")
 
 
 def redraw_line(text: str) -> None:
-    """Put a text in the place of the last line on stderr; no text clears it."""
+    """Replaces the last line on stderr; empty text clears it."""
     sys.stderr.write("\r\x1b[2K" + visible(text))
     sys.stderr.flush()
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal, in favour of no. Raises typer.Abort."""
+    """Asks on the terminal; the default is no. Raises typer.Abort."""
     import typer
 
     return typer.confirm(visible(question), err=True)
 
 
 def ask_password(question: str) -> str:
-    """Ask for a password twice, without showing it. Raises typer.Abort."""
+    """Asks twice for a password without echo. Raises typer.Abort."""
     import typer
 
     password: str = typer.prompt(visible(question), hide_input=True, confirmation_prompt=True, err=True)
@@ -58,7 +58,7 @@ def ask_password(question: str) -> str:
 
 
 def log_to_stderr(level: int, form: str) -> None:
-    """Log on stderr, one line for each message."""
+    """Logs to stderr, one line per message."""
     import logging
 
     from oncelog.base.notation.log_lines import LineFormatter
@@ -69,7 +69,7 @@ def log_to_stderr(level: int, form: str) -> None:
 
 
 def escape_diagnostics() -> None:
-    """Escape the tracebacks of bugs, and the warnings of a command that has no log: both show what peers sent."""
+    """Escapes tracebacks and warnings: both show data from peers."""
     import logging
     import threading
 

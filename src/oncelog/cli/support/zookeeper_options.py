@@ -1,4 +1,4 @@
-"""Options of the commands that ask a cluster's ZooKeeper, and the settings that they stand for."""
+"""Options of the commands that use a cluster's ZooKeeper, and the settings they stand for."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ class ZooKeeperOptions:
         return settings
 
     def subscription(self, topics: list[str]) -> Subscription:
-        """The subscription to topics or to the one filter that is given. Raises BadParameter for none, and for
-        several."""
+        """The subscription to topics or to the one given filter. Raises BadParameter for none or several."""
         from oncelog.client.zookeeper import Subscription
 
         if (bool(topics), self.white_list is not None, self.black_list is not None).count(True) != 1:

@@ -1,1 +1,1 @@
-"""``oncelog load``, ``stream``, ``compact``, ``export``: tables on the command line. ``oncelog.spark`` works."""
+"""``oncelog load``, ``stream``, ``compact`` and ``export``: the command line of ``oncelog.spark``."""

@@ -1,4 +1,4 @@
-"""``oncelog compact``: larger files instead of small ones, for readers in one step. Parsing and printing only."""
+"""``oncelog compact``: merges a table's small files into larger ones."""
 
 from __future__ import annotations
 

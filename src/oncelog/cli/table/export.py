@@ -1,4 +1,4 @@
-"""``oncelog export``: a table into a topic, exactly once. Parsing and printing only."""
+"""``oncelog export``: writes a table into a topic, exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``oncelog load``: topics into a directory of Parquet files, exactly once. Parsing and printing only."""
+"""``oncelog load``: loads topics into a table, exactly once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def load(
             from_logs, to, topics, shape.shape(), cluster.as_json, [name for name, value in given.items() if value]
         )
         return
-    wanted = shape.shape()
+    target_shape = shape.shape()
     topics = _named(topics)
     servers, settings = cluster.connection_settings()
     with spark_at(remote) as spark, load_progress(quiet=cluster.as_json) as on_event:
@@ -89,7 +89,7 @@ def load(
             from_ms=time_option(from_time, "--from"),
             rows_per_step=rows_per_step,
             options=reading.source_options(settings),
-            shape=wanted,
+            shape=target_shape,
             quarantine_topic=quarantine_topic,
             backfill=backfill,
             compact_below=DEFAULT_TARGET_BYTES if compact else None,
@@ -108,7 +108,7 @@ def _named(topics: list[str] | None) -> list[str]:
 def _load_old_logs(
     directory: Path, to: str, logs: list[str] | None, shape: Shape, as_json: bool, refused: list[str]
 ) -> None:
-    """Load old logs; ``refused`` are the options given that are for topics alone."""
+    """Loads Kafka 0.7 logs; ``refused`` are given options that apply to topics only."""
     from oncelog.legacy.tables.load import load_old_logs
 
     if refused:
@@ -129,7 +129,7 @@ def _print(report: LoadReport, as_json: bool) -> None:
 
 @contextmanager
 def load_progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
-    """A bar on a terminal, a line per step elsewhere."""
+    """A progress bar on a terminal, a line per step elsewhere."""
     if quiet:
         yield lambda event: None
         return
@@ -150,9 +150,17 @@ def load_progress(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
 
 def print_report(report: LoadReport) -> None:
     rows = [
-        (one.topic, one.partition, one.start, one.end, one.rows, one.quarantined, one.replaced_files)
-        for one in report.partitions
-        if one.rows or one.replaced_files or one.quarantined or one.end > one.start
+        (
+            partition.topic,
+            partition.partition,
+            partition.start,
+            partition.end,
+            partition.rows,
+            partition.quarantined,
+            partition.replaced_files,
+        )
+        for partition in report.partitions
+        if partition.rows or partition.replaced_files or partition.quarantined or partition.end > partition.start
     ]
     if report.compacted_files:
         print_line(f"{counted(report.compacted_files, 'small file')} merged into larger ones")

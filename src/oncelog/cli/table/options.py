@@ -117,7 +117,7 @@ class ShapeOptions:
     ] = 0
 
     def shape(self) -> Shape:
-        """The shape that the options describe. Raises BadParameter and OptionError."""
+        """Raises BadParameter, OptionError."""
         from oncelog.spark.jobs.shape import Shape
 
         partition_by = self.partition_by
@@ -155,8 +155,7 @@ class PlaceOptions:
     ] = None
 
     def as_arguments(self) -> PlaceArguments:
-        """The arguments of ``spark.targets.entry`` that say it. Raises BadParameter, which does not print a value: it
-        may be a secret."""
+        """The arguments for ``spark.targets.entry``. Raises BadParameter without the value, which may be a secret."""
         return {"catalog": self.catalog, "storage_options": _storage_options(self.storage_option)}
 
 
@@ -173,7 +172,7 @@ class ReadingOptions:
     ] = False
 
     def source_options(self, settings: dict[str, str]) -> dict[str, str]:
-        """The options of the Spark source, with the client's ``settings``."""
+        """The options of the Spark source, including the client's ``settings``."""
         options = {f"kafka.{name}": value for name, value in settings.items()}
         options["kafka.isolation.level"] = "read_uncommitted" if self.read_uncommitted else "read_committed"
         options["includeHeaders"] = str(self.headers).lower()
@@ -182,18 +181,18 @@ class ReadingOptions:
 
 
 def _storage_options(given: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given or ():
-        key, separator, value = one.partition("=")
+    options: dict[str, str] = {}
+    for text in given or ():
+        key, separator, value = text.partition("=")
         if not separator or not key:
             raise typer.BadParameter("must be KEY=VALUE", param_hint="--storage-option")
-        found[key] = value
-    return found
+        options[key] = value
+    return options
 
 
 @contextmanager
 def spark_at(remote: str | None) -> Iterator[SparkSession | None]:
-    """A session on the server named; None, so that the job starts its own Spark when it needs one."""
+    """A session on the named Spark Connect server; None: the job starts its own Spark if it needs one."""
     if remote is None:
         yield None
         return

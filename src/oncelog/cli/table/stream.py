@@ -1,4 +1,4 @@
-"""``oncelog stream``: topics into a table, continuously and exactly once. Parsing, signals and printing only."""
+"""``oncelog stream``: loads topics into a table continuously, exactly once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def stream(
     from oncelog.spark.targets.entry import stream as run
 
     servers, settings = cluster.connection_settings()
-    options, wanted = reading.source_options(settings), shape.shape()
+    options, target_shape = reading.source_options(settings), shape.shape()
     how = StreamRequest(trigger, starting, compact_every)
     if not cluster.as_json:
         how.on_batch = _say
@@ -78,7 +78,7 @@ def stream(
             how,
             spark=spark,
             options=options,
-            shape=wanted,
+            shape=target_shape,
             quarantine_topic=quarantine_topic,
             **place.as_arguments(),
         )
@@ -98,7 +98,7 @@ def _say(report: LoadReport) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Handle the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next one has its default effect."""
+    """Treats the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next one has its default effect."""
     before: dict[int, Any] = {number: signal.getsignal(number) for number in stop_signals()}
 
     def restore() -> None:

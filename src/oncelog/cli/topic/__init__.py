@@ -1,1 +1,1 @@
-"""``oncelog topic``: topics, their moves between brokers (``moves``), and how fast those may be (``throttles``)."""
+"""``oncelog topic``: topics, their moves between brokers (``moves``), and the throttle of moves (``throttles``)."""

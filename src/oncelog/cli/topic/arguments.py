@@ -1,6 +1,4 @@
-"""Names that users write: partitions as ``topic`` or ``topic:0,2-4``, and settings of topics, with hints for mistyped
-ones.
-"""
+"""Arguments that name partitions (``topic`` or ``topic:0,2-4``) and topic configs, with hints for mistyped names."""
 
 from __future__ import annotations
 
@@ -21,22 +19,24 @@ if TYPE_CHECKING:
 
 
 def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
-    """``topic`` or ``topic:0,2-4`` as partitions; None for none given. Raises UnknownTopic, BadParameter, and with
-    ``led`` BrokerRefused for one without a leader."""
+    """The named partitions; None if none are named.
+
+    Raises UnknownTopic, BadParameter, and with ``led`` BrokerRefused for a partition without a leader.
+    """
     if not topics:
         return None
-    found = []
+    chosen = []
     for text in topics:
         name, _, indexes = text.partition(":")
-        there = client.topic(name).partitions
-        for index in _indexes(indexes, text) if indexes else there:
-            one = TopicPartition(TopicName(name), index)
-            if index not in there:
-                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(there)} partitions)")
+        existing = client.topic(name).partitions
+        for index in _indexes(indexes, text) if indexes else existing:
+            partition = TopicPartition(TopicName(name), index)
+            if index not in existing:
+                raise UnknownTopic(f"partition {index} of topic {name!r} ({len(existing)} partitions)")
             if led:
-                client.leader(one)
-            found.append(one)
-    return found
+                client.leader(partition)
+            chosen.append(partition)
+    return chosen
 
 
 def _indexes(text: str, whole: str) -> list[int]:
@@ -53,18 +53,20 @@ _ALIKE: Final = 0.8
 
 
 def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
-    """Raise ClientError for a name that is no setting of topics: brokers accept its deletion, and nothing happens."""
+    """Raises ClientError for an unknown topic config: brokers accept its deletion, and nothing happens."""
     from oncelog.admin.configs import ResourceType, describe_configs
 
-    known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
+    names_known = [row.name for row in describe_configs(client, ResourceType.TOPIC, topic)] if names else []
     for name in names:
-        if name not in known:
-            raise ClientError(f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, known, _ALIKE)}")
+        if name not in names_known:
+            raise ClientError(
+                f"topic {topic!r}: no setting is called {name!r}{did_you_mean(name, names_known, _ALIKE)}"
+            )
 
 
 @contextlib.contextmanager
 def names_suggested(names: Iterable[str]) -> Iterator[None]:
-    """Context in which BrokerRefused, if it refuses one of these settings by name, adds the name that was meant."""
+    """Adds a suggestion to a BrokerRefused that rejects one of these names."""
     try:
         yield
     except BrokerRefused as refused:

@@ -1,4 +1,4 @@
-"""``oncelog topic``: create, list, describe, alter, delete; ``topic_moves`` has reassign and elect."""
+"""``oncelog topic``: create, list, describe, alter, delete (``moves`` has reassign and elect)."""
 
 from __future__ import annotations
 
@@ -129,37 +129,42 @@ def describe(
     from oncelog.admin.topics import describe_topics
 
     with cluster.open_client() as client:
-        found = describe_topics(client, topics or None)
+        descriptions = describe_topics(client, topics or None)
         configs: dict[str, list[ConfigRow]] = {}
-        for one in found:
-            rows = describe_configs(client, ResourceType.TOPIC, one.topic.name)
-            configs[one.topic.name] = [row for row in rows if all_configs or row.source == "topic"]
-        replicas: list[LogDirRow] = describe_log_dirs(client, [one.topic.name for one in found]) if sizes else []
+        for description in descriptions:
+            rows = describe_configs(client, ResourceType.TOPIC, description.topic.name)
+            configs[description.topic.name] = [row for row in rows if all_configs or row.source == "topic"]
+        replicas: list[LogDirRow] = (
+            describe_log_dirs(client, [description.topic.name for description in descriptions]) if sizes else []
+        )
 
     if cluster.as_json:
         print_json(
             [
                 {
-                    "topic": one.topic,
-                    "partitions": one.partitions,
-                    "configs": configs[one.topic.name],
-                    **({"replicas": [r for r in replicas if r.topic == one.topic.name]} if sizes else {}),
+                    "topic": description.topic,
+                    "partitions": description.partitions,
+                    "configs": configs[description.topic.name],
+                    **({"replicas": [r for r in replicas if r.topic == description.topic.name]} if sizes else {}),
                 }
-                for one in found
+                for description in descriptions
             ]
         )
         return
-    for number, one in enumerate(found):
+    for number, description in enumerate(descriptions):
         if number:
             print_line()
-        own = ", ".join(f"{row.name}={row.value}" for row in configs[one.topic.name])
-        _show(one, own or "-", replicas if sizes else None)
+        own = ", ".join(f"{row.name}={row.value}" for row in configs[description.topic.name])
+        _show(description, own or "-", replicas if sizes else None)
 
 
-def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
-    """Print a topic and a table of its partitions; with their sizes if ``replicas`` are given."""
-    name = one.topic.name
-    print_line(f"topic {name}  id {one.topic.topic_id or '-'}  partitions {one.topic.partitions}  settings {settings}")
+def _show(description: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
+    """Prints a topic and a table of its partitions, with their sizes if ``replicas`` are given."""
+    name = description.topic.name
+    print_line(
+        f"topic {name}  id {description.topic.topic_id or '-'}  partitions {description.topic.partitions}  "
+        f"settings {settings}"
+    )
     bytes_of = {(r.partition, r.broker_id): r.size_bytes for r in replicas or () if r.topic == name and not r.is_future}
     columns = ["partition", "leader", "epoch", "replicas", "in sync", "first offset", "next offset"]
     print_table(
@@ -175,7 +180,7 @@ def _show(one: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | 
                 row.latest,
                 *([bytes_of.get((row.partition, row.leader or 0))] if replicas is not None else []),
             )
-            for row in one.partitions
+            for row in description.partitions
         ],
     )
 
@@ -247,8 +252,8 @@ def delete(
         for outcome in outcomes:
             if outcome.error is None:
                 print_line(f"topic {outcome.name} deleted")
-    for one in failed:
-        complain(f"topic {one.name!r}: {one.error}")
+    for outcome in failed:
+        complain(f"topic {outcome.name!r}: {outcome.error}")
     if failed:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""``oncelog topic reassign`` and ``oncelog topic elect``: which brokers have a topic, and which of them leads."""
+"""``oncelog topic reassign`` and ``oncelog topic elect``: the replicas of partitions, and their leaders."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MoveOptions:
         return bool(self.file or self.topic)
 
     def check(self, *, alone: bool, cancel: bool, throttle: int | None) -> None:
-        """Raises BadParameter for options that do not go together. ``alone``: one is given that goes with no other."""
+        """Raises BadParameter for options that exclude each other. ``alone``: an exclusive one is given."""
         if alone and (cancel or self.is_named or self.brokers or throttle):
             raise typer.BadParameter(
                 "cannot be combined with --file, --topic, --brokers, --throttle or --cancel",
@@ -163,19 +163,19 @@ def _spread(client: Client, topics: list[str] | None, brokers: str, replication_
     from oncelog.admin.reassignment_plan import PlanRefused, plan_spread
 
     try:
-        wanted = {int(part) for part in brokers.split(",")}
+        chosen = {int(part) for part in brokers.split(",")}
     except ValueError:
         raise typer.BadParameter(f"{brokers!r} is not like 1,2,3", param_hint="--brokers") from None
     racks = {broker.broker_id: broker.rack for broker in registered_brokers(client) if not broker.is_fenced}
-    missing = sorted(wanted - set(racks))
+    missing = sorted(chosen - set(racks))
     if missing:
-        there = ", ".join(map(str, sorted(racks)))
-        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or is fenced; the brokers are {there}")
+        alive = ", ".join(map(str, sorted(racks)))
+        raise PlanRefused(f"broker {missing[0]} is not in the cluster, or is fenced; the brokers are {alive}")
     assignment = {
         at: client.topic(at.topic).partitions[at.partition].replicas
         for at in partitions_named(client, topics, led=False) or ()
     }
-    return plan_spread(assignment, {one: racks[one] for one in wanted}, replication_factor)
+    return plan_spread(assignment, {broker: racks[broker] for broker in chosen}, replication_factor)
 
 
 def _show(plan: Plan, as_json: bool) -> None:
@@ -193,7 +193,7 @@ def _show(plan: Plan, as_json: bool) -> None:
 
 
 def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
-    """Throttle what is under way, or (None) take all throttles away."""
+    """Throttles the reassignments under way, or removes all throttles (``rate`` None)."""
     if rate is None:
         told = unthrottle_all(client)
     else:
@@ -207,7 +207,7 @@ def _change_throttles(client: Client, rate: int | None, as_json: bool) -> None:
 def _carry_out(
     client: Client, plan: Plan, timeout_s: float | None, wait: bool, throttle: int | None, as_json: bool
 ) -> None:
-    """Begin the moves and, if wanted, wait for them. Raises Exit with 1 when one was refused or is not done."""
+    """Starts the moves and, with ``wait``, waits for them. Raises Exit(1) if one is refused or not done."""
     from oncelog.admin.reassignments import list_reassignments, reassign
 
     if throttle is not None and plan:
@@ -241,15 +241,15 @@ def _carry_out(
 
 
 def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json: bool) -> None:
-    """Take back what is under way. Raises Exit with 1 when something could not be."""
+    """Cancels reassignments under way. Raises Exit(1) if one cannot be cancelled."""
     from oncelog.admin.reassignments import list_reassignments, reassign
 
-    there = [
+    under_way = [
         TopicPartition(TopicName(reassignment.topic), reassignment.partition)
         for reassignment in list_reassignments(client)
     ]
-    named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or there)
-    outcomes = reassign(client, dict.fromkeys(one for one in there if one in named))
+    named = set(_from_file(file)) if file is not None else set(partitions_named(client, topic, led=False) or under_way)
+    outcomes = reassign(client, dict.fromkeys(partition for partition in under_way if partition in named))
     if not outcomes and not as_json:
         print_line("no reassignment is under way")
         return
@@ -259,7 +259,7 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
-    """JSON of all, or a line for each that was done; a complaint for each that was not."""
+    """Prints all outcomes as JSON, or a line per success and a complaint per failure."""
     if as_json:
         print_json(outcomes)
     for outcome in outcomes:
@@ -294,8 +294,8 @@ def elect(
     if unclean and not (topics or everything):
         raise typer.BadParameter("name the topics that may lose records, or give --all", param_hint="--unclean")
     with cluster.open_client() as client:
-        wanted = partitions_named(client, topics, led=False)
-        outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, wanted)
+        partitions = partitions_named(client, topics, led=False)
+        outcomes = elect_leaders(client, Election.UNCLEAN if unclean else Election.PREFERRED, partitions)
     elected = [outcome for outcome in outcomes if outcome.error_code != ErrorCode.ELECTION_NOT_NEEDED]
     _print_outcomes(outcomes if cluster.as_json else elected, "has an elected leader", cluster.as_json)
     if not elected and not cluster.as_json:

@@ -1,4 +1,4 @@
-"""Replicas on their way: their tables, and waiting for them with progress. For ``topic`` and ``cluster``."""
+"""Tables of replicas that are moving, and waiting for them with progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Timeout = Annotated[
 
 
 def wait_until_moved(what: str, left: Callable[[], int], timeout_s: float | None) -> bool:
-    """Call ``left`` now and then until it returns 0, showing progress; False if that took longer than ``timeout_s``."""
+    """Polls ``left`` until it returns 0 and shows progress; False after ``timeout_s``."""
     begun = told = time.monotonic()
     remaining = total = left()
     with progress(what) as show:
@@ -47,7 +47,7 @@ def wait_until_moved(what: str, left: Callable[[], int], timeout_s: float | None
 
 
 def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
-    """A table of reassignments, the first of them if there are many."""
+    """Prints a table of reassignments, at most ``MOST_ROWS`` of them."""
     print_table(
         ("topic", "partition", "moves to", "adding", "removing"),
         [
@@ -59,7 +59,7 @@ def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
 
 
 def tell_rest(count: int) -> None:
-    """A line about the rows that a table of ``count`` does not show."""
+    """Prints how many of ``count`` rows a table does not show."""
     if count > MOST_ROWS:
         print_line(f"… and {count - MOST_ROWS} more; --json has all of them")
 

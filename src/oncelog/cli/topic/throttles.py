@@ -1,4 +1,4 @@
-"""The throttle of ``oncelog topic reassign``: set before replicas begin to move, taken away when they have moved."""
+"""The throttle of ``oncelog topic reassign``: set before replicas move, removed when they have moved."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Unthrottle = Annotated[bool, typer.Option("--unthrottle", help="Remove the throt
 
 
 def throttle_plan(client: Client, plan: Mapping[TopicPartition, Replicas], rate: int) -> None:
-    """Throttle moves that are to begin. Raises BrokerRefused."""
+    """Throttles moves that are about to start. Raises BrokerRefused."""
     from oncelog.admin.reassignments import throttle
 
     moves = {}
-    for at, wanted in plan.items():
-        there = client.topic(at.topic).partitions
-        if at.partition in there:  # others are refused when they are to move
-            moves[at] = (there[at.partition].replicas, wanted)
+    for partition, replicas in plan.items():
+        existing = client.topic(partition.topic).partitions
+        if partition.partition in existing:  # others are refused when they are to move
+            moves[partition] = (existing[partition.partition].replicas, replicas)
     throttle(client, moves, rate)
 
 
 def throttle_under_way(client: Client, rate: int) -> int:
-    """Throttle what is under way; the number of partitions. Raises BrokerRefused."""
+    """Throttles moves under way and returns the number of partitions. Raises BrokerRefused."""
     from oncelog.admin.reassignments import list_reassignments, throttle
 
     moves = {
@@ -54,8 +54,7 @@ def throttle_under_way(client: Client, rate: int) -> int:
 
 
 def unthrottle_moved(client: Client, topics: Iterable[str]) -> None:
-    """Take away the throttles of topics that have moved; those of brokers, if nothing moves any more. Raises
-    BrokerRefused."""
+    """Removes the throttles of moved topics, and those of brokers once nothing moves. Raises BrokerRefused."""
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.reassignments import list_reassignments, unthrottle
 
@@ -65,7 +64,7 @@ def unthrottle_moved(client: Client, topics: Iterable[str]) -> None:
 
 
 def unthrottle_all(client: Client) -> str:
-    """Take away all throttles; a sentence about it. Raises BrokerRefused."""
+    """Removes all throttles and returns a sentence about it. Raises BrokerRefused."""
     from oncelog.admin.cluster import registered_brokers
     from oncelog.admin.configs import ResourceType, values_of
     from oncelog.admin.reassignments import FOLLOWERS, LEADERS, unthrottle

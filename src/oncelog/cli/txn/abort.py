@@ -1,4 +1,4 @@
-"""``oncelog txn abort`` and ``force-terminate``: shown first, asked for, checked once more, then done."""
+"""``oncelog txn abort`` and ``force-terminate``: shows the transaction, asks, checks it again, then ends it."""
 
 from __future__ import annotations
 
@@ -72,29 +72,29 @@ def abort(
     _check_arguments(topic, partition, start_offset, all_hanging)
     audit = _audit(audit_log)
     with cluster.open_client() as client:
-        found, age_ms = _found(client, topic, partition, start_offset, broker, min_age_ms)
+        selected, age_ms = _select(client, topic, partition, start_offset, broker, min_age_ms)
         options = cluster.as_arguments()
-        refused = [(one, text) for one in found if (text := refusal(one, force=force, options=options)) is not None]
-        wanted = [one for one in found if refusal(one, force=force) is None]
+        refused = [(txn, text) for txn in selected if (text := refusal(txn, force=force, options=options)) is not None]
+        to_abort = [txn for txn in selected if refusal(txn, force=force) is None]
         if not cluster.as_json:
-            _show(found, refused, wanted)
-        if dry_run or not wanted:
+            _show(selected, refused, to_abort)
+        if dry_run or not to_abort:
             if cluster.as_json:
-                dry = [_document(one, "dry run", None) for one in wanted]
-                print_json([*dry, *(_document(one, "refused", text) for one, text in refused)])
-            elif dry_run and wanted:
+                dry = [_document(txn, "dry run", None) for txn in to_abort]
+                print_json([*dry, *(_document(txn, "refused", text) for txn, text in refused)])
+            elif dry_run and to_abort:
                 print_line("nothing is changed: this was a dry run")
             raise typer.Exit(EXIT_REFUSED if refused else 0)
-        if not confirmed(f"Abort {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes):
+        if not confirmed(f"Abort {'it' if len(to_abort) == 1 else f'these {len(to_abort)}'}?", yes):
             print_line("oncelog: nothing was done; --yes does it without asking", err=True)
             raise typer.Exit(EXIT_REFUSED)
-        results = _abort_all(client, wanted, force, age_ms, audit, cluster.as_json)
+        results = _abort_all(client, to_abort, force, age_ms, audit, cluster.as_json)
     if cluster.as_json:
         ended = [
             _document(result.transaction, "failed" if result.error else "aborted", result.error, result)
             for result in results
         ]
-        print_json([*ended, *(_document(one, "refused", text) for one, text in refused)])
+        print_json([*ended, *(_document(txn, "refused", text) for txn, text in refused)])
     raise typer.Exit(EXIT_REFUSED if refused or any(result.error is not None for result in results) else 0)
 
 
@@ -119,7 +119,7 @@ def _audit(path: Path | None) -> Audit:
     return to_stderr
 
 
-def _found(
+def _select(
     client: Client,
     topic: str | None,
     partition: int | None,
@@ -127,55 +127,55 @@ def _found(
     broker: int | None,
     min_age_ms: int | None,
 ) -> tuple[list[OpenTransaction], int | None]:
-    """The transactions asked for, and the age with which to check them again. One that is named needs none."""
+    """The requested transactions, and the minimum age for the second check (0 for one named by its offset)."""
     from oncelog.admin.transactions.abort_marker import find_one
     from oncelog.admin.transactions.cluster_scan import scan
 
     if topic is not None and partition is not None and start_offset is not None:
-        where = TopicPartition(TopicName(topic), partition)
+        place = TopicPartition(TopicName(topic), partition)
         age_ms = min_age_ms or 0
-        return [find_one(client, where, start_offset, min_age_ms=age_ms)], age_ms
-    found = scan(client, scope_of([topic] if topic else None, partition, broker), min_age_ms=min_age_ms)
-    report_unanswered(found.unanswered)
-    if found.saw_nothing:
+        return [find_one(client, place, start_offset, min_age_ms=age_ms)], age_ms
+    hanging = scan(client, scope_of([topic] if topic else None, partition, broker), min_age_ms=min_age_ms)
+    report_unanswered(hanging.unanswered)
+    if hanging.saw_nothing:
         raise typer.Exit(EXIT_REFUSED)
-    return found.of(Verdict.HANGING), min_age_ms
+    return hanging.of(Verdict.HANGING), min_age_ms
 
 
 def _show(
-    found: list[OpenTransaction], refused: list[tuple[OpenTransaction, str]], wanted: list[OpenTransaction]
+    selected: list[OpenTransaction], refused: list[tuple[OpenTransaction, str]], to_abort: list[OpenTransaction]
 ) -> None:
     from oncelog.admin.transactions.abort_marker import race_of
 
-    if not found:
+    if not selected:
         print_line("no transaction hangs; there is nothing to abort")
         return
-    print_table(COLUMNS, [cells(one) for one in found])
+    print_table(COLUMNS, [cells(transaction) for transaction in selected])
     print_line()
-    for one in found:
-        print_line(f"{one.where} from {one.start_offset}: {one.reason}.")
-    for one, text in refused:
-        print_line(f"oncelog: {one.where} from {one.start_offset} is refused: {text}", err=True)
-    for race in dict.fromkeys(race for one in wanted if (race := race_of(one)) is not None):
+    for transaction in selected:
+        print_line(f"{transaction.where} from {transaction.start_offset}: {transaction.reason}.")
+    for transaction, text in refused:
+        print_line(f"oncelog: {transaction.where} from {transaction.start_offset} is refused: {text}", err=True)
+    for race in dict.fromkeys(race for transaction in to_abort if (race := race_of(transaction)) is not None):
         sentences([f"{race[0].upper()}{race[1:]}."], indent="")
 
 
 def _abort_all(
-    client: Client, wanted: list[OpenTransaction], force: bool, age_ms: int | None, audit: Audit, as_json: bool
+    client: Client, transactions: list[OpenTransaction], force: bool, age_ms: int | None, audit: Audit, as_json: bool
 ) -> list[Aborted]:
     from oncelog.admin.transactions.abort_marker import abort as abort_one
 
     results = []
-    for one in wanted:
-        result = abort_one(client, one, force=force, min_age_ms=age_ms, audit=audit)
+    for transaction in transactions:
+        result = abort_one(client, transaction, force=force, min_age_ms=age_ms, audit=audit)
         results.append(result)
-        at = f"{one.where} from {one.start_offset}"
+        place = f"{transaction.where} from {transaction.start_offset}"
         if result.error is not None:
-            print_line(f"oncelog: {at} was not aborted: {result.error}", err=True)
+            print_line(f"oncelog: {place} was not aborted: {result.error}", err=True)
         elif not as_json:
-            print_line(f"{at} aborted: {_moved(result)}")
+            print_line(f"{place} aborted: {_moved(result)}")
         if result.warning is not None:
-            print_line(f"oncelog: warning: {at}: {result.warning}", err=True)
+            print_line(f"oncelog: warning: {place}: {result.warning}", err=True)
     return results
 
 
@@ -190,11 +190,18 @@ def _moved(result: Aborted) -> str:
     return text
 
 
-def _document(one: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None) -> dict[str, Any]:
+def _document(
+    transaction: OpenTransaction, outcome: str, error: str | None, result: Aborted | None = None
+) -> dict[str, Any]:
     from oncelog.admin.transactions.abort_marker import race_of
 
-    document: dict[str, Any] = to_json(one.as_row())
-    document |= {"outcome": outcome, "error": error, "by_start_offset": one.takes_start_offset, "race": race_of(one)}
+    document: dict[str, Any] = to_json(transaction.as_row())
+    document |= {
+        "outcome": outcome,
+        "error": error,
+        "by_start_offset": transaction.takes_start_offset,
+        "race": race_of(transaction),
+    }
     if result is not None and error is None:
         document |= {
             "last_stable_offset_before": result.stable_before,
@@ -245,5 +252,5 @@ def force_terminate(
         print_line(f"{transactional_id} has no open transaction ({done.after.state}); nothing was done")
         return
     print_line(f"{transactional_id}: {done.before.state} → {done.after.state}, epoch {done.after.producer_epoch}")
-    for where, bounds in done.bounds.items():
-        print_line(f"{where}: last stable offset {bounds.last_stable_offset}, end {bounds.end_offset}")
+    for partition, bounds in done.bounds.items():
+        print_line(f"{partition}: last stable offset {bounds.last_stable_offset}, end {bounds.end_offset}")

@@ -59,7 +59,7 @@ COLUMNS: Final = ("topic", "partition", "producer", "epoch", "start", "age", "tr
 
 
 def scope_of(topics: list[str] | None, partition: int | None, broker: int | None) -> Scope:
-    """A scope. Raises BadParameter for a partition without its topic."""
+    """Raises BadParameter for a partition without its topic."""
     from oncelog.admin.transactions.cluster_scan import Scope
 
     if partition is None:
@@ -69,28 +69,28 @@ def scope_of(topics: list[str] | None, partition: int | None, broker: int | None
     return Scope(partitions=(TopicPartition(TopicName(topics[0]), partition),), broker=broker)
 
 
-def cells(one: OpenTransaction) -> tuple[object, ...]:
+def cells(transaction: OpenTransaction) -> tuple[object, ...]:
     return (
-        one.producer.topic,
-        one.producer.partition,
-        one.producer.producer_id,
-        one.producer.producer_epoch,
-        one.start_offset,
-        None if one.age_ms is None else duration_text(one.age_ms),
-        one.transactional_id,
-        one.records_behind,
-        one.verdict.value,
+        transaction.producer.topic,
+        transaction.producer.partition,
+        transaction.producer.producer_id,
+        transaction.producer.producer_epoch,
+        transaction.start_offset,
+        None if transaction.age_ms is None else duration_text(transaction.age_ms),
+        transaction.transactional_id,
+        transaction.records_behind,
+        transaction.verdict.value,
     )
 
 
 def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
-    """Print the questions without an answer on stderr: they may hide something."""
-    for one in unanswered:
-        print_line(f"oncelog: not answered: {one}", err=True)
+    """Prints unanswered requests on stderr: hanging transactions may be behind them."""
+    for question in unanswered:
+        print_line(f"oncelog: not answered: {question}", err=True)
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """True if the user wants to go on: asked on a terminal; elsewhere only with --yes."""
+    """True if the user agrees: asks on a terminal; elsewhere only --yes counts."""
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -100,9 +100,8 @@ def confirmed(question: str, yes: bool) -> bool:
 
 @contextmanager
 def progress_on_terminal() -> Iterator[Progress]:
-    """The progress of a scan, on stderr if that is a terminal, and only once it takes long.
-
-    Not rich's: importing that takes longer than most scans.
+    """Progress of a scan on stderr, on a terminal and only for long scans. Not rich's: its import takes longer than
+    most scans.
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -124,7 +123,7 @@ def progress_on_terminal() -> Iterator[Progress]:
 
 
 def sentences(lines: Iterable[str], indent: str = "  ") -> None:
-    """Sentences as a list, wrapped to the terminal's width."""
+    """Prints sentences as a list, wrapped to the terminal's width."""
     import shutil
     import textwrap
 

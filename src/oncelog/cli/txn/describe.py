@@ -1,4 +1,4 @@
-"""``oncelog txn list``, ``describe`` and ``producers``: the answers of coordinators and leaders, as they are."""
+"""``oncelog txn list``, ``describe`` and ``producers``: prints the answers of coordinators and leaders."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def list_(
 
     if sort not in SORTS:
         raise typer.BadParameter(f"{sort!r} is not one of {', '.join(SORTS)}", param_hint="--sort")
-    wanted = ListFilter(tuple(state or ()), tuple(producer_id or ()), longer_than_ms, pattern)
+    list_filter = ListFilter(tuple(state or ()), tuple(producer_id or ()), longer_than_ms, pattern)
     name = {"producer": "producer_id"}.get(sort, sort)
     key = by_id if sort == "id" else lambda row: (getattr(row, name), row.transactional_id)
     with cluster.open_client() as client:
-        listing = sorted_ids(client, wanted, coordinators=coordinator or None, key=key)
+        listing = sorted_ids(client, list_filter, coordinators=coordinator or None, key=key)
     report_unanswered(listing.unanswered)
     if cluster.as_json:
         print_json_rows(listing)
@@ -114,17 +114,17 @@ def describe(
 
 
 def _lags(client: Client, row: TransactionRow) -> list[tuple[TopicPartition, int | None, int | None]]:
-    """Partition, last stable offset and its lag."""
+    """Each partition with its last stable offset and lag."""
     from oncelog.admin.transactions.partition_offsets import bounds_of
 
     client.metadata({partition.topic for partition in row.partitions})
     bounds, unanswered = bounds_of(client, sorted(row.partitions))
     report_unanswered(unanswered)
-    found: list[tuple[TopicPartition, int | None, int | None]] = []
+    lags: list[tuple[TopicPartition, int | None, int | None]] = []
     for partition in sorted(row.partitions):
-        at = bounds.get(partition)
-        found.append((partition, None, None) if at is None else (partition, at.last_stable_offset, at.held))
-    return found
+        bound = bounds.get(partition)
+        lags.append((partition, None, None) if bound is None else (partition, bound.last_stable_offset, bound.held))
+    return lags
 
 
 def _age_ms(row: TransactionRow) -> int | None:
@@ -145,8 +145,8 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
         "start_ms": row.start_ms,
         "age_ms": _age_ms(row),
         "partitions": [
-            {"topic": one.topic, "partition": one.partition, "last_stable_offset": stable, "lag": lag}
-            for one, stable, lag in _lags(client, row)
+            {"topic": partition.topic, "partition": partition.partition, "last_stable_offset": stable, "lag": lag}
+            for partition, stable, lag in _lags(client, row)
         ],
     }
 
@@ -164,7 +164,7 @@ def _print(client: Client, row: TransactionRow) -> None:
     if row.partitions:
         print_table(
             ("topic", "partition", "last stable", "lag"),
-            [(one.topic, one.partition, stable, lag) for one, stable, lag in _lags(client, row)],
+            [(partition.topic, partition.partition, stable, lag) for partition, stable, lag in _lags(client, row)],
         )
 
 
@@ -187,10 +187,10 @@ def producers(
     from oncelog.admin.transactions.producers import describe_producers
 
     with cluster.open_client() as client:
-        found = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)
-    report_unanswered(found.unanswered)
+        described = describe_producers(client, partitions_named(client, partitions) or [], open_only=open_only)
+    report_unanswered(described.unanswered)
     if cluster.as_json:
-        print_json(found.rows)
+        print_json(described.rows)
     else:
         print_table(
             ("topic", "partition", "producer", "epoch", "sequence", "last written", "coordinator epoch", "start", "id"),
@@ -206,8 +206,8 @@ def producers(
                     row.start_offset,
                     row.transactional_id or None,
                 )
-                for row in found.rows
+                for row in described.rows
             ],
         )
-    if found.unanswered and not found.partitions:
+    if described.unanswered and not described.partitions:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``oncelog txn find-hanging`` and ``explain``: which transactions hang, and why a consumer is stuck."""
+"""``oncelog txn find-hanging`` and ``explain``: finds hanging transactions and explains stuck consumers."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def find_hanging(
         cluster.open_client() as client,
         progress_on_terminal() as progress,
     ):
-        found = scan(client, scope, min_age_ms=min_age_ms, progress=progress)
-    report_unanswered(found.unanswered)
-    hanging = found.of(Verdict.HANGING)
-    shown = found.transactions if every else hanging
+        open_transactions = scan(client, scope, min_age_ms=min_age_ms, progress=progress)
+    report_unanswered(open_transactions.unanswered)
+    hanging = open_transactions.of(Verdict.HANGING)
+    shown = open_transactions.transactions if every else hanging
     if cluster.as_json:
-        print_json([one.as_row() for one in shown])
+        print_json([transaction.as_row() for transaction in shown])
     else:
         if shown:
-            print_table(COLUMNS, [cells(one) for one in shown])
+            print_table(COLUMNS, [cells(transaction) for transaction in shown])
             print_line()
-            for one in shown:
-                print_line(f"{one.where} from {one.start_offset}: {one.reason}.")
+            for transaction in shown:
+                print_line(f"{transaction.where} from {transaction.start_offset}: {transaction.reason}.")
             print_line()
-        print_line(summary(found, every))
+        print_line(summary(open_transactions, every))
         if hanging:
             first = hanging[0].producer
             more = cluster.as_arguments()
@@ -82,18 +82,18 @@ def find_hanging(
                 f"why, and what to do: oncelog txn explain {option('--topic', first.topic)} "
                 f"--partition {first.partition}{more}"
             )
-    if found.saw_nothing:
+    if open_transactions.saw_nothing:
         raise typer.Exit(1)
     if fail_on_hanging and hanging:
         raise typer.Exit(EXIT_HANGING)
 
 
-def summary(found: Scan, every: bool) -> str:
-    """One line: how many of which kind, in how many partitions."""
-    counts = {verdict: len(found.of(verdict)) for verdict in Verdict}
+def summary(open_transactions: Scan, every: bool) -> str:
+    """One line with the number of transactions by verdict, and of partitions."""
+    counts = {verdict: len(open_transactions.of(verdict)) for verdict in Verdict}
     text = (
-        f"{counts[Verdict.HANGING]} hanging of {len(found.transactions)} open transactions "
-        f"in {found.partitions:,} partitions"
+        f"{counts[Verdict.HANGING]} hanging of {len(open_transactions.transactions)} open transactions "
+        f"in {open_transactions.partitions:,} partitions"
     )
     others = [
         f"{counts[verdict]} {verdict.value.replace('_', '-')}"
@@ -132,29 +132,29 @@ def explain(
     """
     from oncelog.admin.transactions.explanations import explain_group, explain_id, explain_topic
 
-    if sum(one is not None for one in (group, topic, transactional_id)) != 1:
+    if sum(subject is not None for subject in (group, topic, transactional_id)) != 1:
         raise typer.BadParameter("give exactly one of --group, --topic, --transactional-id")
     if partition is not None and topic is None:
         raise typer.BadParameter("give the --topic it belongs to", param_hint="--partition")
     options = cluster.as_arguments()
     with cluster.open_client() as client:
         if group is not None:
-            found = explain_group(client, group, options=options)
+            explanation = explain_group(client, group, options=options)
         elif topic is not None:
-            found = explain_topic(client, topic, partition, options=options)
+            explanation = explain_topic(client, topic, partition, options=options)
         else:
-            found = explain_id(client, transactional_id or "", options=options)
-    report_unanswered(found.unanswered)
+            explanation = explain_id(client, transactional_id or "", options=options)
+    report_unanswered(explanation.unanswered)
     if cluster.as_json:
-        print_json(found)
+        print_json(explanation)
     else:
-        _print(found)
-    if fail_on_hanging and found.hangs:
+        _print(explanation)
+    if fail_on_hanging and explanation.hangs:
         raise typer.Exit(EXIT_HANGING)
 
 
-def _print(found: Explanation) -> None:
-    for number, chain in enumerate(found.chains):
+def _print(explanation: Explanation) -> None:
+    for number, chain in enumerate(explanation.chains):
         if number:
             print_line()
         print_line(chain.about + (f": {chain.verdict.replace('_', '-')}" if chain.verdict else ""))

@@ -1,4 +1,4 @@
-"""``oncelog explain``: why a group, a topic, a partition, a producer or a transactional id is stuck."""
+"""``oncelog explain``: why a group, topic, partition, producer or transactional id is stuck."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def txn(
 def _explain(
     cluster: AdminOptions, fail_on_stuck: bool, explain: Callable[..., Report], *subject: object, **more: object
 ) -> None:
-    """Print what ``explain`` finds out about a subject. Raises Exit."""
+    """Prints the report of ``explain`` about a subject. Raises Exit."""
     options = cluster.as_arguments()
     with cluster.open_client() as client:
         report = explain(client, *subject, options=options, **more)
@@ -146,31 +146,31 @@ def _explain(
         raise typer.Exit(EXIT_STUCK)
 
 
-def _print(found: Report) -> None:
-    if found.summary:
-        print_line(found.summary)
-    for finding in found.findings:
+def _print(report: Report) -> None:
+    if report.summary:
+        print_line(report.summary)
+    for finding in report.findings:
         print_line()
         print_line(f"{finding.about}: {finding.cause.value} ({finding.severity.value})")
         _print_finding(finding)
-    if found.unknown:
+    if report.unknown:
         print_line()
         print_line("not known:")
-        sentences(found.unknown)
+        sentences(report.unknown)
 
 
-def _print_finding(one: Finding) -> None:
-    sentences(one.sentences)
-    if one.since_ms is not None:
-        ago_ms = max(0, int(time.time() * 1000) - one.since_ms)
-        sentences([f"Since {moment_text(one.since_ms)}, {duration_text(ago_ms)} ago."])
-    elif one.no_since:
-        sentences([f"Since when is not known: {one.no_since}."])
-    if one.affected:
-        sentences([f"Affected: {', '.join(one.affected)}."])
-    if one.clears:
-        sentences([one.clears])
-    if one.advice:
-        sentences([one.advice])
-    for command in one.commands:
+def _print_finding(finding: Finding) -> None:
+    sentences(finding.sentences)
+    if finding.since_ms is not None:
+        ago_ms = max(0, int(time.time() * 1000) - finding.since_ms)
+        sentences([f"Since {moment_text(finding.since_ms)}, {duration_text(ago_ms)} ago."])
+    elif finding.no_since:
+        sentences([f"Since when is not known: {finding.no_since}."])
+    if finding.affected:
+        sentences([f"Affected: {', '.join(finding.affected)}."])
+    if finding.clears:
+        sentences([finding.clears])
+    if finding.advice:
+        sentences([finding.advice])
+    for command in finding.commands:
         print_line(f"      {command}")

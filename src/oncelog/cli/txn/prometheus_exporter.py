@@ -1,7 +1,7 @@
-"""Metrics that ``oncelog txn watch --prometheus`` serves: the last scan of a cluster, for clusters that are not ours.
+"""The metrics of ``oncelog txn watch --prometheus``: the last scan of a cluster, for clusters without such metrics.
 
-The rule: labels with a transaction's own ids appear only for what is not live, and for at most ``MOST_SERIES`` of them,
-so that a cluster with a million transactions has as many series as one with ten.
+The rule: only transactions that are not live get labels with their ids, and at most ``MOST_SERIES`` of them, so that a
+cluster with a million transactions has as many series as one with ten.
 """
 
 from __future__ import annotations
@@ -40,61 +40,63 @@ class Exporter(Collector):
     def close(self) -> None:
         self._server.close()
 
-    def scanned(self, found: Scan | None, seconds: float) -> None:
-        """Take in a scan; None for one that failed."""
+    def scanned(self, scan: Scan | None, seconds: float) -> None:
+        """Records a scan; None for a failed one."""
         with self._lock:
             self._looks += 1
             self._seconds = seconds
-            if found is None:
+            if scan is None:
                 self._failures += 1
             else:
-                self._found, self._looked_at = found, time.time()
+                self._found, self._looked_at = scan, time.time()
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:
-            found, seconds, looked_at = self._found, self._seconds, self._looked_at
-            looks, failures = self._looks, self._failures
-        yield CounterMetricFamily("oncelog_txn_looks", "Looks at the cluster.", value=looks)
+            scan, seconds, scanned_at = self._found, self._seconds, self._looked_at
+            scans, failures = self._looks, self._failures
+        yield CounterMetricFamily("oncelog_txn_looks", "Looks at the cluster.", value=scans)
         yield CounterMetricFamily("oncelog_txn_failed_looks", "Looks that reached no broker.", value=failures)
         yield GaugeMetricFamily("oncelog_txn_look_duration_seconds", "How long the last look took.", value=seconds)
-        if found is None:
+        if scan is None:
             return
         yield GaugeMetricFamily(
-            "oncelog_txn_looked_timestamp_seconds", "When the last look succeeded.", value=looked_at
+            "oncelog_txn_looked_timestamp_seconds", "When the last look succeeded.", value=scanned_at
         )
-        yield GaugeMetricFamily("oncelog_txn_partitions", "Partitions that were looked at.", value=found.partitions)
+        yield GaugeMetricFamily("oncelog_txn_partitions", "Partitions that were looked at.", value=scan.partitions)
         yield GaugeMetricFamily(
-            "oncelog_txn_unanswered", "Questions of the last look without an answer.", value=len(found.unanswered)
+            "oncelog_txn_unanswered", "Questions of the last look without an answer.", value=len(scan.unanswered)
         )
         counts = GaugeMetricFamily("oncelog_txn_open", "Open transactions by verdict.", labels=["verdict"])
         for verdict in Verdict:
-            counts.add_metric([verdict.value], len(found.of(verdict)))
+            counts.add_metric([verdict.value], len(scan.of(verdict)))
         yield counts
-        yield from _each(found)
+        yield from _each(scan)
 
 
-def _each(found: Scan) -> Iterable[Metric]:
-    """Age and records behind of what is not live, the oldest first."""
-    shown = found.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
-    shown = sorted(shown, key=lambda one: (one.verdict is not Verdict.HANGING, -(one.age_ms or 0)))[:MOST_SERIES]
+def _each(scan: Scan) -> Iterable[Metric]:
+    """Age and records behind of transactions that are not live, the oldest first."""
+    reported = scan.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
+    reported = sorted(
+        reported, key=lambda transaction: (transaction.verdict is not Verdict.HANGING, -(transaction.age_ms or 0))
+    )[:MOST_SERIES]
     age = GaugeMetricFamily("oncelog_txn_age_seconds", "Age of what is not live.", labels=_LABELS)
     behind = GaugeMetricFamily("oncelog_txn_records_behind", "Offsets behind what is not live.", labels=_LABELS)
-    for one in shown:
-        labels = _labels(one)
-        if one.age_ms is not None:
-            age.add_metric(labels, one.age_ms / 1000)
-        if one.records_behind is not None:
-            behind.add_metric(labels, one.records_behind)
+    for transaction in reported:
+        labels = _labels(transaction)
+        if transaction.age_ms is not None:
+            age.add_metric(labels, transaction.age_ms / 1000)
+        if transaction.records_behind is not None:
+            behind.add_metric(labels, transaction.records_behind)
     yield age
     yield behind
 
 
-def _labels(one: OpenTransaction) -> list[str]:
-    producer = one.producer
+def _labels(transaction: OpenTransaction) -> list[str]:
+    producer = transaction.producer
     return [
         producer.topic,
         str(producer.partition),
         str(producer.producer_id),
-        one.transactional_id or "",
-        one.verdict.value,
+        transaction.transactional_id or "",
+        transaction.verdict.value,
     ]

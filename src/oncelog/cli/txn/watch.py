@@ -1,6 +1,6 @@
-"""``oncelog txn watch``: find-hanging again and again, for eyes, for scripts and for Prometheus.
+"""``oncelog txn watch``: repeats find-hanging for people, scripts and Prometheus.
 
-The rule: a cluster that cannot be reached is told and tried again; a watch ends only when it is told to.
+The rule: an unreachable cluster is reported and tried again; the watch ends only when told to.
 """
 
 from __future__ import annotations
@@ -80,68 +80,70 @@ def watch(
         exporter = Exporter(prometheus_address, prometheus)
         print_line(f"metrics on http://{prometheus_address}:{exporter.port}/metrics", err=True, flush=True)
     with cluster.open_client() as client:
-        for looks in itertools.count(1):
-            found, seconds = _scan(client, scope, min_age_ms)
+        for scans in itertools.count(1):
+            result, seconds = _scan(client, scope, min_age_ms)
             if exporter is not None:
-                exporter.scanned(found, seconds)
-            if found is not None:
-                _show(found, seconds, as_json=cluster.as_json, quiet=exporter is not None and not sys.stdout.isatty())
-                if fail_on_hanging and found.of(Verdict.HANGING):
+                exporter.scanned(result, seconds)
+            if result is not None:
+                _show(result, seconds, as_json=cluster.as_json, quiet=exporter is not None and not sys.stdout.isatty())
+                if fail_on_hanging and result.of(Verdict.HANGING):
                     raise typer.Exit(EXIT_HANGING)
-            if looks == count:
-                if found is None or found.saw_nothing:
+            if scans == count:
+                if result is None or result.saw_nothing:
                     raise typer.Exit(1)
                 break
             time.sleep(max(0.0, interval_s - seconds))
 
 
 def _scan(client: Client, scope: Scope, min_age_ms: int | None) -> tuple[Scan | None, float]:
-    """A scan of the cluster, None where that could not be asked; and the seconds that took."""
+    """A scan of the cluster, None if it failed, and its duration in seconds."""
     from oncelog.admin.transactions.cluster_scan import scan
 
     started = time.monotonic()
-    found = None
+    result = None
     try:
-        found = scan(client, scope, min_age_ms=min_age_ms)
+        result = scan(client, scope, min_age_ms=min_age_ms)
     except ConfigError:
         raise
     except ClientError as error:
         complain(str(error))
-    return found, time.monotonic() - started
+    return result, time.monotonic() - started
 
 
-def _show(found: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
+def _show(result: Scan, seconds: float, *, as_json: bool, quiet: bool) -> None:
     from oncelog.cli.txn.diagnose import summary
 
     if as_json:
-        print_json_line(_document(found, seconds))
+        print_json_line(_document(result, seconds))
         sys.stdout.flush()
         return
     if quiet:
         return
     if sys.stdout.isatty():
         clear_screen()
-    print_line(f"{moment_text(found.now_ms)}  {summary(found, every=True)}  ({seconds:.1f} s)")
-    report_unanswered(found.unanswered)
+    print_line(f"{moment_text(result.now_ms)}  {summary(result, every=True)}  ({seconds:.1f} s)")
+    report_unanswered(result.unanswered)
     shown = sorted(
-        found.transactions, key=lambda transaction: (transaction.verdict.value != "hanging", -(transaction.age_ms or 0))
+        result.transactions,
+        key=lambda transaction: (transaction.verdict.value != "hanging", -(transaction.age_ms or 0)),
     )[:_SHOWN]
     if shown:
-        print_table(COLUMNS, [cells(one) for one in shown])
-        if len(found.transactions) > len(shown):
-            print_line(f"… {len(found.transactions) - len(shown)} more")
+        print_table(COLUMNS, [cells(transaction) for transaction in shown])
+        if len(result.transactions) > len(shown):
+            print_line(f"… {len(result.transactions) - len(shown)} more")
     sys.stdout.flush()
 
 
-def _document(found: Scan, seconds: float) -> dict[str, Any]:
+def _document(result: Scan, seconds: float) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "time_ms": found.now_ms,
+        "time_ms": result.now_ms,
         "took_ms": round(seconds * 1000),
-        "partitions": found.partitions,
-        **{verdict.value: len(found.of(verdict)) for verdict in Verdict},
-        "unanswered": [str(one) for one in found.unanswered],
+        "partitions": result.partitions,
+        **{verdict.value: len(result.of(verdict)) for verdict in Verdict},
+        "unanswered": [str(transaction) for transaction in result.unanswered],
         "transactions": [
-            to_json(one.as_row()) for one in found.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
+            to_json(transaction.as_row())
+            for transaction in result.of(Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE)
         ],
     }
     return document

@@ -1,5 +1,5 @@
-"""Dumps of the files of a data directory, offline: oncelog's and Apache Kafka's are the same.
+"""Offline dumps of the files of a data directory, of oncelog or Apache Kafka.
 
-The rule: nothing is written, nothing is locked, and no content is trusted. Damage becomes a row of type ``error``, and
-the dump goes on with the next file.
+The rule: writes nothing, locks nothing, trusts no content. Damage becomes a row of type ``error``, and the dump
+continues with the next file.
 """

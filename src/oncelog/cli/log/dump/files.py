@@ -41,12 +41,11 @@ def bytes_text(value: bytes) -> str:
 
 
 def error(text: str) -> Row:
-    """A row for damage."""
     return {"type": "error", "error": text}
 
 
 def base_offset_of(path: Path) -> int | None:
-    """The offset in the name of a segment's file."""
+    """The offset in the file name of a segment."""
     stem = path.name.partition(".")[0]
     return int(stem) if len(stem) == 20 and stem.isdigit() else None
 
@@ -63,7 +62,7 @@ def offset_index(path: Path) -> Iterator[Row]:
 
 
 def time_index(path: Path) -> Iterator[Row]:
-    """Largest timestamp so far and the offset that has it."""
+    """The largest timestamp so far, and its offset."""
     base = base_offset_of(path) or 0
     for number, (timestamp, relative) in enumerate(_entries(path, _TIME)):
         if not timestamp and not relative:
@@ -88,7 +87,7 @@ def transaction_index(path: Path) -> Iterator[Row]:
 
 
 def producer_snapshot(path: Path) -> Iterator[Row]:
-    """Producers as they stood at an offset."""
+    """The producers at an offset."""
     data = path.read_bytes()
     if len(data) < _SNAPSHOT_HEADER.size:
         yield error(f"{len(data)} bytes are no producer snapshot")
@@ -184,7 +183,7 @@ def _checkpoint(path: Path, width: int) -> Iterator[list[str]]:
 
 
 class Wanted(NamedTuple):
-    """The part of a segment to show; offsets are of whole batches."""
+    """The part of a segment to show; offsets select whole batches."""
 
     records: bool = False
     values: bool = True

@@ -41,7 +41,7 @@ _TAGGED: Final = {
 
 
 def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
-    """Key and value of an internal record in plain words; None for any other topic."""
+    """Key and value of a record of an internal topic, as JSON values; None for any other topic."""
     if topic == CONSUMER_OFFSETS:
         return _group_record(key, value)
     if topic == TRANSACTION_STATE:
@@ -101,8 +101,8 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
     if protocol_type == "consumer":
         try:
             row["topics"] = list(decode_subscription(member.subscription).topics) if member.subscription else []
-            found = decode_assignment(member.assignment).partitions if member.assignment else ()
-            row["partitions"] = [str(one) for one in found]
+            partitions = decode_assignment(member.assignment).partitions if member.assignment else ()
+            row["partitions"] = [str(partition) for partition in partitions]
         except CorruptBatch as error:
             row["unknown"] = str(error)
     return row

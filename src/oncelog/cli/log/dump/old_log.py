@@ -1,7 +1,7 @@
-"""Rows of a file of a 0.7 log: its entries, and the messages in them where wanted.
+"""Rows of a Kafka 0.7 log file: its entries and, if selected, their messages.
 
-The rule: the file is read entry by entry. A damaged place is one row of type ``error`` with its offset, and the dump
-goes on at the next sound entry. All messages of a compressed set have the offset of its entry: 0.7 knows no other.
+The rule: the file is read entry by entry. A damaged place is one row of type ``error`` with its offset; the dump
+continues at the next sound entry. All messages of a compressed set have the offset of their entry: 0.7 has no other.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from oncelog.legacy.logs.resync import Budget, next_entry
 ReadAt = Callable[[int, int], bytes]
 
 
-def old_log_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
-    """Entries of a ``.kafka`` file, each followed by its messages if those are wanted."""
+def old_log_rows(path: Path, selection: Wanted) -> Iterator[Row]:
+    """The entries of a ``.kafka`` file, each followed by its messages if they are selected."""
     start = file_start(path.name) or 0
     with path.open("rb") as file:
         descriptor = file.fileno()
@@ -40,17 +40,17 @@ def old_log_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
         end = os.fstat(descriptor).st_size
         budget = Budget(end)
         at = 0
-        while at < end and (wanted.to_offset is None or start + at < wanted.to_offset):
+        while at < end and (selection.to_offset is None or start + at < selection.to_offset):
             try:
                 data, entry = _entry_at(read, at, end)
-                if wanted.check and not crc_matches(data, entry):
+                if selection.check and not crc_matches(data, entry):
                     raise BadEntry("the checksum of the payload is wrong")
-                rows = list(_rows(data, entry, start + at, at, wanted))
+                rows = list(_rows(data, entry, start + at, at, selection))
                 behind = at + entry.size_bytes
             except BadEntry as problem:
                 behind = next_entry(read, at, end, budget, DEFAULT_LIMITS)
                 rows = [_error(start + at, at, behind - at, problem)]
-            if start + behind > wanted.from_offset:
+            if start + behind > selection.from_offset:
                 yield from rows
             at = behind
 
@@ -67,7 +67,7 @@ def _entry_at(read: ReadAt, at: int, end: int) -> tuple[bytes, Entry]:
         return data, read_entry(data, 0)
 
 
-def _rows(data: bytes, entry: Entry, offset: int, position: int, wanted: Wanted) -> Iterator[Row]:
+def _rows(data: bytes, entry: Entry, offset: int, position: int, selection: Wanted) -> Iterator[Row]:
     codec = codec_of(entry)
     row: Row = {
         "type": "entry",
@@ -79,13 +79,13 @@ def _rows(data: bytes, entry: Entry, offset: int, position: int, wanted: Wanted)
         "payload_bytes": entry.payload_bytes,
         "crc": entry.crc,
     }
-    messages = messages_of(data, entry) if wanted.records else []
-    if wanted.check:
+    messages = messages_of(data, entry) if selection.records else []
+    if selection.check:
         row["valid"] = True
     yield row
     for value in messages:
         yield {"type": "record", "offset": offset, "value_bytes": len(value)} | (
-            {"value": value} if wanted.values else {}
+            {"value": value} if selection.values else {}
         )
 
 

@@ -1,7 +1,7 @@
-"""Rows of a log segment: its batches, and their records where wanted.
+"""Rows of a log segment: its batches and, if selected, their records.
 
-The rule: the file is mapped, not read; a batch that cannot be read is a row of type ``error`` with its position, and
-ends the segment's rows.
+The rule: the file is mapped, not read. A batch that cannot be read is a row of type ``error`` with its position, and
+the last row of the segment.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from oncelog.records.record import Record, read_records
 MAX_BATCH_BYTES: Final = 512 * MIB
 
 
-def segment_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
-    """Batches of a ``.log`` file, each followed by its records if those are wanted."""
+def segment_rows(path: Path, selection: Wanted) -> Iterator[Row]:
+    """The batches of a ``.log`` file, each followed by its records if they are selected."""
     if path.stat().st_size == 0:
         return
     partition = partition_of_directory(path.resolve().parent.name)
@@ -34,36 +34,36 @@ def segment_rows(path: Path, wanted: Wanted) -> Iterator[Row]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
         try:
-            yield from _batches(view, topic, wanted)
+            yield from _batches(view, topic, selection)
         finally:
             view.release()
 
 
-def _batches(view: memoryview, topic: str, wanted: Wanted) -> Iterator[Row]:
+def _batches(view: memoryview, topic: str, selection: Wanted) -> Iterator[Row]:
     end = 0
     try:
         while end < len(view):
             if magic_at(view, end) in (MAGIC_V0, MAGIC_V1):
                 message = read_entry(view, end)
                 end, first, last = message.end, message.offset, message.offset
-                rows = message_rows(view, message, wanted)
+                rows = message_rows(view, message, selection)
             else:
                 position, header = next(iter_headers(view, end))
                 end, first, last = position + header.size_bytes, header.base_offset, header.last_offset
-                rows = _batch_rows(view, position, header, topic, wanted)
-            if wanted.to_offset is not None and first >= wanted.to_offset:
+                rows = _batch_rows(view, position, header, topic, selection)
+            if selection.to_offset is not None and first >= selection.to_offset:
                 return
-            if last >= wanted.from_offset:
+            if last >= selection.from_offset:
                 yield from rows
     except CorruptBatch as problem:
         yield error(f"at position {end}: {problem}; the {len(view) - end} bytes from there on are not read")
 
 
-def _batch_rows(view: memoryview, position: int, header: BatchHeader, topic: str, wanted: Wanted) -> Iterator[Row]:
-    sound = not wanted.check or crc_matches(view, position, header)
-    yield _batch(position, header, sound if wanted.check else None)
-    if wanted.records and sound:
-        yield from _records(view, position, header, topic, wanted)
+def _batch_rows(view: memoryview, position: int, header: BatchHeader, topic: str, selection: Wanted) -> Iterator[Row]:
+    sound = not selection.check or crc_matches(view, position, header)
+    yield _batch(position, header, sound if selection.check else None)
+    if selection.records and sound:
+        yield from _records(view, position, header, topic, selection)
 
 
 def _batch(position: int, header: BatchHeader, sound: bool | None) -> Row:
@@ -101,24 +101,24 @@ def _codec(header: BatchHeader) -> str:
         return "unknown"
 
 
-def _records(view: memoryview, position: int, header: BatchHeader, topic: str, wanted: Wanted) -> Iterator[Row]:
+def _records(view: memoryview, position: int, header: BatchHeader, topic: str, selection: Wanted) -> Iterator[Row]:
     try:
         for number, record in enumerate(read_records(view, position, header, MAX_BATCH_BYTES)):
             row: Row = {"type": "record", "offset": record.offset, "timestamp": record.timestamp}
             if header.base_sequence >= 0:
                 row["sequence"] = (header.base_sequence + number) & 0x7FFFFFFF
-            yield row | _content(record, header, topic, wanted)
+            yield row | _content(record, header, topic, selection)
     except CorruptBatch as problem:
         yield error(f"batch at offset {header.base_offset}: {problem}")
 
 
-def _content(record: Record, header: BatchHeader, topic: str, wanted: Wanted) -> dict[str, Any]:
+def _content(record: Record, header: BatchHeader, topic: str, selection: Wanted) -> dict[str, Any]:
     if header.is_control:
         marker = end_transaction_marker_of(record)
         kind = control_type(record.key)
         shown: dict[str, Any] = {"control": kind.name.lower() if kind is not ControlType.UNKNOWN else "unknown"}
         return shown if marker is None else {**shown, "coordinator_epoch": marker.coordinator_epoch}
-    if wanted.decode_internal:
+    if selection.decode_internal:
         decoded = decode_internal(topic, record.key, record.value)
         if decoded is not None:
             return decoded
@@ -126,15 +126,15 @@ def _content(record: Record, header: BatchHeader, topic: str, wanted: Wanted) ->
         "key_bytes": -1 if record.key is None else len(record.key),
         "value_bytes": -1 if record.value is None else len(record.value),
     }
-    if not wanted.values:
+    if not selection.values:
         return sizes
     headers = [Header(name, value) for name, value in record.headers]
     return {**sizes, "headers": headers or None, "key": record.key, "value": record.value}
 
 
-def message_rows(view: memoryview, entry: Entry, wanted: Wanted) -> Iterator[Row]:
-    """A row of type ``message``; a compressed one has the offset of the last message in it."""
-    sound = not wanted.check or message_crc_matches(view, entry)
+def message_rows(view: memoryview, entry: Entry, selection: Wanted) -> Iterator[Row]:
+    """A row of type ``message``. A compressed message has the offset of its last inner message."""
+    sound = not selection.check or message_crc_matches(view, entry)
     row: Row = {
         "type": "message",
         "offset": entry.offset,
@@ -146,13 +146,13 @@ def message_rows(view: memoryview, entry: Entry, wanted: Wanted) -> Iterator[Row
         "timestamp": entry.timestamp,
         "crc": entry.crc,
     }
-    yield {**row, "valid": sound} if wanted.check else row
-    if not wanted.records or not sound:
+    yield {**row, "valid": sound} if selection.check else row
+    if not selection.records or not sound:
         return
     try:
         for message in messages_of(view, entry):
             sizes = {"key_bytes": _size(message.key), "value_bytes": _size(message.value)}
-            content = {"key": message.key, "value": message.value} if wanted.values else {}
+            content = {"key": message.key, "value": message.value} if selection.values else {}
             yield {"type": "record", "offset": message.offset, "timestamp": message.timestamp, **sizes, **content}
     except CorruptBatch as problem:
         yield error(f"message at offset {entry.offset}: {problem}")
