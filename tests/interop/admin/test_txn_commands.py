@@ -192,6 +192,9 @@ def test_metrics_for_clusters_that_are_not_ours(oncelog_broker: Broker) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics") as answer:
         text = answer.read().decode()
     for line in (
+        "oncelog_txn_scans_total 2.0",
+        "oncelog_txn_failed_scans_total 1.0",
+        "oncelog_txn_scan_duration_seconds 0.25",
         "oncelog_txn_looks_total 2.0",
         "oncelog_txn_failed_looks_total 1.0",
         "oncelog_txn_look_duration_seconds 0.25",

@@ -29,11 +29,11 @@ class Exporter(Collector):
 
     def __init__(self, address: str, port: int) -> None:
         self._lock = threading.Lock()
-        self._found: Scan | None = None
+        self._scan: Scan | None = None
         self._seconds = 0.0
-        self._looks = 0
+        self._scans = 0
         self._failures = 0
-        self._looked_at = 0.0
+        self._scanned_at = 0.0
         self._server = MetricsServer(self, address, port)
         self.port = self._server.port
 
@@ -43,28 +43,31 @@ class Exporter(Collector):
     def scanned(self, scan: Scan | None, seconds: float) -> None:
         """Records a scan; None for a failed one."""
         with self._lock:
-            self._looks += 1
+            self._scans += 1
             self._seconds = seconds
             if scan is None:
                 self._failures += 1
             else:
-                self._found, self._looked_at = scan, time.time()
+                self._scan, self._scanned_at = scan, time.time()
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:
-            scan, seconds, scanned_at = self._found, self._seconds, self._looked_at
-            scans, failures = self._looks, self._failures
-        yield CounterMetricFamily("oncelog_txn_looks", "Looks at the cluster.", value=scans)
-        yield CounterMetricFamily("oncelog_txn_failed_looks", "Looks that reached no broker.", value=failures)
-        yield GaugeMetricFamily("oncelog_txn_look_duration_seconds", "How long the last look took.", value=seconds)
+            scan, seconds, scanned_at = self._scan, self._seconds, self._scanned_at
+            scans, failures = self._scans, self._failures
+        # Names with "look" are those before 0.1; they go after one release.
+        for name in ("oncelog_txn_scans", "oncelog_txn_looks"):
+            yield CounterMetricFamily(name, "Scans of the cluster.", value=scans)
+        for name in ("oncelog_txn_failed_scans", "oncelog_txn_failed_looks"):
+            yield CounterMetricFamily(name, "Scans that reached no broker.", value=failures)
+        for name in ("oncelog_txn_scan_duration_seconds", "oncelog_txn_look_duration_seconds"):
+            yield GaugeMetricFamily(name, "Duration of the last scan.", value=seconds)
         if scan is None:
             return
+        for name in ("oncelog_txn_last_scan_timestamp_seconds", "oncelog_txn_looked_timestamp_seconds"):
+            yield GaugeMetricFamily(name, "Time of the last successful scan.", value=scanned_at)
+        yield GaugeMetricFamily("oncelog_txn_partitions", "Partitions in the last scan.", value=scan.partitions)
         yield GaugeMetricFamily(
-            "oncelog_txn_looked_timestamp_seconds", "When the last look succeeded.", value=scanned_at
-        )
-        yield GaugeMetricFamily("oncelog_txn_partitions", "Partitions that were looked at.", value=scan.partitions)
-        yield GaugeMetricFamily(
-            "oncelog_txn_unanswered", "Questions of the last look without an answer.", value=len(scan.unanswered)
+            "oncelog_txn_unanswered", "Requests of the last scan without an answer.", value=len(scan.unanswered)
         )
         counts = GaugeMetricFamily("oncelog_txn_open", "Open transactions by verdict.", labels=["verdict"])
         for verdict in Verdict:

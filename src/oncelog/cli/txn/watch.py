@@ -45,15 +45,15 @@ def watch(
     broker: OfBroker = None,
     min_age_ms: MinAge = None,
     interval_s: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Pause between looks.")
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Pause between scans.")
     ] = 10,
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=0, help="Look N times, then end; 0: go on for ever.")
+        int, typer.Option("--count", metavar="N", min=0, help="Scan N times, then end; 0: never end.")
     ] = 0,
     fail_on_hanging: FailOnHanging = False,
     prometheus: Annotated[
         int | None,
-        typer.Option("--prometheus", metavar="PORT", min=0, max=65535, help="Serve what was seen last as metrics."),
+        typer.Option("--prometheus", metavar="PORT", min=0, max=65535, help="Serve the last scan as metrics."),
     ] = None,
     prometheus_address: Annotated[
         str, typer.Option("--prometheus-address", metavar="HOST", help="Address to serve metrics on.")
@@ -64,7 +64,7 @@ def watch(
 
     A table that refreshes; with --json a line each time; with --prometheus metrics of clusters that are not ours.
     With --fail-on-hanging it ends with exit code 2 as soon as a transaction hangs; with --count it ends with 1 if the
-    last look saw nothing of the cluster.
+    last scan reached no broker.
 
     \b
     Examples:
