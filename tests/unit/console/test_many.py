@@ -13,7 +13,7 @@ from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking import Client, Committed
-from oncelog.client.blocking.client import LATEST, ListedOffset
+from oncelog.client.blocking.client import LATEST
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
 from oncelog.client.programs import Cluster
 from oncelog.console.page import Asked
@@ -41,9 +41,9 @@ def metadata(*_: object) -> dict[TopicName, TopicInfo]:
     return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in {one.topic for one in places()}}
 
 
-def list_offsets(_: object, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+def offsets_at(_: object, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Each partition begins at 5 and ends at 20."""
-    return {one: ListedOffset(20 if time == LATEST else 5, -1, 0) for one, time in wanted.items()}
+    return {partition: 20 if time == LATEST else 5 for partition, time in times.items()}
 
 
 def described(client: Client, group: str) -> GroupDescription:
@@ -61,7 +61,7 @@ def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatc
     committed = {one: Committed(11) for one in places()}
     monkeypatch.setattr("oncelog.admin.groups.committed_offsets", program_of(lambda client, group: dict(committed)))
     monkeypatch.setattr(Cluster, "metadata", program_of(metadata))
-    monkeypatch.setattr("oncelog.admin.groups.list_offsets", program_of(list_offsets))
+    monkeypatch.setattr("oncelog.admin.groups.offsets_at", program_of(offsets_at))
     asked = Asked(Query({"name": "all", "page": "1000"}), Settings("x"))
     tracemalloc.start()
     try:

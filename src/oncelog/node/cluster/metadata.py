@@ -84,8 +84,8 @@ class Metadata:
         self.departed_brokers: Brokers = MappingProxyType({})
         """The same."""
         self.requests_wait = False
-        """True while this broker has yet to find out what it slept through (``node.requests.pause_recovery``). Time-outs of
-        clients and replicas have no effect meanwhile; they are checked again after ``CHECK_AGAIN_MS``."""
+        """True after a pause until this broker has caught up (``node.requests.pause_recovery``). Time-outs of clients
+        and replicas have no effect meanwhile; they are checked again after ``CHECK_AGAIN_MS``."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
         self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)
         self._entropy = entropy
