@@ -28,7 +28,7 @@ from oncelog.node.access.authoriser import access_control
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.brokers.messages import BrokerMessages
 from oncelog.node.brokers.requests.requests import BrokerRequests
-from oncelog.node.cluster.failed_brokers import LostBrokers
+from oncelog.node.cluster.failed_brokers import FailedBrokers
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.cluster.tree_reads import TreeReads
@@ -85,14 +85,14 @@ from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import ParkingTable, Requests
 from oncelog.node.requests.lazy_apis import Handle
 from oncelog.node.requests.login_state import LoginPhase
-from oncelog.node.requests.pause_recovery import Standstill
+from oncelog.node.requests.pause_recovery import PauseRecovery
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions
+    from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
-    from oncelog.node.replication.leadership_check import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.log_directory import LogDirectory
 
@@ -135,7 +135,7 @@ class Node:
         self._group_commit = self._make_group_commit()
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
         self.links = BrokerLinks(self.cluster, self._deadlines)
-        self._lost_brokers = self._make_lost_brokers()
+        self._failed_brokers = self._make_failed_brokers()
         self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
         self.directory = DirectoryHealth(
             logs.files.errors, self.cluster, self._metadata_log, self._deadlines, self._outbox
@@ -159,7 +159,9 @@ class Node:
         self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
-        self._standstill = Standstill(self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox)
+        self._pause_recovery = PauseRecovery(
+            self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox
+        )
 
     @property
     def now_ms(self) -> int:
@@ -175,7 +177,7 @@ class Node:
         self._maintenance.start(now_ms)
         self._producer_ids.prefetch(effects)
         self.controller.start()
-        self._lost_brokers.start()
+        self._failed_brokers.start()
         self._watch_brokers()
         self._settle(effects)
         return effects
@@ -250,7 +252,7 @@ class Node:
             self._tree_reads.read(event)
         elif isinstance(event, MetadataLoaded):
             self._metadata_log.loaded(event)
-            self._standstill.metadata_loaded(event)
+            self._pause_recovery.metadata_loaded(event)
         elif isinstance(event, BrokerConnected):
             self.links.connected(event)
         elif isinstance(event, BrokerDisconnected):
@@ -262,9 +264,9 @@ class Node:
             self._continuing = False  # what is left of a load goes on in _settle
             self._rounds_before_stop = max(0, self._rounds_before_stop - 1)
             self._runnable.next_slice()
-            self.requests.go_on_with_closed()
+            self.requests.serve_closed()
         elif isinstance(event, StoodStill):
-            self._standstill.stood_still(event)
+            self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
             self._shut_down(event)
 
@@ -289,7 +291,7 @@ class Node:
         self._controlled_shutdown.begin(event.deadline_ms)
 
     def _stop_serving(self, effects: list[Effect]) -> None:
-        self._standstill.end()
+        self._pause_recovery.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
         self.requests.mutes.end()
@@ -303,7 +305,7 @@ class Node:
         """Let everything that this event set in motion come to rest, then start the syncs it calls for."""
         while True:
             self.requests.run_woken()
-            self._delayed_fetches.ask_waiting()
+            self._delayed_fetches.wake_ready()
             if self._runnable.is_empty():
                 break
         loading = self.groups.load_slice() | self.transactions.load_slice()
@@ -354,8 +356,8 @@ class Node:
     def _apply(self, delta: ImageDelta) -> None:
         """Follow a committed change: first the partitions, then the coordinators that lead some of them."""
         before = self.cluster.image
-        self.cluster.take_over(delta)
-        gone = self.partitions.take_over(delta)
+        self.cluster.apply_change(delta)
+        gone = self.partitions.apply_change(delta)
         deleted = {topic.name for topic in delta.deleted}
         for coordinators in (self.groups, self.transactions):
             if coordinators.topic in deleted:
@@ -365,8 +367,8 @@ class Node:
         self._follow_internal_topics()
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
-            self.links.take_over(delta.image)
-        self._lost_brokers.follow(delta.image, before)
+            self.links.apply_change(delta.image)
+        self._failed_brokers.follow(delta.image, before)
         self.controller.follow(delta, before)
         self._controlled_shutdown.follow()
         if delta.brokers or delta.image.controller_id != before.controller_id:
@@ -397,8 +399,8 @@ class Node:
             self._hanging_watch = HangingTransactionWatch(
                 self.partitions,
                 self.transactions,
-                self._questions,
-                self._confirmation,
+                self._queries,
+                self._leadership,
                 self.cluster,
                 self.logs,
                 self._deadlines,
@@ -406,18 +408,18 @@ class Node:
         return self._hanging_watch
 
     @cached_property
-    def _questions(self) -> CoordinatorQuestions:
+    def _queries(self) -> CoordinatorQueries:
         """Questions to coordinators of transactions; made for the first."""
-        from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions
+        from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
-        return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._confirmation, self._runnable)
+        return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
 
     @cached_property
-    def _confirmation(self) -> LeadershipConfirmation:
+    def _leadership(self) -> LeadershipChecker:
         """The questions whether this broker leads still; made for the first one, as the logins are."""
-        from oncelog.node.replication.leadership_check import LeadershipConfirmation
+        from oncelog.node.replication.leadership_check import LeadershipChecker
 
-        return LeadershipConfirmation(
+        return LeadershipChecker(
             self.links, self._tree_reads, self.cluster, self._deadlines, self._runnable, self.partitions.leader_log
         )
 
@@ -433,11 +435,11 @@ class Node:
             Throttling(self.cluster.quotas),
         )
 
-    def _make_lost_brokers(self) -> LostBrokers:
-        lost = LostBrokers(self.cluster, self._deadlines, self._runnable)
-        self.links.on_refused += (lost.lose, self.controller.broker_unreachable)
-        self.links.on_broken.append(lost.lose)
-        self.links.on_reached.append(lost.reach)
+    def _make_failed_brokers(self) -> FailedBrokers:
+        lost = FailedBrokers(self.cluster, self._deadlines, self._runnable)
+        self.links.on_refused += (lost.mark_failed, self.controller.broker_unreachable)
+        self.links.on_broken.append(lost.mark_failed)
+        self.links.on_reached.append(lost.mark_reachable)
         return lost
 
     def _make_group_commit(self) -> GroupCommit:
@@ -505,13 +507,13 @@ class Node:
             waits.TransactEach: self.transactions.park_each,
             waits.AddToTransaction: self.transactions.park_adding,
             waits.UntilMarked: self.transactions.marker_waits.park,
-            waits.UntilConfirmed: lambda task, wait: self._confirmation.park(task, wait),
-            waits.AskCoordinator: lambda task, wait: self._questions.park(task, wait),
-            waits.FindTransactionalId: lambda task, wait: self._questions.park_search(task, wait),
+            waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
+            waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
+            waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,
-            waits.UntilElected: self._lost_brokers.park,
+            waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,
             waits.Offload: self._offloaded.park,
         }

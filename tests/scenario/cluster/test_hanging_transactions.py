@@ -187,7 +187,7 @@ class TestTheWatch:
         assert bench.aborted(start) == ErrorCode.NONE
         bench.cluster.advance(SOON_MS + AGAIN_MS)
         assert old.node.logs.transactions.get(PARTITION, bench.producer_id) is not None
-        assert (warned(old), old.node.hanging_watch.found, old.node.hanging_watch.aborted) == ([], 0, 0)
+        assert (warned(old), old.node.hanging_watch.found_count, old.node.hanging_watch.aborted) == ([], 0, 0)
 
     def test_a_live_one_is_live_though_it_is_old(self) -> None:
         bench = Bench(**ABORTS)

@@ -248,7 +248,7 @@ class TestSelfAbort:
         assert record.transaction["start_offset"] == start
         assert record.details["verdict"] == "hanging"
         assert [line.split()[0] for line in warnings(driver)] == ["hanging", "aborted"]
-        assert (driver.node.hanging_watch.found, driver.node.hanging_watch.aborted) == (1, 1)
+        assert (driver.node.hanging_watch.found_count, driver.node.hanging_watch.aborted) == (1, 1)
 
     def test_what_became_part_of_a_transaction_meanwhile_is_left_alone(self) -> None:
         driver = made(

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.node.access.authoriser import AccessControl
-from oncelog.node.hanging.watch import AGAIN_MS, FIRST_LOOK_MS, PASS_MS
+from oncelog.node.hanging.watch import AGAIN_MS, FIRST_QUERY_MS, PASS_MS
 from oncelog.node.observation.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.hanging import (
@@ -50,10 +50,10 @@ class TestWhatIsFound:
         ended.write()
         ended.end()
         hanging.hang(1)
-        driver.advance(TIMEOUT_MS - FIRST_LOOK_MS)
+        driver.advance(TIMEOUT_MS - FIRST_QUERY_MS)
         live.add(1, 2)
         live.write(1)
-        driver.advance(FIRST_LOOK_MS * 3)
+        driver.advance(FIRST_QUERY_MS * 3)
         assert told(driver, 0) == []
         assert told(driver, 1) == [("hanging", "hanging"), ("live", None)]
 
@@ -73,7 +73,7 @@ class TestWhatIsFound:
         gone = Producer(driver, "gone")
         gone.add(0)
         gone.write()
-        driver.advance(FIRST_LOOK_MS)  # it is asked once while its coordinator knows it
+        driver.advance(FIRST_QUERY_MS)  # it is asked once while its coordinator knows it
         forget(driver, "gone")
         driver.advance(OLD_MS)
         assert told(driver) == [("gone", "hanging")]
@@ -115,7 +115,7 @@ class TestWhatIsFound:
         gone = Producer(driver, "gone")
         gone.add(0)
         gone.write()
-        driver.advance(FIRST_LOOK_MS)
+        driver.advance(FIRST_QUERY_MS)
         deleted = driver.connect().ask(DeleteTopicsRequest(topic_names=["__transaction_state"], timeout_ms=1000), 4)
         assert deleted.responses[0].error_code == 0
         driver.advance(OLD_MS)
@@ -168,7 +168,7 @@ class TestWhatIsFound:
         driver.node.logs.close()
         driver.session.close()
         driver.start()
-        driver.advance(FIRST_LOOK_MS)
+        driver.advance(FIRST_QUERY_MS)
         assert told(driver) == [("late", "hanging")], "it is as old as it was"
 
     @pytest.mark.parametrize("seed", range(8))
@@ -213,7 +213,7 @@ class TestCost:
             driver.advance(10)
             short.end()
         driver.advance(10 * AGAIN_MS)
-        assert driver.node.hanging_watch.looks == 0
+        assert driver.node.hanging_watch.query_count == 0
         assert "transactional-ids" not in driver.files.list("t-0")
         assert verdicts(driver.node) == {}
 
@@ -225,7 +225,7 @@ class TestCost:
         for number in range(5):
             Producer(driver, f"hanging-{number}").hang(number)
         driver.advance(20 * AGAIN_MS)
-        assert driver.node.hanging_watch.looks <= 5 * (20 + 3)
+        assert driver.node.hanging_watch.query_count <= 5 * (20 + 3)
         assert verdicts(driver.node) == {"hanging": 5}
 
     def test_an_idle_broker_is_not_woken_for_it(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from oncelog.admin.transactions.audit_trail import audit_file
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
-from oncelog.security.setup import Wanted, issue_client, set_up
+from oncelog.security.setup import SetupRequest, issue_client, set_up
 from oncelog.testing import Broker
 
 
@@ -72,8 +72,8 @@ def test_the_audit_of_an_administrator(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_lavish_umask")
 def test_the_files_of_a_secured_broker(tmp_path: Path) -> None:
-    set_up(tmp_path / "secured", Wanted())
-    issue_client(tmp_path / "secured", "alice", Wanted().lifetime)
+    set_up(tmp_path / "secured", SetupRequest())
+    issue_client(tmp_path / "secured", "alice", SetupRequest().lifetime)
     found = modes(tmp_path / "secured")
     assert found.pop(".") == "0700"
     assert {name for name, mode in found.items() if mode != "0600"} == {"ca.pem"}

@@ -83,12 +83,12 @@ def plan_brokers(
 def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
     """The settings of a broker that ``oncelog security init`` made in a directory, and the names of its listeners; the
     directory is made that way if it is not there. Raises BadParameter."""
-    from oncelog.security.setup import Wanted, set_up
+    from oncelog.security.setup import SetupRequest, set_up
 
     path = directory / "server.properties"
     try:
         if not directory.exists():
-            set_up(directory, Wanted(port=port))
+            set_up(directory, SetupRequest(port=port))
         values = read_properties_file(path)
     except (OSError, PropertiesError) as error:
         raise typer.BadParameter(

@@ -3,7 +3,7 @@
 The rule: every denial is counted, and nobody fills the log by knocking. Of one requester (principal and host)
 ``IN_FULL`` denials are written in full, then they are counted until the interval is over, and one line says how many
 more there were. Requesters are ``REQUESTERS`` at most, all others are one. What was allowed is written only where
-somebody looks for it (``tells_allowed``). No name of a peer's can forge a line: all but printable ASCII is escaped.
+somebody looks for it (``logs_allowed``). No name of a peer's can forge a line: all but printable ASCII is escaped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DecisionLog:
         self._outbox = outbox
         self._deadlines = deadlines
         self._denials: dict[_Requester, _Denials] = {}
-        self.tells_allowed = False
+        self.logs_allowed = False
         """True: what was allowed is written too, at the level of debugging."""
         self.denied: Counter[tuple[Operation, ResourceType]] = Counter()
         """Denials since the start."""
@@ -63,7 +63,7 @@ class DecisionLog:
     ) -> None:
         """Count a denial and write it down, unless its requester has filled its part of the interval."""
         if allowed:
-            if self.tells_allowed:
+            if self.logs_allowed:
                 self._write("debug", self._line(context, operation, resource, name, count))
             return
         self.denied[operation, resource] += 1

@@ -44,13 +44,13 @@ class _Seen:
     last: AuditRecord | None = None
 
 
-class Repeats:
+class AuditLimiter:
     """The kinds of records that there were in this interval."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, _Seen] = {}
 
-    def is_said(self, effect: Audit) -> bool:
+    def should_write(self, effect: Audit) -> bool:
         """True if a record is to be written; otherwise it is counted."""
         record = effect.record
         if record.who.get("broker") or (record.action == ABORT_HANGING and record.outcome in _DONE):

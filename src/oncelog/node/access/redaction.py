@@ -31,7 +31,7 @@ _WITH_SECRETS: Final[Mapping[int, Any]] = {
 }
 
 
-def shown_frame(frame: Buffer) -> bytes | None:
+def redacted_frame(frame: Buffer) -> bytes | None:
     """A request as it may be recorded; None where nothing of it may be."""
     start = bytes(frame[:2])
     if start == _TOKEN:
@@ -49,7 +49,7 @@ def shown_frame(frame: Buffer) -> bytes | None:
         return None
 
 
-def shown_value(path: str, value: bytes | None) -> bytes | None:
+def redacted_value(path: str, value: bytes | None) -> bytes | None:
     """The value of a node of the tree as it may be recorded."""
     if value is None:
         return None

@@ -21,20 +21,20 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import inter_broker_listener
 from oncelog.handlers.broker.broker_clients import broker_client_id
-from oncelog.node.brokers.connections import Sign, Wires
+from oncelog.node.brokers.connections import LinkConnections, LinkEvent
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
     from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.core.controller.image.model import BrokerImage
-    from oncelog.node.brokers.link import Answered, Link
+    from oncelog.node.brokers.link import Link, OnAnswer
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.kernel.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
     from oncelog.wire.message import Request
 
-Forget = Callable[[], object]
+Cancel = Callable[[], object]
 OnBroker = Callable[[BrokerId], object]
 
 NONCE_BYTES: Final = 24
@@ -70,7 +70,7 @@ class BrokerLinks:
         self._deadlines = deadlines
         self._inter_broker = inter_broker_listener(BrokerConfig(metadata.config.static))
         """Name and protocol; a change of the protocols while the broker runs concerns listeners that it has not."""
-        self._wires = Wires()
+        self._connections = LinkConnections()
         self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
         self._reported: set[int] = set()
         """Epochs of brokers that cannot be reached as things are configured."""
@@ -80,9 +80,9 @@ class BrokerLinks:
         broker_id: BrokerId,
         purpose: LinkPurpose,
         message: Request[Any],
-        answered: Answered,
+        answered: OnAnswer,
         timeout_ms: int | None = None,
-    ) -> Forget:
+    ) -> Cancel:
         """Send a request in the highest version that both have. ``answered(response)`` is called once, never before
         this returns; with None where no response came: the request may have been carried out or not.
 
@@ -130,7 +130,9 @@ class BrokerLinks:
             max_response_bytes=self._max_response_bytes(purpose),
             new_login=new_login,
         )
-        return Link(broker, endpoint, settings, self._wires, self._deadlines, partial(self._tell, broker.broker_id))
+        return Link(
+            broker, endpoint, settings, self._connections, self._deadlines, partial(self._tell, broker.broker_id)
+        )
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """The endpoint at which brokers reach a broker; None, which is reported once, if it has no such listener."""
@@ -153,11 +155,11 @@ class BrokerLinks:
     def _report_once(self, broker: BrokerImage, reason: str) -> None:
         if broker.epoch not in self._reported:
             self._reported.add(broker.epoch)
-            self._wires.report(f"broker {broker.broker_id} cannot be reached: {reason}")
+            self._connections.report(f"broker {broker.broker_id} cannot be reached: {reason}")
 
     def is_logging_in(self, link_id: int) -> bool:
         """True while what comes by a connection is part of this broker's login there."""
-        link = self._wires.link_of(link_id)
+        link = self._connections.link_of(link_id)
         return link is not None and link.is_logging_in
 
     def _max_response_bytes(self, purpose: LinkPurpose) -> int:
@@ -171,12 +173,16 @@ class BrokerLinks:
         is_fetch = purpose is LinkPurpose.FETCH
         return int(self._metadata.config.get("replica.socket.timeout.ms" if is_fetch else "request.timeout.ms"))
 
-    def _tell(self, broker_id: BrokerId, sign: Sign) -> None:
-        callbacks = {Sign.REFUSED: self.on_refused, Sign.BROKEN: self.on_broken, Sign.REACHED: self.on_reached}
+    def _tell(self, broker_id: BrokerId, sign: LinkEvent) -> None:
+        callbacks = {
+            LinkEvent.REFUSED: self.on_refused,
+            LinkEvent.BROKEN: self.on_broken,
+            LinkEvent.REACHED: self.on_reached,
+        }
         for told in callbacks[sign]:
             told(broker_id)
 
-    def take_over(self, image: ClusterImage) -> None:
+    def apply_change(self, image: ClusterImage) -> None:
         """Drop the links to brokers that have left or registered anew."""
         for key, link in list(self._links.items()):
             broker = image.brokers.get(key[0])
@@ -185,21 +191,21 @@ class BrokerLinks:
                 link.drop()
 
     def connected(self, event: BrokerConnected) -> None:
-        link = self._wires.link_of(event.link_id)
+        link = self._connections.link_of(event.link_id)
         if link is not None:
             link.connected()
 
     def received(self, event: BrokerSent) -> None:
         """Bytes of a broker have arrived."""
-        link = self._wires.link_of(event.link_id)
+        link = self._connections.link_of(event.link_id)
         if link is not None:
             link.received(event.data)
 
     def disconnected(self, event: BrokerDisconnected) -> None:
         """A connection has ended, or could not be made."""
-        link = self._wires.link_of(event.link_id)
+        link = self._connections.link_of(event.link_id)
         if link is not None:
             link.disconnected(refused=event.refused)
 
     def take_outgoing(self, effects: list[Effect]) -> None:
-        self._wires.take_outgoing(effects)
+        self._connections.take_outgoing(effects)

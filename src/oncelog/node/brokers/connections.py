@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oncelog.wire.chunks import Buffer, Chunk
 
 
-class Sign(Enum):
+class LinkEvent(Enum):
     """A sign of life or death that a link has of the broker at its other end, told when it is noticed."""
 
     REACHED = "it answers"
@@ -21,7 +21,7 @@ class Sign(Enum):
     REFUSED = "nobody listens"
 
 
-class WireEnd(Protocol):
+class ConnectionOwner(Protocol):
     """The link that a connection belongs to."""
 
     @property
@@ -38,22 +38,22 @@ class WireEnd(Protocol):
         """The connection has ended by itself, or could not be made."""
 
 
-class Wires:
+class LinkConnections:
     """Every connection that is opened has a number of its own, so that what comes of an earlier one is not listened to.
     Requests that one event sends on one connection leave together."""
 
     def __init__(self) -> None:
-        self._links: dict[int, WireEnd] = {}
+        self._links: dict[int, ConnectionOwner] = {}
         self._outgoing: list[Effect] = []
         self._unsent: dict[int, list[Chunk]] = {}
         """Chunks by connection, those of its effect in ``_outgoing``."""
         self._next_id = 1
 
-    def link_of(self, link_id: int) -> WireEnd | None:
+    def link_of(self, link_id: int) -> ConnectionOwner | None:
         """The link whose connection this is, None once it was given up."""
         return self._links.get(link_id)
 
-    def connect(self, link: WireEnd, to: Endpoint) -> int:
+    def connect(self, link: ConnectionOwner, to: Endpoint) -> int:
         """Open a connection; its number."""
         link_id = self._next_id
         self._next_id += 1

@@ -19,9 +19,9 @@ Rules:
    whether it was carried out.
 2. Responses come in the order of the requests. One that is late ends the connection, and with it all that was sent
    there: its answer would still come.
-3. A refused connection answers all that waits at once, and is told (``Sign.REFUSED``): nobody listens there, so the
+3. A refused connection answers all that waits at once, and is told (``LinkEvent.REFUSED``): nobody listens there, so the
    broker's process is dead. A connection that was up and ended is therefore tried again at once, asked or not. One that
-   ended before its requests were answered is told too (``Sign.BROKEN``): the process may have died a moment ago.
+   ended before its requests were answered is told too (``LinkEvent.BROKEN``): the process may have died a moment ago.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from oncelog.base.errors import PeerError
 from oncelog.base.units import MIB
 from oncelog.client.errors import AuthenticationFailed, UnsupportedRequest
 from oncelog.client.machine.connection import Connection, Phase
-from oncelog.node.brokers.connections import Sign
+from oncelog.node.brokers.connections import LinkEvent
 from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
     from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.model import BrokerImage
-    from oncelog.node.brokers.connections import Wires
+    from oncelog.node.brokers.connections import LinkConnections
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
 
 RECONNECT_BACKOFF_MS: Final = 50
@@ -55,7 +55,7 @@ RENEW_AFTER_PERCENT: Final = 85
 MAX_BYTES_OF_STRANGERS: Final = MIB
 """Largest answer to ApiVersions."""
 
-Answered = Callable[[Any], None]
+OnAnswer = Callable[[Any], None]
 """Takes the response, or None."""
 
 
@@ -91,7 +91,7 @@ class LinkRequest:
     """A request that is not answered yet; ``answered`` is None once nobody waits for the answer."""
 
     message: Request[Any]
-    answered: Answered | None
+    answered: OnAnswer | None
     alarm: Alarm
     is_sent: bool = False
 
@@ -110,15 +110,15 @@ class Link:
         broker: BrokerImage,
         endpoint: Endpoint,
         settings: LinkSettings,
-        wires: Wires,
+        connections: LinkConnections,
         deadlines: Deadlines,
-        tell: Callable[[Sign], None],
+        tell: Callable[[LinkEvent], None],
     ) -> None:
         self.broker = broker
         self._endpoint = endpoint
         self.state = LinkState.IDLE
         self._settings = settings
-        self._wires = wires
+        self._connections = connections
         self._deadlines = deadlines
         self._tell = tell
         self._link_id = 0
@@ -139,7 +139,7 @@ class Link:
         """True while what comes is part of this broker's login at the other end."""
         return self.state is LinkState.LOGGING_IN
 
-    def request(self, message: Request[Any], answered: Answered, timeout_ms: int) -> Callable[[], None]:
+    def request(self, message: Request[Any], answered: OnAnswer, timeout_ms: int) -> Callable[[], None]:
         """Send a request, connecting first where that is necessary; the result forgets it."""
         alarm = self._deadlines.at(self._deadlines.now_ms + timeout_ms, lambda _now_ms: self._timed_out(request))
         request = LinkRequest(message, answered, alarm)
@@ -169,12 +169,12 @@ class Link:
             try:
                 _, chunks = machine.send(request.message)
             except UnsupportedRequest as error:
-                self._wires.report(f"{self}: {error}")
+                self._connections.report(f"{self}: {error}")
                 self._answer_later(request)
                 continue
             request.is_sent = True
             self._sent.append(request)
-            self._wires.send(self._link_id, chunks)
+            self._connections.send(self._link_id, chunks)
 
     def _answer_later(self, request: LinkRequest) -> None:
         self._deadlines.cancel(request.alarm)
@@ -192,7 +192,7 @@ class Link:
         if self.state is not LinkState.IDLE:
             return
         self.state = LinkState.CONNECTING
-        self._link_id = self._wires.connect(self, self._endpoint)
+        self._link_id = self._connections.connect(self, self._endpoint)
         settings = self._settings
         self._setup_ms = min(settings.setup_timeout_ms << min(self._failures, 10), settings.setup_timeout_max_ms)
         self._set_alarm(self._setup_ms, self._set_up_timed_out)
@@ -201,7 +201,7 @@ class Link:
         """The connection is there: agree on versions."""
         self.state = LinkState.NEGOTIATING
         self._machine = Connection(self._settings.client_id, max_response_bytes=MAX_BYTES_OF_STRANGERS)
-        self._wires.send(self._link_id, self._machine.start())
+        self._connections.send(self._link_id, self._machine.start())
 
     def received(self, data: Buffer) -> None:
         """Take in bytes, and answer the requests whose responses are complete."""
@@ -209,7 +209,7 @@ class Link:
         if machine is None:
             return
         try:
-            self._wires.send(self._link_id, machine.feed(data))
+            self._connections.send(self._link_id, machine.feed(data))
             if self.state is LinkState.NEGOTIATING and machine.phase is Phase.READY:
                 self._negotiated(machine)
             while self._machine is machine and (response := machine.next_response()) is not None:
@@ -245,7 +245,7 @@ class Link:
             _, chunks = machine.send(login.next_request())
         except UnsupportedRequest as error:
             raise AuthenticationFailed(str(error)) from None
-        self._wires.send(self._link_id, chunks)
+        self._connections.send(self._link_id, chunks)
 
     def _go_on_logging_in(self, machine: Connection, login: SaslMachine, response: Response) -> None:
         """Take in an answer to the login. Raises AuthenticationFailed."""
@@ -264,7 +264,7 @@ class Link:
         self._ready_since_ms = self._deadlines.now_ms
         self._failures = 0
         self._cancel_alarm()
-        self._tell(Sign.REACHED)
+        self._tell(LinkEvent.REACHED)
         self._send_waiting()
 
     def disconnected(self, *, refused: bool) -> None:
@@ -272,7 +272,7 @@ class Link:
         was_up = self.state is LinkState.READY
         was_busy = was_up and bool(self._sent)
         up_ms = self._deadlines.now_ms - self._ready_since_ms
-        self._wires.ended(self._link_id)
+        self._connections.ended(self._link_id)
         lost = self._break()
         if was_up and up_ms >= RECONNECT_BACKOFF_MS:
             self.state = LinkState.IDLE
@@ -281,11 +281,11 @@ class Link:
             self._back_off()
         _answer_none(lost)
         if refused or was_busy:
-            self._tell(Sign.REFUSED if refused else Sign.BROKEN)
+            self._tell(LinkEvent.REFUSED if refused else LinkEvent.BROKEN)
 
     def drop(self) -> None:
         """Give the link up for good: the broker is gone, or another process by now."""
-        self._wires.disconnect(self._link_id)
+        self._connections.disconnect(self._link_id)
         lost = self._break()
         self.state = LinkState.DROPPED
         _answer_none(lost)
@@ -295,8 +295,8 @@ class Link:
 
     def _fail(self, reason: str) -> None:
         """End the connection from this side, and try again after a while."""
-        self._wires.report(f"{self}: {reason}")
-        self._wires.disconnect(self._link_id)
+        self._connections.report(f"{self}: {reason}")
+        self._connections.disconnect(self._link_id)
         lost = self._break()
         self._back_off()
         _answer_none(lost)

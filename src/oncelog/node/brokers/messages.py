@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 UNREACHABLE: Final = object()
 """The answer where none came: the message may have been carried out or not."""
 
-Answered = Callable[[Any], None]
-Forget = Callable[[], object]
-Receiver = Callable[[Any, Answered], Forget]
-Sender = Callable[[BrokerId, Any, Answered], Forget]
+OnAnswer = Callable[[Any], None]
+Cancel = Callable[[], object]
+Receiver = Callable[[Any, OnAnswer], Cancel]
+Sender = Callable[[BrokerId, Any, OnAnswer], Cancel]
 
 
-def nothing_to_forget() -> None:
+def nothing_to_cancel() -> None:
     """Do nothing: the message is answered whether anybody waits or not."""
 
 
@@ -80,15 +80,15 @@ class BrokerMessages:
         self._receivers: dict[type, Receiver] = {}
         self._sender: Sender | None = None
 
-    def receive_with(self, kind: type, receiver: Receiver) -> None:
+    def set_receiver(self, kind: type, receiver: Receiver) -> None:
         """Let ``receiver(message, answered)`` take in messages of one type; it returns how to forget the question."""
         self._receivers[kind] = receiver
 
-    def send_with(self, sender: Sender) -> None:
+    def set_sender(self, sender: Sender) -> None:
         """Let ``sender(broker_id, message, answered)`` carry messages to other brokers."""
         self._sender = sender
 
-    def send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
+    def send(self, broker_id: BrokerId, message: Message, answered: OnAnswer) -> Cancel:
         """Send to a broker, this one included; ``answered`` is called once, perhaps before this returns. The result
         forgets the question: nobody waits for its answer any more."""
         if broker_id == self._broker_id:

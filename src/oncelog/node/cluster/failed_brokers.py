@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
     from oncelog.node.kernel.tasks import Runnable, Task
 
-LOST_MS: Final = 500
+FAILED_MS: Final = 500
 DEPARTED_MS: Final = 5_000
 
 
-class LostBrokers:
-    """Keeps the set of lost brokers, ``Metadata.lost_brokers``, and who waits for an election."""
+class FailedBrokers:
+    """Keeps the set of lost brokers, ``Metadata.failed_brokers``, and who waits for an election."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines, runnable: Runnable) -> None:
         self._metadata = metadata
@@ -63,14 +63,14 @@ class LostBrokers:
                 )
                 self._name_on(broker)
 
-    def lose(self, broker_id: BrokerId) -> None:
+    def mark_failed(self, broker_id: BrokerId) -> None:
         """Count a registered broker as lost."""
         broker = self._metadata.image.brokers.get(broker_id)
         if broker is not None and self._epochs.get(broker_id) != broker.epoch:
             self._epochs[broker_id] = broker.epoch
             self._begin(broker_id)
 
-    def reach(self, broker_id: BrokerId) -> None:
+    def mark_reachable(self, broker_id: BrokerId) -> None:
         self._epochs.pop(broker_id, None)
         self._end(broker_id)
 
@@ -83,7 +83,7 @@ class LostBrokers:
             for broker_id, broker in image.brokers.items():
                 known = before.brokers.get(broker_id)
                 if known is None or known.epoch != broker.epoch:
-                    self.reach(broker_id)
+                    self.mark_reachable(broker_id)
                     self._forget_departure(broker_id)
         self._ask_waiting()
 
@@ -115,13 +115,13 @@ class LostBrokers:
 
     def _begin(self, broker_id: BrokerId) -> None:
         self._cancel(broker_id)
-        end_ms = self._deadlines.now_ms + LOST_MS
+        end_ms = self._deadlines.now_ms + FAILED_MS
         self._alarms[broker_id] = self._deadlines.at(end_ms, lambda _now_ms: self._end(broker_id))
-        self._metadata.lost_brokers = frozenset(self._alarms)
+        self._metadata.failed_brokers = frozenset(self._alarms)
 
     def _end(self, broker_id: BrokerId) -> None:
         if self._cancel(broker_id):
-            self._metadata.lost_brokers = frozenset(self._alarms)
+            self._metadata.failed_brokers = frozenset(self._alarms)
             self._ask_waiting()
 
     def _cancel(self, broker_id: BrokerId) -> bool:

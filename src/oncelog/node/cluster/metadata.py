@@ -79,11 +79,11 @@ class Metadata:
         """Position of the last change that the image has, in the order of all commits."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self.quotas = ClientQuotas(self.config, image)
-        self.lost_brokers: frozenset[BrokerId] = frozenset()
+        self.failed_brokers: frozenset[BrokerId] = frozenset()
         """See ``handlers.broker.ports.ClusterView``; kept by ``node.cluster.failed_brokers``."""
         self.departed_brokers: Brokers = MappingProxyType({})
         """The same."""
-        self.requests_wait = False
+        self.requests_postponed = False
         """True after a pause until this broker has caught up (``node.requests.pause_recovery``). Time-outs of clients
         and replicas have no effect meanwhile; they are checked again after ``CHECK_AGAIN_MS``."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
@@ -110,7 +110,7 @@ class Metadata:
         """A topic's configuration: its own over the broker's."""
         return self._topic_configs.of(topic.configs)
 
-    def take_over(self, delta: ImageDelta) -> None:
+    def apply_change(self, delta: ImageDelta) -> None:
         """Go on with the next image."""
         self.image = delta.image
         if delta.client_entities:

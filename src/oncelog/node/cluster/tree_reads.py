@@ -33,7 +33,7 @@ class TreeReads:
 
         self._ask(ReadTree(next(self._tokens), wait.paths), answered)
 
-    def ask_position(self, answered: Callable[[int | None], object]) -> None:
+    def read_position(self, answered: Callable[[int | None], object]) -> None:
         """Ask for the position of the tree's last change. ``answered`` gets it later, or None if it cannot be read."""
         asked = ReadTree(next(self._tokens), ())
         self._ask(asked, lambda event: answered(None if event.nodes is None else event.position))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_BROKER, TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition
-from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget, nothing_to_forget
+from oncelog.node.brokers.messages import UNREACHABLE, AwaitMarkers, BrokerMessages, Cancel, OnAnswer, nothing_to_cancel
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable, Task
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.broker.waits import UntilMarked
 
-Questions = dict[int, tuple[AwaitMarkers, Answered]]
+Questions = dict[int, tuple[AwaitMarkers, OnAnswer]]
 """Questions of other brokers by number, in order of arrival."""
 
 
@@ -47,7 +47,7 @@ class MarkerWaits:
         self._is_loading = is_loading
         self._questions: dict[TopicPartition, Questions] = {}
         self._next_number = 1
-        messages.receive_with(AwaitMarkers, self._receive)
+        messages.set_receiver(AwaitMarkers, self._receive)
 
     def park(self, task: Task, wait: UntilMarked) -> None:
         """Ask all coordinators, and let ``task`` go on when the last has answered."""
@@ -56,7 +56,7 @@ class MarkerWaits:
             self._runnable.wake(task, False)
             return
         missing = set(brokers)
-        unanswered: dict[BrokerId, Forget] = {}
+        unanswered: dict[BrokerId, Cancel] = {}
 
         def forget() -> None:
             for each in unanswered.values():
@@ -88,10 +88,10 @@ class MarkerWaits:
         leaders = list(dict.fromkeys(partition.leader for partition in partitions))
         return None if NO_BROKER in leaders else leaders
 
-    def _receive(self, message: AwaitMarkers, answered: Answered) -> Forget:
+    def _receive(self, message: AwaitMarkers, answered: OnAnswer) -> Cancel:
         if not self._is_loading() and self._has_markers(message):
             answered(None)
-            return nothing_to_forget
+            return nothing_to_cancel
         number = self._next_number
         self._next_number += 1
         self._questions.setdefault(message.partition, {})[number] = message, answered

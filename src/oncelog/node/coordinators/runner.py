@@ -304,7 +304,7 @@ class Coordinators(Generic[S, D]):
         load, and are refused: a coordinator that knew half of its log would tell old offsets, and forget decisions."""
         at = f"{hosted.partition} at offset {hosted.next_offset}"
         self._outbox.effects.append(Report("error", f"the coordinator's log {at} cannot be read: {damage}"))
-        self._partitions.roles.found_damaged(hosted.partition, hosted.next_offset)
+        self._partitions.roles.report_damage(hosted.partition, hosted.next_offset)
 
     def shards(self) -> Iterable[S]:
         return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
@@ -478,7 +478,7 @@ class Coordinators(Generic[S, D]):
             hosted.alarm = self._deadlines.at(deadline_ms, partial(self._tick, hosted))
 
     def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
-        if self._metadata.requests_wait:
+        if self._metadata.requests_postponed:
             hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, partial(self._tick, hosted))
         else:
             self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)

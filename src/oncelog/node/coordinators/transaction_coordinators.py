@@ -32,11 +32,11 @@ from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.brokers.messages import (
     UNREACHABLE,
     AddPartitions,
-    Answered,
     BrokerMessages,
-    Forget,
+    Cancel,
+    OnAnswer,
     WriteMarker,
-    nothing_to_forget,
+    nothing_to_cancel,
 )
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerSender, MarkerWriter
@@ -123,8 +123,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         self._marker_writer = marker_writer
         self._pending_ids: dict[int, PendingIds] = {}
         """Ids whose last decision is not durable yet, by partition of the coordinator."""
-        messages.receive_with(WriteMarker, self._receive_marker)
-        messages.receive_with(AddPartitions, self._receive_partitions)
+        messages.set_receiver(WriteMarker, self._receive_marker)
+        messages.set_receiver(AddPartitions, self._receive_partitions)
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
         from oncelog.core.transactions.shard import TransactionShard
@@ -258,12 +258,12 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
 
     # Messages of brokers, this one's among them
 
-    def _receive_marker(self, message: WriteMarker, answered: Answered) -> Forget:
+    def _receive_marker(self, message: WriteMarker, answered: OnAnswer) -> Cancel:
         """Write a marker to a partition led here. A partition without a log here is never taken for marked."""
         leader = self._partitions.leader_log(message.partition)
         if isinstance(leader, ErrorCode):
             answered(leader)
-            return nothing_to_forget
+            return nothing_to_cancel
         try:
             durable_at = self._marker_writer.write(leader, message.marker)
         except AppendRefused as refused:
@@ -273,9 +273,9 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         else:
             lost = partial(answered, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._group_commit.when_durable(leader.log, durable_at, partial(answered, ErrorCode.NONE), lost)
-        return nothing_to_forget
+        return nothing_to_cancel
 
-    def _receive_partitions(self, message: AddPartitions, answered: Answered) -> Forget:
+    def _receive_partitions(self, message: AddPartitions, answered: OnAnswer) -> Cancel:
         """Add or verify partitions of a transaction that is coordinated here."""
         pending = PendingRequest(message.request.transactional_id, Transact(message.request), answered)
         self.ask(pending)

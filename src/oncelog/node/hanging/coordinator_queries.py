@@ -34,10 +34,10 @@ from oncelog.handlers.transactions.coordinator_verdict import finding_of, ids_of
 from oncelog.node.brokers.messages import (
     UNREACHABLE,
     BrokerMessages,
+    Cancel,
     DescribeTransaction,
     FindTransactionalIds,
-    Forget,
-    nothing_to_forget,
+    nothing_to_cancel,
 )
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.waits import AskCoordinator, FindTransactionalId
     from oncelog.node.coordinators.transaction_coordinators import TransactionCoordinators
     from oncelog.node.kernel.tasks import Runnable, Task
-    from oncelog.node.replication.leadership_check import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipChecker
 
 Names = Mapping[int, TransactionalId]
 """The transactional id by producer id."""
-OnNames = Callable[[Names, bool], object]
+OnIds = Callable[[Names, bool], object]
 OnFinding = Callable[[Finding | None], object]
 _Leader = tuple[BrokerId, LeaderEpoch]
 
 
-class CoordinatorQuestions:
+class CoordinatorQueries:
     """Asks transaction coordinators, here and on other brokers, what they know."""
 
     def __init__(
@@ -62,13 +62,13 @@ class CoordinatorQuestions:
         messages: BrokerMessages,
         coordinators: TransactionCoordinators,
         cluster: ClusterView,
-        confirmation: LeadershipConfirmation,
+        leadership: LeadershipChecker,
         runnable: Runnable,
     ) -> None:
         self._messages = messages
         self._coordinators = coordinators
         self._cluster = cluster
-        self._confirmation = confirmation
+        self._leadership = leadership
         self._runnable = runnable
 
     def _leaders(self) -> tuple[_Leader, ...]:
@@ -84,7 +84,7 @@ class CoordinatorQuestions:
         found = partial(self._runnable.wake, task)
         task.forget = self.ask(wait.transactional_id, wait.identity, wait.partition, found)
 
-    def ask(self, name: TransactionalId, identity: Identity, partition: TopicPartition, found: OnFinding) -> Forget:
+    def ask(self, name: TransactionalId, identity: Identity, partition: TopicPartition, found: OnFinding) -> Cancel:
         """Find out about what ``identity`` has open on a partition under a transactional id. ``found`` is called once,
         perhaps before this returns; with None where the coordinator cannot be asked."""
         coordinator = self._coordinators.coordinator_of(name)
@@ -95,9 +95,9 @@ class CoordinatorQuestions:
 
         if isinstance(coordinator, ErrorCode) or kept_in is None:
             confirmed(leads=True)  # nobody coordinates the id
-            return nothing_to_forget
+            return nothing_to_cancel
         if coordinator == self._cluster.broker_id:
-            return self._confirmation.leads(kept_in, confirmed)
+            return self._leadership.leads(kept_in, confirmed)
         leader = self._leader(name)
 
         def described(answer: object) -> None:
@@ -128,7 +128,7 @@ class CoordinatorQuestions:
 
         task.forget = self.find_ids((wait.producer_id,), found)
 
-    def find_ids(self, producer_ids: Collection[int], found: OnNames) -> Forget:
+    def find_ids(self, producer_ids: Collection[int], found: OnIds) -> Cancel:
         """Ask the coordinators here, and all others if these do not know all producers. ``found(names, all_answered)``
         is called once, perhaps before this returns. The result forgets the question."""
         leaders = self._leaders()
@@ -136,10 +136,10 @@ class CoordinatorQuestions:
         names: dict[int, TransactionalId] = ids_of(self._coordinators, producer_ids)
         missing = frozenset(ProducerId(each) for each in producer_ids if each not in names)
         all_answered = NO_BROKER not in others and not self._coordinators.is_loading()
-        unanswered: dict[BrokerId, Forget] = dict.fromkeys(sorted(others - {NO_BROKER}), nothing_to_forget)
+        unanswered: dict[BrokerId, Cancel] = dict.fromkeys(sorted(others - {NO_BROKER}), nothing_to_cancel)
         if not missing or not unanswered:
             found(names, all_answered)
-            return nothing_to_forget
+            return nothing_to_cancel
 
         def answered(broker_id: BrokerId, answer: object) -> None:
             nonlocal all_answered

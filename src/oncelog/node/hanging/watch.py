@@ -30,33 +30,33 @@ from oncelog.core.transactions.classification import COORDINATOR_NOT_AVAILABLE, 
 from oncelog.handlers.broker.ports import ClusterView, LeaderLog, Marker, Partitions, Transactions
 from oncelog.handlers.transactions.coordinator_verdict import identity_of
 from oncelog.node.hanging import reports
-from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions, Names
+from oncelog.node.hanging.coordinator_queries import CoordinatorQueries, Names
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 if TYPE_CHECKING:
-    from oncelog.node.replication.leadership_check import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log_directory import LogDirectory
 
 
-class Asked(NamedTuple):
+class Baseline(NamedTuple):
     """The leadership of a partition and its producer's entry when the coordinator was asked."""
 
     leader: LeaderLog
     entry: ProducerEntry
 
-    def is_still_so(self, leader: LeaderLog | ErrorCode) -> bool:
+    def still_holds(self, leader: LeaderLog | ErrorCode) -> bool:
         """True if nothing has come from the producer since, in the same leadership."""
         return leader is self.leader and leader.log.producers.entries.get(self.entry.producer_id) == self.entry
 
 
-class Watched:
+class WatchedTransaction:
     """A transaction that has been open for a while, and when to look at it next."""
 
-    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
+    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "inconclusive_rounds")
 
     def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
         self.transaction = transaction
@@ -67,20 +67,20 @@ class Watched:
         self.found_ms: int | None = None
         """Since when it is known to hang."""
         self.reported = False
-        self.unknown_looks = 0
+        self.inconclusive_rounds = 0
         """Rounds in a row in which nobody could say anything about it."""
 
-    def __lt__(self, other: Watched) -> bool:
+    def __lt__(self, other: WatchedTransaction) -> bool:
         return (self.at_ms, self.order) < (other.at_ms, other.order)
 
 
 PASS_MS: Final = SECOND_MS
 """The time between two passes, and the age of a transaction from which on its id is written down."""
-FIRST_LOOK_MS: Final = 10 * SECOND_MS
+FIRST_QUERY_MS: Final = 10 * SECOND_MS
 AGAIN_MS: Final = MINUTE_MS
 ADOPTED_PER_SLICE: Final = 100
 """Each may write to a file of its own: some milliseconds of the loop."""
-LOOKS_PER_SLICE: Final = 100
+QUERIES_PER_SLICE: Final = 100
 SLICE_PAUSE_MS: Final = 10
 
 
@@ -91,30 +91,30 @@ class HangingTransactionWatch:
         self,
         partitions: Partitions,
         coordinators: Transactions,
-        questions: CoordinatorQuestions,
-        confirmation: LeadershipConfirmation,
+        queries: CoordinatorQueries,
+        leadership: LeadershipChecker,
         cluster: ClusterView,
         logs: LogDirectory,
         deadlines: Deadlines,
     ) -> None:
         self._partitions = partitions
         self._coordinators = coordinators
-        self._questions = questions
-        self._confirmation = confirmation
+        self._queries = queries
+        self._leadership = leadership
         self._cluster = cluster
         self._logs = logs
         self._transactions = logs.transactions
         self._deadlines = deadlines
         self._in_pass = False
         self._alarm: Alarm | None = None
-        self._due: list[Watched] = []
+        self._due: list[WatchedTransaction] = []
         self._order = 0
         self._reports: list[Effect] = []
         self._overdue: dict[tuple[str, int, int], None] = {}
         """Transactions in two-phase commit that were reported: by id, producer id and epoch."""
-        self.found = 0
+        self.found_count = 0
         self.aborted = 0
-        self.looks = 0
+        self.query_count = 0
         """Questions put to coordinators, counted."""
 
     def notice(self, now_ms: int, effects: list[Effect]) -> None:
@@ -160,7 +160,9 @@ class HangingTransactionWatch:
                 adopted += 1
                 self._order += 1
                 # What a start has found waits as long: by then coordinators have read their logs.
-                heapq.heappush(self._due, Watched(transaction, now_ms + FIRST_LOOK_MS - PASS_MS, self._order))
+                heapq.heappush(
+                    self._due, WatchedTransaction(transaction, now_ms + FIRST_QUERY_MS - PASS_MS, self._order)
+                )
                 written[transaction.partition] = None
         self._write_ids(written)
         return adopted == ADOPTED_PER_SLICE
@@ -175,12 +177,12 @@ class HangingTransactionWatch:
                 self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
 
     def _look_at_due(self, now_ms: int) -> bool:
-        due: list[Watched] = []
-        while self._due and self._due[0].at_ms <= now_ms and len(due) < LOOKS_PER_SLICE:
+        due: list[WatchedTransaction] = []
+        while self._due and self._due[0].at_ms <= now_ms and len(due) < QUERIES_PER_SLICE:
             watched = heapq.heappop(self._due)
             if not watched.transaction.ended:
                 due.append(watched)
-        unnamed: list[Watched] = []
+        unnamed: list[WatchedTransaction] = []
         for watched in due:
             if self._lacks_name(watched.transaction):
                 unnamed.append(watched)
@@ -188,7 +190,7 @@ class HangingTransactionWatch:
                 self._look(watched, now_ms)
         if unnamed:
             producer_ids = {watched.transaction.producer_id for watched in unnamed}
-            self._questions.find_ids(producer_ids, partial(self._look_with_names, unnamed))
+            self._queries.find_ids(producer_ids, partial(self._look_with_names, unnamed))
         return bool(self._due) and self._due[0].at_ms <= now_ms
 
     def _lacks_name(self, transaction: OpenTransaction) -> bool:
@@ -196,7 +198,7 @@ class HangingTransactionWatch:
         led = not isinstance(self._partitions.leader_log(transaction.partition), ErrorCode)
         return led and transaction.transactional_id is None
 
-    def _look_with_names(self, unnamed: Sequence[Watched], names: Names, _all_answered: bool) -> None:
+    def _look_with_names(self, unnamed: Sequence[WatchedTransaction], names: Names, _all_answered: bool) -> None:
         """Look at those whose ids were searched for; what is not found may be a coordinator's that did not answer."""
         for watched in unnamed:
             transaction = watched.transaction
@@ -205,7 +207,7 @@ class HangingTransactionWatch:
                     transaction.transactional_id = names.get(transaction.producer_id)
                 self._look(watched, self._deadlines.now_ms)
 
-    def _look(self, watched: Watched, now_ms: int) -> None:
+    def _look(self, watched: WatchedTransaction, now_ms: int) -> None:
         """Ask about one."""
         transaction = watched.transaction
         leader = self._partitions.leader_log(transaction.partition)
@@ -215,48 +217,48 @@ class HangingTransactionWatch:
         entry = leader.log.producers.entries.get(transaction.producer_id)
         if entry is None or entry.transaction_first_offset != transaction.start_offset:
             return
-        asked = Asked(leader, entry)
+        asked = Baseline(leader, entry)
         if transaction.transactional_id is None:
             self._answered(watched, asked, ID_UNKNOWN)
             return
-        self.looks += 1
-        self._questions.ask(
+        self.query_count += 1
+        self._queries.ask(
             TransactionalId(transaction.transactional_id),
             identity_of(entry),
             transaction.partition,
             partial(self._answered, watched, asked),
         )
 
-    def _look_again(self, watched: Watched, at_ms: int, now_ms: int) -> None:
+    def _look_again(self, watched: WatchedTransaction, at_ms: int, now_ms: int) -> None:
         watched.at_ms = max(at_ms, now_ms + PASS_MS)
         heapq.heappush(self._due, watched)
         if not self._in_pass:
             self._wake_at(watched.at_ms)
 
-    def _answered(self, watched: Watched, asked: Asked, found: Finding | None) -> None:
+    def _answered(self, watched: WatchedTransaction, asked: Baseline, answer: Finding | None) -> None:
         """Draw the conclusions from the coordinator's answer. "Hanging" counts only if this broker leads the partition
         for certain: a later leader may have written the marker."""
-        finding = COORDINATOR_NOT_AVAILABLE if found is None else found
+        finding = COORDINATOR_NOT_AVAILABLE if answer is None else answer
         conclude = partial(self._conclude, watched, asked, finding)
         if finding.verdict is Verdict.HANGING:
-            self._confirmation.leads(watched.transaction.partition, conclude)
+            self._leadership.leads(watched.transaction.partition, conclude)
         else:
             conclude(leads=True)
 
-    def _conclude(self, watched: Watched, asked: Asked, finding: Finding, leads: bool) -> None:
+    def _conclude(self, watched: WatchedTransaction, asked: Baseline, finding: Finding, leads: bool) -> None:
         """The same, when it is known who leads. "Hanging" counts only if nothing has come since the question."""
         now_ms = self._deadlines.now_ms
         if watched.transaction.ended:
             return
         again_ms: int | None = now_ms + PASS_MS
         leader = self._partitions.leader_log(watched.transaction.partition)
-        if finding.verdict is not Verdict.HANGING or (leads and asked.is_still_so(leader)):
+        if finding.verdict is not Verdict.HANGING or (leads and asked.still_holds(leader)):
             again_ms = self._judge(watched, finding, asked.leader.log, asked.entry, now_ms)
         if again_ms is not None:
             self._look_again(watched, again_ms, now_ms)
 
     def _judge(
-        self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+        self, watched: WatchedTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
         """Tell what was found about one; when to look again, None: never."""
         transaction = watched.transaction
@@ -273,24 +275,24 @@ class HangingTransactionWatch:
         if finding.verdict is Verdict.HANGING:
             return self._hanging(watched, finding, log, entry, now_ms)
         watched.found_ms = None
-        watched.unknown_looks = watched.unknown_looks + 1 if finding.verdict is Verdict.SUSPECTED else 0
-        if watched.unknown_looks > 1 and not watched.reported:  # once may be a coordinator that reads its log
+        watched.inconclusive_rounds = watched.inconclusive_rounds + 1 if finding.verdict is Verdict.SUSPECTED else 0
+        if watched.inconclusive_rounds > 1 and not watched.reported:  # once may be a coordinator that reads its log
             watched.reported = True
             self._warn(reports.late(transaction, finding, log, entry.epoch, now_ms))
         return now_ms + AGAIN_MS
 
-    def _late_after_ms(self, watched: Watched) -> int:
+    def _late_after_ms(self, watched: WatchedTransaction) -> int:
         return late_after_ms(watched.timeout_ms, int(self._cluster.config.get("transaction.max.timeout.ms")))
 
     def _warn(self, message: str) -> None:
         self._reports.append(Report("warning", message))
 
     def _hanging(
-        self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+        self, watched: WatchedTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
         if watched.found_ms is None:
             watched.found_ms = now_ms
-            self.found += 1
+            self.found_count += 1
             self._warn(reports.hanging(watched.transaction, finding, log, entry.epoch, now_ms))
         config = self._cluster.config
         if config.get("transaction.hanging.action") != "abort":

@@ -77,7 +77,7 @@ class DelayedFetches:
         if self._journal is not None:
             self._journal.pop(partition, None)
 
-    def ask_waiting(self) -> None:
+    def wake_ready(self) -> None:
         """Ask everybody who waits for a partition that changed: once, however many did, and about those alone. Who
         waits for thousands would else be asked thousands of times about all of them."""
         if not self._changed:

@@ -188,7 +188,7 @@ class GroupCommit:
         if replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, offset)):
             self._high_watermark_moved(log)
 
-    def vouch(self, log: PartitionLog) -> None:
+    def commit_durable(self, log: PartitionLog) -> None:
         """Stand in for what was on disk before this broker led: where there is no other replica, it is committed."""
         self._advance(log, log.durable_offset)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.base.tree import Change, CommitOutcome, TreeNode
-from oncelog.node.access.redaction import SECRET_BYTES, shown_frame, shown_value
+from oncelog.node.access.redaction import SECRET_BYTES, redacted_frame, redacted_value
 from oncelog.node.kernel.events import (
     BrokerSent,
     ConnectionOpened,
@@ -106,7 +106,7 @@ class FlightRecorder:
         listeners = {name: list(address) for name, address in bound.items()}
         self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
         for fact in facts:
-            value = _text_or_none(shown_value(fact.path, fact.value))
+            value = _text_or_none(redacted_value(fact.path, fact.value))
             self._line(what="fact", path=fact.path, value=value, version=fact.version)
         for file in files:
             self._line(what="file", path=file.path, modified_ms=file.modified_ms, data=_text(file.data))
@@ -198,7 +198,7 @@ class RecordedNode:
             return {**_encode_event(BrokerSent(event.link_id, b"")), "withheld": True}
         if not isinstance(event, RequestReceived):
             return _encode_event(event)
-        shown = None if withheld else shown_frame(event.frame)
+        shown = None if withheld else redacted_frame(event.frame)
         if shown is None:
             return {**_encode_event(RequestReceived(event.connection_id, b"")), "withheld": True}
         return _encode_event(RequestReceived(event.connection_id, shown))
@@ -276,7 +276,7 @@ def _encode_event(event: Event) -> dict[str, Any]:
             fields[name] = value.value
         elif name in ("changes", "nodes") and value is not None:
             fields[name] = [
-                [each.path, _text_or_none(shown_value(each.path, each.value)), each.version] for each in value
+                [each.path, _text_or_none(redacted_value(each.path, each.value)), each.version] for each in value
             ]
     return {"event": type(event).__name__, "fields": fields}
 

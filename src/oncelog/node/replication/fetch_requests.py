@@ -30,7 +30,7 @@ _LOST_SESSIONS: Final = frozenset(
 )
 
 
-class FetchFrom(NamedTuple):
+class FetchPosition(NamedTuple):
     """The place in a log that a follower fetches from."""
 
     offset: int
@@ -41,7 +41,7 @@ class FetchFrom(NamedTuple):
     high_watermark: int
     """The high watermark that the follower knows (KIP-1166): the leader answers at once where it knows a later one."""
 
-    def is_other_than(self, other: FetchFrom | None) -> bool:
+    def differs_from(self, other: FetchPosition | None) -> bool:
         return other is None or self[:4] != other[:4]
 
 
@@ -49,27 +49,27 @@ class FetchRequests:
     """The fetch session of one follower with one leader, and its next request."""
 
     def __init__(self) -> None:
-        self._wanted: dict[Key, FetchFrom] = {}
+        self._positions: dict[Key, FetchPosition] = {}
         self._changed: dict[Key, None] = {}
         """Keys whose place is another than the leader knows, or that are not wanted any more."""
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self.sent: dict[Key, FetchFrom] = {}
+        self.sent: dict[Key, FetchPosition] = {}
         """The place of each partition as the leader knows it from the session."""
 
-    def want(self, key: Key, place: FetchFrom) -> None:
+    def fetch_from(self, key: Key, place: FetchPosition) -> None:
         """Fetch a partition from ``place`` with the next request."""
-        if place.is_other_than(self._wanted.get(key)):
+        if place.differs_from(self._positions.get(key)):
             self._changed[key] = None
-        self._wanted[key] = place
+        self._positions[key] = place
 
-    def want_no_more(self, key: Key) -> None:
+    def stop_fetching(self, key: Key) -> None:
         """Leave a partition out, for a while or for good."""
-        if self._wanted.pop(key, None) is not None:
+        if self._positions.pop(key, None) is not None:
             self._changed[key] = None
 
     def is_empty(self) -> bool:
-        return not self._wanted
+        return not self._positions
 
     def reset(self) -> None:
         """Begin a new session with the next request."""
@@ -104,21 +104,21 @@ class FetchRequests:
         )
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:
-            self.sent = dict(self._wanted)
-            asked = list(self._wanted)
+            self.sent = dict(self._positions)
+            asked = list(self._positions)
         else:
-            asked = [key for key in self._changed if key in self._wanted]
-            gone = [key for key in self._changed if key not in self._wanted and key in self.sent]
+            asked = [key for key in self._changed if key in self._positions]
+            gone = [key for key in self._changed if key not in self._positions and key in self.sent]
             request.forgotten_topics_data = [
                 ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in _by_topic(gone).items()
             ]
             for key in gone:
                 del self.sent[key]
-            self.sent.update((key, self._wanted[key]) for key in asked)
+            self.sent.update((key, self._positions[key]) for key in asked)
         request.topics = [
             FetchTopic(
                 topic_id=topic_id,
-                partitions=[_partition(index, self._wanted[topic_id, index], limit) for index in indexes],
+                partitions=[_partition(index, self._positions[topic_id, index], limit) for index in indexes],
             )
             for topic_id, indexes in _by_topic(asked).items()
         ]
@@ -133,7 +133,7 @@ def _by_topic(keys: list[Key]) -> dict[TopicId, list[int]]:
     return topics
 
 
-def _partition(index: int, place: FetchFrom, limit: int) -> FetchPartition:
+def _partition(index: int, place: FetchPosition, limit: int) -> FetchPartition:
     return FetchPartition(
         partition=index,
         current_leader_epoch=place.leader_epoch,

@@ -30,7 +30,7 @@ from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from oncelog.core.replicas.follower import EpochEnd, truncation_offset
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.kernel.events import Fatal, Report
-from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
+from oncelog.node.replication.fetch_requests import FetchPosition, FetchRequests, Key
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.append_replicated import append_replicated
@@ -121,7 +121,7 @@ class LeaderFetcher:
         if copy is None:
             return
         del self._copies[copy.key]
-        self._requests.want_no_more(copy.key)
+        self._requests.stop_fetching(copy.key)
         if copy.phase is FetchPhase.SYNCING:
             self._syncing -= 1
         copy.phase = FetchPhase.WAITING
@@ -151,12 +151,14 @@ class LeaderFetcher:
             return
         if copy.leader_end > log.log_end_offset and throttle.holds_back(copy.partition, now_ms):
             copy.phase = FetchPhase.WAITING
-            self._requests.want_no_more(copy.key)
+            self._requests.stop_fetching(copy.key)
             services.deadlines.at(now_ms + THROTTLED_MS, partial(self._waited, copy))
             return
         copy.phase = FetchPhase.FETCHING
         start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
-        self._requests.want(copy.key, FetchFrom(end, log.leader_epoch, copy.leader_epoch, start, high_watermark))
+        self._requests.fetch_from(
+            copy.key, FetchPosition(end, log.leader_epoch, copy.leader_epoch, start, high_watermark)
+        )
         if self._is_under_way:
             deadlines = self._services.deadlines
             deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
@@ -164,7 +166,7 @@ class LeaderFetcher:
     def _wait(self, copy: _Copy) -> None:
         """Leave a partition out for a while."""
         copy.phase = FetchPhase.WAITING
-        self._requests.want_no_more(copy.key)
+        self._requests.stop_fetching(copy.key)
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
         deadlines = self._services.deadlines
         deadlines.at(deadlines.now_ms + min(copy.wait_ms, longest_ms), partial(self._waited, copy))
@@ -310,7 +312,7 @@ class LeaderFetcher:
     def _look_up(self, copy: _Copy) -> None:
         """Ask for the first and last offset of the leader's log: this one begins anew, or is cut."""
         copy.phase = FetchPhase.LOOKING_UP
-        self._requests.want_no_more(copy.key)
+        self._requests.stop_fetching(copy.key)
         found: dict[int, int] = {}
         for timestamp in (_EARLIEST, _LATEST):
             asked = ListOffsetsPartition(

@@ -91,7 +91,7 @@ class InSyncSets:
             self._deadlines.at(self._deadlines.now_ms + max(1, self._lag_ms() // 2), self._look)
 
     def _look(self, now_ms: int) -> None:
-        if self._metadata.requests_wait:
+        if self._metadata.requests_postponed:
             self._deadlines.at(now_ms + CHECK_AGAIN_MS, self._look)
             return
         self._looking = False

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.node.brokers.broker_links import LinkPurpose
-from oncelog.node.brokers.messages import Forget
+from oncelog.node.brokers.messages import Cancel
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -54,7 +54,7 @@ Epochs = dict[TopicPartition, LeaderEpoch]
 OnSettled = Callable[[Mapping[TopicPartition, ErrorCode]], object]
 
 
-class LeadershipConfirmation:
+class LeadershipChecker:
     """Lets requests go on when it is known of each of their partitions whether this broker leads it.
     ``leader_log(partition)`` is its log here, or an error."""
 
@@ -80,21 +80,21 @@ class LeadershipConfirmation:
         """Ask those that may lead in this broker's place, and let ``task`` go on when it is certain."""
         task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
 
-    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Forget:
+    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Cancel:
         """Find out of which partitions nobody has begun to lead them in this broker's place. ``on_settled`` is called
         once, perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
-        question = LeadershipQuestion(self, partitions, on_settled)
+        question = LeadershipCheck(self, partitions, on_settled)
         question.ask()
         if not question.is_over:
             question.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: question.give_up())
         return question.forget
 
-    def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Forget:
+    def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Cancel:
         """Confirm one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once."""
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
 
-    def may_lead_instead(self, leader: LeaderLog) -> set[BrokerId]:
+    def possible_successors(self, leader: LeaderLog) -> set[BrokerId]:
         """The other brokers of which one may have been elected, by what this one knows."""
         known = self.metadata.image.partition(leader.partition)
         eligible = () if known is None else known.elr
@@ -108,11 +108,11 @@ class _Open(NamedTuple):
     missing: set[BrokerId]
 
 
-class LeadershipQuestion:
+class LeadershipCheck:
     """A question about several partitions, until it is answered or nobody waits for it."""
 
     def __init__(
-        self, services: LeadershipConfirmation, partitions: Sequence[TopicPartition], on_settled: OnSettled
+        self, services: LeadershipChecker, partitions: Sequence[TopicPartition], on_settled: OnSettled
     ) -> None:
         self.is_over = False
         self.deadline: Alarm | None = None
@@ -133,7 +133,7 @@ class LeadershipQuestion:
             if isinstance(leader, ErrorCode):
                 self._settle(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
-            members = self._services.may_lead_instead(leader)
+            members = self._services.possible_successors(leader)
             self._open[partition] = _Open(leader.leader_epoch, members)
             for member in members:
                 by_member.setdefault(member, {})[partition] = leader.leader_epoch
@@ -197,7 +197,7 @@ class LeadershipQuestion:
     def _ask_tree(self) -> None:
         if not self.is_over and not self._asks_tree:
             self._asks_tree = True
-            self._services.tree_reads.ask_position(self._tree_answered)
+            self._services.tree_reads.read_position(self._tree_answered)
 
     def _tree_answered(self, position: int | None) -> None:
         if self.is_over:

@@ -113,7 +113,7 @@ class PartitionManager:
             self._configure(topic)  # the topic's id too, which a power cut may have taken and followers fetch by
             self._note_replicas(topic)
 
-    def take_over(self, delta: ImageDelta) -> list[TopicPartition]:
+    def apply_change(self, delta: ImageDelta) -> list[TopicPartition]:
         """Follow a change of the image; returns the partitions that are gone with their topics."""
         if delta.broker_configs:
             self._configure_storage()

@@ -99,7 +99,7 @@ class ReplicaRoles:
         led = self.leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
         self._group_commit.lead(partition, replicas)
         if not has_followers:
-            self._group_commit.vouch(log)
+            self._group_commit.commit_durable(log)
         if has_followers or log.high_watermark < log.log_end_offset:
             self._group_commit.appended(log)  # this broker vouches for its log, which needs no new record
         return led
@@ -127,7 +127,7 @@ class ReplicaRoles:
         if follower is not None and follower.asked_again == ASKED_AGAIN:
             self._damaged.look(leader_log, offset)
 
-    def found_damaged(self, partition: TopicPartition, offset: Offset) -> None:
+    def report_damage(self, partition: TopicPartition, offset: Offset) -> None:
         """Give up a partition whose records from ``offset`` on cannot be read here, if another replica may lead it."""
         leader_log = self.leaders.get(partition)
         if leader_log is not None:

@@ -125,7 +125,7 @@ class Connection:
         self.backlog.appendleft(frame)
         self.backlog_bytes += len(frame)
 
-    def let_postponed_pass(self) -> None:
+    def yield_to_postponed(self) -> None:
         """End the wait of a request that gives way to those behind it."""
         if self.backlog and self.holder is not None and self.is_held():
             self.holder.give_way()

@@ -108,7 +108,7 @@ class Requests:
             connection.postpone(frame)
         elif connection.is_held():
             connection.postpone(frame)
-            connection.let_postponed_pass()
+            connection.yield_to_postponed()
         else:
             self._decide(connection, frame)
         if not connection.paused and connection.is_full():
@@ -140,7 +140,7 @@ class Requests:
         self._flush(connection)
         self._decide_postponed(connection)
 
-    def go_on_with_closed(self) -> None:
+    def serve_closed(self) -> None:
         """Decide the next requests of one closed connection, after others have had their turn."""
         connection = self.closed.take_ready()
         if connection is not None:
@@ -156,7 +156,7 @@ class Requests:
         postponed, self._postponed = self._postponed, None
         for connection in postponed or ():
             self._decide_postponed(connection)
-            connection.let_postponed_pass()
+            connection.yield_to_postponed()
 
     def run_woken(self) -> None:
         """Let every task that was woken go on."""
@@ -354,7 +354,7 @@ class Requests:
             self._parking[type(wait)](task, wait)
             if not connection.open or connection.half_closed:
                 task.client_closed(may_read=connection.open)
-            connection.let_postponed_pass()
+            connection.yield_to_postponed()
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)

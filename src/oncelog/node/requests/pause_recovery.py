@@ -9,7 +9,7 @@ wait until the metadata have been read anew, in a new session where the old one 
 The same holds where only the session was lost: the tree has said so, and can be reached. One that cannot be reached
 does not end a broker that serves: requests are postponed for ``LONGEST_MS`` at most. What clients and followers are
 judged by, the time-outs of members and transactions and the lag of replicas, waits as long
-(``Metadata.requests_wait``): the requests that keep them alive are among those that wait.
+(``Metadata.requests_postponed``): the requests that keep them alive are among those that wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LONGEST_MS: Final = 2_000
 
 
-class Standstill:
+class PauseRecovery:
     """Postpones requests from the moment in which this broker may have been replaced until it has read the metadata."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Standstill:
         self._end: Alarm | None = None
         metadata_log.on_session_lost.append(self._begin)
 
-    def stood_still(self, event: StoodStill) -> None:
+    def process_paused(self, event: StoodStill) -> None:
         """The process has stood still for long enough to have been replaced."""
         message = (
             f"this process stood still for {event.milliseconds / SECOND_MS:.1f} s (stopped, starved, or its machine "
@@ -63,11 +63,11 @@ class Standstill:
             self._deadlines.cancel(self._end)
             self._end = None
             self._requests.go_on()
-            self._metadata.requests_wait = False
+            self._metadata.requests_postponed = False
 
     def _begin(self) -> None:
         if self._end is not None:
             self._deadlines.cancel(self._end)
         self._end = self._deadlines.at(self._deadlines.now_ms + LONGEST_MS, lambda _now_ms: self.end())
         self._requests.postpone()
-        self._metadata.requests_wait = True
+        self._metadata.requests_postponed = True

@@ -215,7 +215,7 @@ class ConnectionQuotas:
     def make_room(self, listener: str) -> None:
         """Close a connection for a new one of ``listener``, for file descriptors run out: one that has not shown yet
         what it wants."""
-        stranger = self._strangers.next_to_go()
+        stranger = self._strangers.next_to_displace()
         if stranger is None:
             if self._limits.is_protected(listener):
                 self._make_room(listener)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from oncelog.node.access.audit_repeats import INTERVAL_S, Repeats
+from oncelog.node.access.audit_repeats import INTERVAL_S, AuditLimiter
 from oncelog.ports import Files, OpenFile
 from oncelog.runtime.workers import Workers
 
@@ -42,12 +42,12 @@ class AuditLog:
         self._file: OpenFile | None = None
         self._sync_queued = False
         self._later = later
-        self._repeats = Repeats()
+        self._repeats = AuditLimiter()
         self._is_counting = False
 
     def write(self, effect: Audit) -> None:
         """Append one record and queue its sync, or count it if it repeats another."""
-        if self._repeats.is_said(effect):
+        if self._repeats.should_write(effect):
             self._append(effect)
         if not self._is_counting:
             self._is_counting = True

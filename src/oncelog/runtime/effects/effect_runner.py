@@ -107,7 +107,7 @@ class EffectRunner:
         self._jobs = Workers(loop, 1, "jobs")
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
-        self.standstill = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
+        self.pause_watch = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._files = outside.files
         self._audit: AuditLog | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
@@ -138,7 +138,7 @@ class EffectRunner:
         """Hand an event to the node and carry out the effects. Does nothing once the node has stopped."""
         if self.stopped.done():
             return
-        self.standstill.look()
+        self.pause_watch.look()
         self.carry_out(self._node.handle(event, self._clock.now_ms()))
 
     def receive(self, connection_id: int, frame: Buffer, spent_ns: int) -> int:
@@ -176,7 +176,7 @@ class EffectRunner:
         """Stop the workers once their queues are empty; a running job ends with its present slice."""
         self._ending = True
         self.brokers.close()
-        self.standstill.stop()
+        self.pause_watch.stop()
         if self._alarm is not None:
             self._alarm.cancel()
         if self._audit is not None:

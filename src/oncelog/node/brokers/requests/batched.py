@@ -29,7 +29,7 @@ from oncelog.core.transactions.model import AddReply, Identity, TransactionDescr
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.transactions.requests import by_topic
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
-from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions, Answered, DescribeTransaction, Forget, WriteMarker
+from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions, Cancel, DescribeTransaction, OnAnswer, WriteMarker
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -72,7 +72,7 @@ class Queued(Generic[M]):
     """A message and the callback for its answer; None once nobody waits for it."""
 
     message: M
-    answered: Answered | None
+    answered: OnAnswer | None
 
     def answer(self, answer: object) -> None:
         """Hand the answer over, once."""
@@ -107,7 +107,7 @@ class QueuedRequests(Generic[M]):
         self._timeout_ms = timeout_ms
         self._queues: dict[BrokerId, deque[Queued[M]]] = {}
 
-    def send(self, broker_id: BrokerId, message: M, answered: Answered) -> Forget:
+    def send(self, broker_id: BrokerId, message: M, answered: OnAnswer) -> Cancel:
         """Queue a message; the result forgets it."""
         queued = Queued(message, answered)
         self._queues.setdefault(broker_id, deque()).append(queued)

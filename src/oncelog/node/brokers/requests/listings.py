@@ -24,7 +24,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.states import AT_REST, STATE_NAMES, STORED, TransactionState
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
-from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, FindTransactionalIds, Forget
+from oncelog.node.brokers.messages import UNREACHABLE, AwaitMarkers, Cancel, FindTransactionalIds, OnAnswer
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class AwaitedMarkers:
         self._metadata = metadata
         self._questions: dict[TopicPartition, dict[_Question, None]] = {}
 
-    def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: Answered) -> Forget:
+    def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: OnAnswer) -> Cancel:
         """Ask a broker until nothing is left to wait for; ``answered(None)`` then, UNREACHABLE if it cannot say."""
         epochs = believed_leader_epochs(self._metadata.image, broker_id)
         question = _Question(self, broker_id, message, epochs, answered)
@@ -87,7 +87,7 @@ class _Question:
         broker_id: BrokerId,
         message: AwaitMarkers,
         epochs: dict[int, int],
-        answered: Answered,
+        answered: OnAnswer,
     ) -> None:
         self.partition = message.partition
         self.awaited = set(message.producer_ids)
@@ -96,8 +96,8 @@ class _Question:
         self._deadlines = asker.deadlines
         self._broker_id = broker_id
         self._epochs = epochs
-        self._answered: Answered | None = answered
-        self._forget: Forget | None = None
+        self._answered: OnAnswer | None = answered
+        self._forget: Cancel | None = None
         self._alarm: Alarm | None = None
         self._delay_ms = FIRST_RETRY_MS
 
@@ -164,7 +164,7 @@ class TransactionalIds:
         self._links = links
         self._metadata = metadata
 
-    def send(self, broker_id: BrokerId, message: FindTransactionalIds, answered: Answered) -> Forget:
+    def send(self, broker_id: BrokerId, message: FindTransactionalIds, answered: OnAnswer) -> Cancel:
         epochs = believed_leader_epochs(self._metadata.image, broker_id)
         request = ListTransactionsRequest(
             state_filters=list(_NOT_AT_REST),
@@ -175,7 +175,7 @@ class TransactionalIds:
         return self._links.request(broker_id, LinkPurpose.CONTROL, request, partial(_answered, answered))
 
 
-def _answered(answered: Answered, response: ListTransactionsResponse | None) -> None:
+def _answered(answered: OnAnswer, response: ListTransactionsResponse | None) -> None:
     if response is None or response.error_code != ErrorCode.NONE or response.unknown_state_filters:
         answered(UNREACHABLE)
         return

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import (
     AddPartitions,
-    Answered,
     AwaitMarkers,
     BrokerMessages,
+    Cancel,
     DescribeTransaction,
     FindTransactionalIds,
-    Forget,
     Message,
+    OnAnswer,
     Sender,
     WriteMarker,
 )
@@ -41,9 +41,9 @@ class BrokerRequests:
         self._queues: tuple[QueuedRequests[Any], ...] = ()
         self._has_queued = False
         self._awaited_markers: AwaitedMarkers | None = None
-        messages.send_with(self._send)
+        messages.set_sender(self._send)
 
-    def _send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
+    def _send(self, broker_id: BrokerId, message: Message, answered: OnAnswer) -> Cancel:
         if not self._senders:
             self._make_senders()
         self._has_queued = True
@@ -61,7 +61,7 @@ class BrokerRequests:
         self._awaited_markers = AwaitedMarkers(links, self._metadata, self._deadlines)
         self._queues = (markers, adding, verifying, descriptions)
 
-        def send_partitions(broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
+        def send_partitions(broker_id: BrokerId, message: AddPartitions, answered: OnAnswer) -> Cancel:
             return (verifying if message.request.verify_only else adding).send(broker_id, message, answered)
 
         self._senders = {
