@@ -6,7 +6,8 @@ import dis
 from types import CodeType
 
 LOCAL = {"LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR"}
-NAMED = {"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "MAKE_CELL", "LOAD_CLASSDEREF"}
+NAMED = {"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF"}
+"""Instructions on variables of closures; MAKE_CELL and LOAD_CLOSURE follow the alphabet, not the code."""
 NO_SUCCESSOR = {
     "RETURN_VALUE",
     "RETURN_CONST",
@@ -38,18 +39,15 @@ def compare_code(old: CodeType, new: CodeType, cells: dict[str, str] | None = No
         for position, (was, now) in enumerate(pairs):
             if was.opname in LOCAL and seen_before[position] != seen_after[position]:
                 raise Difference(f"{new.co_qualname}: {was.argval} became {now.argval}, which holds another value")
-    for was, now in zip(_nested(old), _nested(new), strict=True):
-        compare_code(was, now, dict(cells))
+    for was, now in pairs:
+        if isinstance(was.argval, CodeType) and isinstance(now.argval, CodeType):
+            compare_code(was.argval, now.argval, dict(cells))
 
 
 def _instructions(code: CodeType) -> list[dis.Instruction]:
     return [
         instruction for instruction in dis.get_instructions(code) if instruction.opname not in ("EXTENDED_ARG", "CACHE")
     ]
-
-
-def _nested(code: CodeType) -> list[CodeType]:
-    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def _stores_seen(code: CodeType, instructions: list[dis.Instruction]) -> list[frozenset[int]]:
