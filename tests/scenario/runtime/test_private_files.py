@@ -56,7 +56,7 @@ def test_an_existing_directory_that_others_may_enter(tmp_path: Path, caplog: pyt
     tmp_path.chmod(0o755)
     with caplog.at_level(logging.WARNING, "oncelog.broker"), Broker(data_dir=tmp_path):
         pass
-    assert f"users other than its owner have rights in {tmp_path} (mode 0755): chmod 700 it" in caplog.text
+    assert f"other users have access to {tmp_path} (mode 0755): run chmod 700 on it" in caplog.text
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 

@@ -193,7 +193,7 @@ def test_a_late_answer_ends_the_connection_and_all_that_was_sent_on_it() -> None
     bench.pass_time(100)
     report, end = bench.effects()
     assert isinstance(report, Report)
-    assert report.message == "broker 2 at broker-2:9092: no answer to ListTransactionsRequest in time"
+    assert report.message == "broker 2 at broker-2:9092: no response to ListTransactionsRequest before its time-out"
     assert end == DisconnectFromBroker(link_id)
     assert bench.answers == [None, None]
     bench.answer(link_id, ListTransactionsResponse())

@@ -124,13 +124,13 @@ def test_the_wait_ends_at_its_deadline_and_is_forgotten() -> None:
     assert bench.outcomes() == []
     bench.deadlines.run_due(NOW_MS + 100)
     assert bench.outcomes() == [False]
-    assert bench.waits._questions == {}
+    assert bench.waits._queries == {}
 
 
 def test_who_left_is_forgotten() -> None:
     bench = Bench(ME)
     bench.ask(DECIDED).forget()
-    assert bench.waits._questions == {}
+    assert bench.waits._queries == {}
 
 
 def test_every_broker_that_coordinates_transactions_is_asked_once() -> None:
@@ -150,7 +150,7 @@ def test_a_broker_that_cannot_be_reached_may_have_decided(answers_first: bool) -
     ((_, _, answered),) = bench.elsewhere
     answered(UNREACHABLE)
     assert bench.outcomes() == [False]
-    assert bench.waits._questions == {}
+    assert bench.waits._queries == {}
 
 
 def test_a_partition_without_a_leader_has_nobody_to_ask() -> None:
