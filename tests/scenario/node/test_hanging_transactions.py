@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.node.access.authoriser import AccessControl
-from oncelog.node.hanging.watch import AGAIN_MS, FIRST_QUERY_MS, PASS_MS
+from oncelog.node.hanging.watch import FIRST_QUERY_MS, PASS_MS, RECHECK_MS
 from oncelog.node.observation.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.hanging import (
@@ -30,9 +30,9 @@ class TestWhatIsFound:
         driver.advance(TIMEOUT_MS - 1)
         assert told(driver) == [("late", None)]
         assert warnings(driver) == []
-        driver.advance(AGAIN_MS)
+        driver.advance(RECHECK_MS)
         assert told(driver) == [("late", "hanging")]
-        driver.advance(20 * AGAIN_MS)
+        driver.advance(20 * RECHECK_MS)
         (line,) = warnings(driver)
         for piece in (
             "transactional id 'late'",
@@ -85,9 +85,9 @@ class TestWhatIsFound:
         gone.add(0)
         gone.write()
         forget(driver, "gone")
-        driver.advance(LATE_MS - 2 * AGAIN_MS)
+        driver.advance(LATE_MS - 2 * RECHECK_MS)
         assert told(driver) == [("gone", None)]
-        driver.advance(2 * AGAIN_MS)
+        driver.advance(2 * RECHECK_MS)
         assert told(driver) == [("gone", "hanging")]
 
     def test_a_coordinator_that_has_moved_past_the_epoch(self) -> None:
@@ -150,7 +150,7 @@ class TestWhatIsFound:
         for transactions in driver.node.logs.transactions.partitions.values():
             for transaction in transactions.values():
                 transaction.transactional_id = None  # as after the loss of the files
-        driver.advance(LATE_MS + AGAIN_MS)
+        driver.advance(LATE_MS + RECHECK_MS)
         assert told(driver, 0) == [("live", "live")]
         assert told(driver, 1) == [(None, "unknown")]
         assert "older than any time-out" in warnings(driver)[0]
@@ -212,7 +212,7 @@ class TestCost:
             short.write()
             driver.advance(10)
             short.end()
-        driver.advance(10 * AGAIN_MS)
+        driver.advance(10 * RECHECK_MS)
         assert driver.node.hanging_watch.query_count == 0
         assert "transactional-ids" not in driver.files.list("t-0")
         assert verdicts(driver.node) == {}
@@ -224,7 +224,7 @@ class TestCost:
             plain.ask(produce("t", batch(driver, b"v"), index), 9)
         for number in range(5):
             Producer(driver, f"hanging-{number}").hang(number)
-        driver.advance(20 * AGAIN_MS)
+        driver.advance(20 * RECHECK_MS)
         assert driver.node.hanging_watch.query_count <= 5 * (20 + 3)
         assert verdicts(driver.node) == {"hanging": 5}
 
