@@ -126,6 +126,6 @@ class HttpConnection(H11Protocol):
 
 
 def make_room(idle: Idle) -> None:
-    oldest = idle.next_to_go()
+    oldest = idle.next_to_displace()
     if oldest is not None:
         oldest.abort()

@@ -94,7 +94,7 @@ class Acceptor:
         self._stop_reading()
         if self._resume is not None:
             self._resume.cancel()
-        while (task := self._entering.next_to_go()) is not None:
+        while (task := self._entering.next_to_displace()) is not None:
             self._entering.discard(task)
             task.cancel()
         for listening in self.sockets:
@@ -150,7 +150,7 @@ class Acceptor:
             self._entering.add(task, "")  # it has entered in the next turn
             return
         if len(self._entering) >= MOST_ENTERING:
-            oldest = self._entering.next_to_go()
+            oldest = self._entering.next_to_displace()
             assert oldest is not None
             self._entering.discard(oldest)
             oldest.cancel()

@@ -67,7 +67,7 @@ class Waiting(Generic[C]):
             return None
         return next(reversed(self._by_source[max(self._by_source, key=self.count_of)]))
 
-    def next_to_go(self) -> C | None:
+    def next_to_displace(self) -> C | None:
         """The oldest connection of the source that has most; None where there is none."""
         if not self._by_source:
             return None

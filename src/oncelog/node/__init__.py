@@ -1,1 +1,1 @@
-"""One broker as a machine: event + now_ms → effects. No I/O, no clock, no randomness of its own."""
+"""A broker as a deterministic state machine: event + now_ms → effects. No I/O, no clock, no randomness of its own."""

@@ -1,4 +1,4 @@
-"""Makes a node over its ports: whose directory it is, opening and recovering the logs, joining the cluster."""
+"""Assembles a node: opens the data directory's logs, recovers them, and joins the cluster."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from oncelog.storage.meta_properties import MetaProperties, read_meta_properties
 DEFAULT_NODE_ID: Final = BrokerId(1)
 NO_ID: Final = bytes(16)
 INITIAL_USERS: Final = "oncelog.initial.users"
+# Attempts to join while other brokers keep joining.
 _ATTEMPTS: Final = 50
-"""Attempts to join while others join."""
 
 
 class StartRefused(Exception):
@@ -37,7 +37,7 @@ class StartRefused(Exception):
 
 
 class Outside(NamedTuple):
-    """The ports a node stands on."""
+    """The world outside a node: files, coordination tree and randomness."""
 
     files: Files
     coordination: Coordination
@@ -45,13 +45,11 @@ class Outside(NamedTuple):
 
 
 class Assembled(NamedTuple):
-    """A node that is ready to start."""
-
     node: Node
     registration: Registration
-    """The registration with which it joins again when its session is lost."""
+    """The registration with which the broker rejoins after losing its session."""
     reports: list[Report]
-    """Messages for an operator."""
+    """Messages for the operator."""
 
 
 def assemble(
@@ -61,17 +59,15 @@ def assemble(
     now_ms: int,
     ready: Callable[[], None] = lambda: None,
 ) -> Assembled:
-    """Open and recover the logs, join the cluster, make the node. ``bound`` has the address of each listener.
-
-    The logs come first: who is registered is given partitions to lead, and recovery may take its time. ``ready`` is
-    called in between: from then on others may connect. Raises StartRefused.
-    """
+    """Open and recover the logs, join the cluster, make the node. ``bound`` has the address of each listener. ``ready``
+    is called before joining: from then on clients may connect. Raises StartRefused."""
     coordination = outside.coordination
     image = load_image(coordination.subtree("/"))
     try:
         check_complete(image)  # before a new directory is given a cluster's id
         identity = _identity(outside, settings.config, image)
         config = _config_of(settings, identity.meta)
+        # Recovery comes before registration: a registered broker is given partitions to lead at once.
         logs = _open_logs(outside, image, config, identity.meta.node_id, now_ms)
     except (RegistrationRefused, UnusableDirectory) as error:
         raise StartRefused(str(error)) from None
@@ -94,48 +90,50 @@ def assemble(
     else:
         raise StartRefused("other brokers kept joining the cluster in between; start this one again")
     position, nodes = coordination.snapshot()
-    image = load_image(nodes)  # topics may have gone, and others come under their names, while logs were recovered
+    image = load_image(nodes)
     if logs.lost_from:
-        # The recovery points are above the ends of these logs: what is written there next must not be trusted for them.
+        # The recovery points lie beyond the ends of these logs: records written there must not count as synced.
         logs.checkpoints()
+    # Logs are matched against the tree as of now: topics may have been replaced during recovery.
     reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
     node = Node(who.broker_id, config, image, position, logs, outside.entropy)
     return Assembled(node, who.again(), reports)
 
 
 class _Identity(NamedTuple):
-    """The identity of a data directory: cluster, broker and directory id."""
+    """The identity of a data directory: its cluster, broker and directory ids."""
 
     meta: MetaProperties
     is_new: bool = False
-    """The directory was empty: it may as well belong to another cluster."""
+    """The directory was empty: it may still join another cluster."""
     is_chosen: bool = False
-    """The id was chosen just now: another one would do."""
+    """The id was chosen by this start: another one is as good."""
 
 
 def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _Identity:
-    """The identity of the data directory; a new one belongs to the cluster of the tree, under the id that is
-    configured, or the next one that is free. Raises UnusableDirectory."""
+    """Read the directory's identity, or write a new one: the tree's cluster, and the configured id or the next free
+    one. Raises UnusableDirectory."""
     configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
-    found = read_meta_properties(outside.files)
-    if found is None:
-        found = MetaProperties(
+    properties = read_meta_properties(outside.files)
+    if properties is None:
+        properties = MetaProperties(
             cluster_id=uuid_text(outside.entropy.token(16)) if image.cluster_id is None else image.cluster_id,
             node_id=_free_id(image) if configured is None else configured,
             directory_id=uuid_text(outside.entropy.token(16)),
         )
-        write_meta_properties(outside.files, found)
-        return _Identity(found, is_new=True, is_chosen=configured is None)
-    if configured is not None and configured != found.node_id:
+        write_meta_properties(outside.files, properties)
+        return _Identity(properties, is_new=True, is_chosen=configured is None)
+    if configured is not None and configured != properties.node_id:
         raise UnusableDirectory(
-            f"the data directory belongs to node {found.node_id}, but node.id={configured} is configured; "
+            f"the data directory belongs to node {properties.node_id}, but node.id={configured} is configured; "
             "use another directory or the same id"
         )
-    return _Identity(found)
+    return _Identity(properties)
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
-    """Another identity for a new directory whose cluster or id others were faster to take; None if there is none."""
+    """Another identity for a new directory whose cluster or id was taken by another broker; None if none is
+    possible."""
     meta = identity.meta
     taken = meta.node_id in image.brokers
     if not identity.is_new or (taken and not identity.is_chosen):
@@ -146,7 +144,7 @@ def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | N
 
 
 def _free_id(image: ClusterImage) -> BrokerId:
-    """An id that no broker of the cluster ever had."""
+    """An id that no broker of the cluster has ever had."""
     return BrokerId(max({*image.broker_records, *image.brokers}, default=DEFAULT_NODE_ID - 1) + 1)
 
 
@@ -155,8 +153,7 @@ def _config_of(settings: Settings, meta: MetaProperties) -> BrokerConfig:
 
 
 def _initial_users(image: ClusterImage, config: BrokerConfig) -> list[Operation]:
-    """Adding the configured users to a new cluster, in the commit that makes it; a user who is deleted later does not
-    come back with the next start. Raises StartRefused."""
+    """Operations that add the configured users to a new cluster, in the commit that creates it. Raises StartRefused."""
     text = config.get(INITIAL_USERS)
     if text is None:
         return []
@@ -166,6 +163,7 @@ def _initial_users(image: ClusterImage, config: BrokerConfig) -> list[Operation]
         users = read_initial_users(text)
     except InitialUsersUnreadable as error:
         raise StartRefused(str(error)) from None
+    # A user that was deleted must not come back with the next start.
     if image.cluster_id is not None:
         return []
     return write_entities(image, {ClientEntity(user=name): credentials for name, credentials in users.items()})
@@ -174,7 +172,7 @@ def _initial_users(image: ClusterImage, config: BrokerConfig) -> list[Operation]
 def _registration(
     meta: MetaProperties, config: BrokerConfig, endpoints: tuple[Endpoint, ...], logs: LogDirectory
 ) -> Registration:
-    plaintext = (each for each in endpoints if each.protocol is SecurityProtocol.PLAINTEXT)
+    plaintext = (endpoint for endpoint in endpoints if endpoint.protocol is SecurityProtocol.PLAINTEXT)
     first = next(plaintext, endpoints[0])
     return Registration(
         meta.node_id,
@@ -206,7 +204,7 @@ def _open_logs(
 
 
 def _damages(logs: LogDirectory) -> list[Report]:
-    """Reports of what recovery has cut off that was on the disk: other replicas have it, or nobody has."""
+    """Report each log that recovery has truncated below its synced end."""
     return [
         Report(
             "error",
@@ -218,25 +216,31 @@ def _damages(logs: LogDirectory) -> list[Report]:
 
 
 def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:
-    """Move logs out of the way that are not this broker's any more: their topics were deleted, or their replicas moved,
-    while it was down. One that does not say which topic it is of may be of a deleted one, unless it is counted on."""
+    """Move away the logs that are not this broker's: their topics were deleted, or their replicas moved, while it was
+    down."""
     reports = []
     unidentified = logs.unidentified()
     for partition, log in list(logs.logs.items()):
-        why = _why_stray(image, partition, log.topic_id, broker_id)
-        found = image.partition(partition)
-        if why is None and partition in unidentified and found and broker_id not in (*found.isr, *found.elr):
-            why = "does not say which topic it is of, and other replicas have the records"
-        if why is not None:
-            reports.append(Report("warning", f"{partition} {why}, it is set aside"))
+        reason = _stray_reason(image, partition, log.topic_id, broker_id)
+        image_partition = image.partition(partition)
+        if (
+            reason is None
+            and partition in unidentified
+            and image_partition
+            and broker_id not in (*image_partition.isr, *image_partition.elr)
+        ):
+            # Without a topic id the log may be a deleted topic's. It is kept only if the cluster counts on it.
+            reason = "has no topic id, and other replicas have the records"
+        if reason is not None:
+            reports.append(Report("warning", f"{partition} {reason}, it is set aside"))
             logs.set_aside(partition, entropy.token(16))
     return reports
 
 
-def _why_stray(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
-    """The reason for which a log is not one of this broker's; None if it is."""
+def _stray_reason(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
+    """The reason why a log is not this broker's; None if it is."""
     topic = image.topics.get(partition.topic)
-    found = image.partition(partition)
-    if topic is None or found is None or topic_id not in (NO_ID, topic.topic_id):
+    image_partition = image.partition(partition)
+    if topic is None or image_partition is None or topic_id not in (NO_ID, topic.topic_id):
         return "belongs to no topic of this cluster"
-    return None if broker_id in found.replicas else "has its replicas on other brokers"
+    return None if broker_id in image_partition.replicas else "has its replicas on other brokers"

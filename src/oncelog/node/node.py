@@ -1,11 +1,12 @@
-"""Node: one broker as a machine. ``handle(event, now_ms)`` returns effects; everything else is composition.
+"""A broker as a state machine: ``handle(event, now_ms)`` returns effects; the rest of this module composes the parts.
 
-How an event flows: its handler runs, whatever it woke runs (in a queue, never nested), parked fetches whose partitions
-changed are asked, and last the syncs that the appends call for are started; so one event's appends share a sync.
-Nothing here knows a clock, a thread or a socket: the same node runs under ``runtime`` and in the simulator.
+For each event: its handler runs, then the tasks it woke (from a queue, never nested), then the parked fetches of
+changed partitions, and last the syncs for the event's appends, which they share. There is no clock, thread or socket
+here: the same node runs under ``runtime`` and in the simulator.
 
-Handlers see four of the parts by the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions``
-and ``cluster``. A part that only some brokers need is made, and its module loaded, for the first event that needs it.
+Handlers use four of the parts through the ports of ``handlers.broker.ports``: ``partitions``, ``groups``,
+``transactions`` and ``cluster``. A part that only some brokers need is imported and made by the first event that needs
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from oncelog.node.access.authoriser import access_control
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.brokers.messages import BrokerMessages
 from oncelog.node.brokers.requests.requests import BrokerRequests
-from oncelog.node.cluster.failed_brokers import LostBrokers
+from oncelog.node.cluster.failed_brokers import FailedBrokers
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.cluster.tree_reads import TreeReads
@@ -85,14 +86,14 @@ from oncelog.node.requests.connections import Connection
 from oncelog.node.requests.dispatch import ParkingTable, Requests
 from oncelog.node.requests.lazy_apis import Handle
 from oncelog.node.requests.login_state import LoginPhase
-from oncelog.node.requests.pause_recovery import Standstill
+from oncelog.node.requests.pause_recovery import PauseRecovery
 from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions
+    from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
-    from oncelog.node.replication.leadership_check import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.log_directory import LogDirectory
 
@@ -112,12 +113,12 @@ class Node:
         entropy: Entropy,
         authoriser: Authoriser | None = None,
     ) -> None:
-        """``authoriser``: the one that the configuration asks for, unless a test brings another."""
+        """``authoriser``: for tests; by default the configuration chooses it."""
         self.logs = logs
         self._connections: dict[int, Connection] = {}
         self._continuing = False
+        # Rounds of the loop in which requests read before :class:`StopListening` may still arrive.
         self._rounds_before_stop = 0
-        """Rounds of the loop in which requests that were read before :class:`StopListening` may still come."""
         self._stopping = False
         self._stop_by_ms: int | None = None
         self._shutting_down = False
@@ -135,7 +136,7 @@ class Node:
         self._group_commit = self._make_group_commit()
         self._maintenance = Maintenance(logs, self.cluster, self._delayed_fetches, self._deadlines, self._group_commit)
         self.links = BrokerLinks(self.cluster, self._deadlines)
-        self._lost_brokers = self._make_lost_brokers()
+        self._failed_brokers = self._make_failed_brokers()
         self.in_sync_sets = InSyncSets(self.cluster, self._metadata_log, self._deadlines, self._group_commit)
         self.directory = DirectoryHealth(
             logs.files.errors, self.cluster, self._metadata_log, self._deadlines, self._outbox
@@ -159,15 +160,17 @@ class Node:
         self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
-        self._standstill = Standstill(self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox)
+        self._pause_recovery = PauseRecovery(
+            self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox
+        )
 
     @property
     def now_ms(self) -> int:
-        """Time of the event that is being handled."""
+        """Time of the event being handled."""
         return self._deadlines.now_ms
 
     def start(self, now_ms: int) -> list[Effect]:
-        """The first effects. Called once, before any event."""
+        """The first effects; called once, before any event."""
         self._deadlines.now_ms = now_ms
         effects = self._outbox.begin()
         self.partitions.start()
@@ -175,36 +178,36 @@ class Node:
         self._maintenance.start(now_ms)
         self._producer_ids.prefetch(effects)
         self.controller.start()
-        self._lost_brokers.start()
+        self._failed_brokers.start()
         self._watch_brokers()
         self._settle(effects)
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; the effects to carry out, in order."""
+        """Handle an event; returns the effects to carry out, in order."""
         self._deadlines.now_ms = now_ms
         effects = self._outbox.begin()
         try:
-            self.transactions.markers.send_decided()  # before anybody asks: who was told of a commit also sees it
+            self.transactions.markers.send_decided()  # first, so that a client sees what its EndTxn has committed
             self._take(event, effects)
             self._settle(effects)
         except InvariantViolation as violation:
             effects.append(Fatal(str(violation)))
-        except Exception:  # noqa: BLE001 - half of what the event meant was done: nobody may go on from there
+        except Exception:  # noqa: BLE001 - the event is half handled: the node must not go on from there
             effects.append(Fatal(traceback.format_exc()))
         return effects
 
     def put_around_handlers(self, around: Callable[[Api, Handle], Handle]) -> None:
-        """Let ``around(api, handler)`` stand in for every handler: a test's faults. Called before any event."""
+        """Wrap every handler as ``around(api, handler)``, to inject faults in tests. Called before any event."""
         self.requests.apis.around = around
 
     def backlog_bytes(self, connection_id: int) -> int:
-        """Bytes of requests that a connection has waiting here undecided."""
+        """Bytes of a connection's requests that wait undecided."""
         connection = self._connections.get(connection_id)
         return 0 if connection is None else connection.backlog_bytes
 
     def holds_secrets(self, event: Event) -> bool:
-        """True for what may be a token of a login, whatever it looks like."""
+        """True if the event may carry a login's token."""
         if isinstance(event, BrokerSent):
             return self.links.is_logging_in(event.link_id)
         connection = self._connections.get(event.connection_id) if isinstance(event, RequestReceived) else None
@@ -215,7 +218,7 @@ class Node:
         return [number for number, connection in self._connections.items() if connection.principal == principal]
 
     def next_deadline_ms(self) -> int | None:
-        """Time at which to hand in ``DeadlineReached``; None: never, unless something else happens."""
+        """Time at which to hand in ``DeadlineReached``; None: not before another event."""
         return self._deadlines.next_ms()
 
     def _take(self, event: Event, effects: list[Effect]) -> None:
@@ -250,7 +253,7 @@ class Node:
             self._tree_reads.read(event)
         elif isinstance(event, MetadataLoaded):
             self._metadata_log.loaded(event)
-            self._standstill.metadata_loaded(event)
+            self._pause_recovery.metadata_loaded(event)
         elif isinstance(event, BrokerConnected):
             self.links.connected(event)
         elif isinstance(event, BrokerDisconnected):
@@ -259,12 +262,12 @@ class Node:
             if not self._offloaded.finished(event):
                 self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
-            self._continuing = False  # what is left of a load goes on in _settle
+            self._continuing = False  # loads continue in _settle
             self._rounds_before_stop = max(0, self._rounds_before_stop - 1)
             self._runnable.next_slice()
-            self.requests.go_on_with_closed()
+            self.requests.serve_closed()
         elif isinstance(event, StoodStill):
-            self._standstill.stood_still(event)
+            self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
             self._shut_down(event)
 
@@ -289,29 +292,29 @@ class Node:
         self._controlled_shutdown.begin(event.deadline_ms)
 
     def _stop_serving(self, effects: list[Effect]) -> None:
-        self._standstill.end()
+        self._pause_recovery.end()
         self._shutting_down, self._stopping = False, True
         effects.append(StopListening())
         self.requests.mutes.end()
-        # The outside hands in what it has read with its next round. One round may be under way already.
+        # The runtime hands in what it has read in its next round; the present round may have begun already.
         self._rounds_before_stop = 2
         for log in self.logs.logs.values():
             if log.durable_offset < log.log_end_offset:
-                self._group_commit.flush(log)  # side by side now, rather than one by one when the logs are closed
+                self._group_commit.flush(log)  # in parallel now, instead of one by one when the logs are closed
 
     def _settle(self, effects: list[Effect]) -> None:
-        """Let everything that this event set in motion come to rest, then start the syncs it calls for."""
+        """Run all that this event has set in motion, then start the syncs it requires."""
         while True:
             self.requests.run_woken()
-            self._delayed_fetches.ask_waiting()
+            self._delayed_fetches.wake_ready()
             if self._runnable.is_empty():
                 break
         loading = self.groups.load_slice() | self.transactions.load_slice()
         if self.partitions.create_slice() | loading:
             self.requests.run_woken()
-            self._go_on_later(effects)
+            self._continue_later(effects)
         if self._runnable.has_slices() or self.transactions.markers.has_decided() or self.requests.closed.has_ready():
-            self._go_on_later(effects)
+            self._continue_later(effects)
         self._producer_ids.prefetch(effects)
         if self._hanging_watch is not None or self.logs.transactions.begun:
             self.hanging_watch.notice(self._deadlines.now_ms, effects)
@@ -323,13 +326,13 @@ class Node:
         if self._shutting_down and self._controlled_shutdown.is_done:
             self._stop_serving(effects)
         self._group_commit.start_syncs(effects)
-        self.directory.look()
+        self.directory.check()
         if self._stopping and self._rounds_before_stop:
-            self._go_on_later(effects)
+            self._continue_later(effects)
         elif self._stopping:
             self._stop_when_idle(effects)
 
-    def _go_on_later(self, effects: list[Effect]) -> None:
+    def _continue_later(self, effects: list[Effect]) -> None:
         if not self._continuing:
             self._continuing = True
             effects.append(Continue())
@@ -345,17 +348,20 @@ class Node:
             effects.append(Stopped())
 
     def _works_on_backlog(self) -> bool:
-        """True while this broker itself brings requests nearer that have arrived and are not decided. Syncs, metadata
-        and offloaded work count anyway; what waits behind anything else waits for others, who may never come."""
+        """True while this broker can itself advance undecided requests."""
+        # Syncs, metadata and offloaded work are checked by the caller. Requests behind any other wait depend on other
+        # clients, which may never come.
         if not self._continuing and self._tree_reads.is_idle():
             return False
-        return not self.requests.closed.is_idle() or any(each.backlog for each in self._connections.values())
+        return not self.requests.closed.is_idle() or any(
+            connection.backlog for connection in self._connections.values()
+        )
 
     def _apply(self, delta: ImageDelta) -> None:
-        """Follow a committed change: first the partitions, then the coordinators that lead some of them."""
+        """Apply a committed change: first to the partitions, then to the coordinators that lead some of them."""
         before = self.cluster.image
-        self.cluster.take_over(delta)
-        gone = self.partitions.take_over(delta)
+        self.cluster.apply_change(delta)
+        gone = self.partitions.apply_change(delta)
         deleted = {topic.name for topic in delta.deleted}
         for coordinators in (self.groups, self.transactions):
             if coordinators.topic in deleted:
@@ -365,15 +371,15 @@ class Node:
         self._follow_internal_topics()
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
-            self.links.take_over(delta.image)
-        self._lost_brokers.follow(delta.image, before)
+            self.links.apply_change(delta.image)
+        self._failed_brokers.follow(delta.image, before)
         self.controller.follow(delta, before)
         self._controlled_shutdown.follow()
         if delta.brokers or delta.image.controller_id != before.controller_id:
             self._watch_brokers()
 
     def _watch_brokers(self) -> None:
-        for broker_id in self.controller.watched():
+        for broker_id in self.controller.brokers_to_watch():
             self.links.connect(broker_id, LinkPurpose.CONTROL)
 
     def _follow_internal_topics(self) -> None:
@@ -382,7 +388,7 @@ class Node:
 
     @cached_property
     def logins(self) -> Logins:
-        """The logins of clients; made for the first that has to say who it is, so that others do not load it."""
+        """The logins of clients; made for the first SASL connection."""
         from oncelog.node.requests.logins import LoginCredentials, Logins
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
@@ -390,15 +396,15 @@ class Node:
 
     @property
     def hanging_watch(self) -> HangingTransactionWatch:
-        """The search for hanging transactions; made when the first transaction begins here."""
+        """The watch for hanging transactions; made when the first transaction begins here."""
         if self._hanging_watch is None:
             from oncelog.node.hanging.watch import HangingTransactionWatch
 
             self._hanging_watch = HangingTransactionWatch(
                 self.partitions,
                 self.transactions,
-                self._questions,
-                self._confirmation,
+                self._queries,
+                self._leadership,
                 self.cluster,
                 self.logs,
                 self._deadlines,
@@ -406,18 +412,18 @@ class Node:
         return self._hanging_watch
 
     @cached_property
-    def _questions(self) -> CoordinatorQuestions:
-        """Questions to coordinators of transactions; made for the first."""
-        from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions
+    def _queries(self) -> CoordinatorQueries:
+        """Queries to transaction coordinators; made for the first one."""
+        from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
-        return CoordinatorQuestions(self._messages, self.transactions, self.cluster, self._confirmation, self._runnable)
+        return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
 
     @cached_property
-    def _confirmation(self) -> LeadershipConfirmation:
-        """The questions whether this broker leads still; made for the first one, as the logins are."""
-        from oncelog.node.replication.leadership_check import LeadershipConfirmation
+    def _leadership(self) -> LeadershipChecker:
+        """Confirms this broker's leadership; made for the first check."""
+        from oncelog.node.replication.leadership_check import LeadershipChecker
 
-        return LeadershipConfirmation(
+        return LeadershipChecker(
             self.links, self._tree_reads, self.cluster, self._deadlines, self._runnable, self.partitions.leader_log
         )
 
@@ -433,12 +439,12 @@ class Node:
             Throttling(self.cluster.quotas),
         )
 
-    def _make_lost_brokers(self) -> LostBrokers:
-        lost = LostBrokers(self.cluster, self._deadlines, self._runnable)
-        self.links.on_refused += (lost.lose, self.controller.broker_unreachable)
-        self.links.on_broken.append(lost.lose)
-        self.links.on_reached.append(lost.reach)
-        return lost
+    def _make_failed_brokers(self) -> FailedBrokers:
+        failed = FailedBrokers(self.cluster, self._deadlines, self._runnable)
+        self.links.on_refused += (failed.mark_failed, self.controller.broker_unreachable)
+        self.links.on_broken.append(failed.mark_failed)
+        self.links.on_reached.append(failed.mark_reachable)
+        return failed
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
@@ -496,7 +502,7 @@ class Node:
         )
 
     def _parking(self) -> ParkingTable:
-        """The part of the node that keeps a waiting handler, by the type of its wait."""
+        """Keeps waiting handlers, by the type of their wait."""
         return {
             waits.UntilDurable: self.partitions.park_until_durable,
             waits.UntilReadable: self._delayed_fetches.park,
@@ -505,13 +511,13 @@ class Node:
             waits.TransactEach: self.transactions.park_each,
             waits.AddToTransaction: self.transactions.park_adding,
             waits.UntilMarked: self.transactions.marker_waits.park,
-            waits.UntilConfirmed: lambda task, wait: self._confirmation.park(task, wait),
-            waits.AskCoordinator: lambda task, wait: self._questions.park(task, wait),
-            waits.FindTransactionalId: lambda task, wait: self._questions.park_search(task, wait),
+            waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
+            waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
+            waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,
-            waits.UntilElected: self._lost_brokers.park,
+            waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,
             waits.Offload: self._offloaded.park,
         }

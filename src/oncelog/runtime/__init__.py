@@ -1,1 +1,1 @@
-"""asyncio sockets, real files, worker threads, signals, metrics: the only room with I/O, threads and wall time."""
+"""asyncio sockets, files, worker threads, signals and metrics: the only room with I/O, threads and wall-clock time."""

@@ -1,4 +1,4 @@
-"""Bytes that have arrived on a broken connection and were not read yet."""
+"""Reads the bytes that arrived on a broken connection and are still in its socket."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from oncelog.base.units import MIB
 
 MAX_BYTES: Final = MIB
-"""Requests that a connection may have waiting undecided while it lives. More is dropped with it."""
+"""Limit on the bytes read, as for undecided requests of a live connection; the rest is lost with the connection."""
 
 
 def read_arrived(transport: asyncio.BaseTransport) -> bytes:
-    """The bytes that wait in a transport's socket. To be called before the transport closes the socket."""
+    """The unread bytes of a transport's socket. Call it before the transport closes the socket."""
     sock = transport.get_extra_info("socket")
     arrived = bytearray()
     if sock is None:
@@ -22,5 +22,5 @@ def read_arrived(transport: asyncio.BaseTransport) -> bytes:
         while len(arrived) < MAX_BYTES and (data := os.read(sock.fileno(), MAX_BYTES - len(arrived))):
             arrived += data
     except OSError:
-        pass  # nothing more is there, or the system has dropped it
+        pass  # the socket is empty, or the system has discarded its bytes
     return bytes(arrived)

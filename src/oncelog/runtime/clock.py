@@ -1,4 +1,4 @@
-"""Clocks and entropy of the real world, and the clock that a test moves on."""
+"""The real clock and entropy, and a clock that tests can move ahead."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Callable
 from typing import Final
 
 LONGEST_CATCHING_UP_NS: Final = 30 * 60 * 10**9
-"""How far time may be behind the wall clock. Records that clients stamp would be refused as from the future at an
-hour (``message.timestamp.after.max.ms``)."""
+"""Lag behind the wall clock from which the clock jumps. At an hour, clients' timestamps would be refused as future ones
+(``message.timestamp.after.max.ms``)."""
 
 
 class WallClock:
-    """Milliseconds since the epoch, for timestamps and for time-outs, so neither may suffer when somebody sets the
-    wall clock.
+    """Milliseconds since the epoch, for timestamps and time-outs alike, so both must survive a change of the wall
+    clock.
 
-    Time goes on with the monotonic clock, and catches up with the wall clock at most at double its speed where that
-    was set forward, waits for it at half its speed where it was set back: time-outs already given neither fire all at
-    once, nor stop, nor are undone, and timestamps are soon right. Further behind than ``LONGEST_CATCHING_UP_NS``
-    (a machine that slept) it jumps: wrong timestamps do more harm then than early time-outs."""
+    The clock advances with the monotonic clock. It catches up with a wall clock that was set forward at up to double
+    speed, and waits for one that was set back at half speed: time-outs neither fire all at once, nor stop, nor are
+    undone, and timestamps are soon right. If it is further behind than ``LONGEST_CATCHING_UP_NS`` (the machine slept)
+    it jumps, because wrong timestamps then do more harm than early time-outs.
+    """
 
     def __init__(
         self, wall_ns: Callable[[], int] = time.time_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
@@ -30,7 +31,6 @@ class WallClock:
         self._read_ns = monotonic_ns()
 
     def now_ms(self) -> int:
-        """See :class:`oncelog.ports.Clock`."""
         read_ns = self._monotonic_ns()
         elapsed_ns = read_ns - self._read_ns
         self._read_ns = read_ns
@@ -43,19 +43,18 @@ class WallClock:
 
 
 class JumpingClock:
-    """A clock that a test moves ahead: for time-outs and retention without waiting for them. In between it goes on as
-    the wall clock does, so that what clients wait for in real time (a fetch, a session they keep alive) comes."""
+    """A clock that tests move ahead, to reach time-outs and retention without waiting. In between it runs with the wall
+    clock, for what clients wait for in real time (a fetch, a session's heartbeats)."""
 
     def __init__(self) -> None:
         self._wall = WallClock()
         self._ahead_ms = 0
 
     def now_ms(self) -> int:
-        """See :class:`oncelog.ports.Clock`."""
         return self._wall.now_ms() + self._ahead_ms
 
     def move_to(self, now_ms: int) -> None:
-        """Be at ``now_ms``; never back."""
+        """Move ahead to ``now_ms``; never back."""
         self._ahead_ms += max(0, now_ms - self.now_ms())
 
 
@@ -63,5 +62,4 @@ class SystemEntropy:
     """The operating system's randomness."""
 
     def token(self, size: int) -> bytes:
-        """See :class:`oncelog.ports.Entropy`."""
         return os.urandom(size)

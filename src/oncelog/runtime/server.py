@@ -126,7 +126,7 @@ class Server:
         assembled = assemble(outside, self.settings, acceptors.addresses, now_ms, acceptors.listen)
         self._node = node = assembled.node
         if node.access.log is not None:
-            node.access.log.tells_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
+            node.access.log.logs_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
         node.directory.measure = self._disk(opened.files.space)
         if self._assembled is not None:
             self._assembled(node)
@@ -140,7 +140,7 @@ class Server:
         self._effect_runner.carry_out([*assembled.reports, *driven.start(now_ms)])
         self._effect_runner.follow_metadata(node.cluster.position)
         self._quotas.start_sweeping(loop)
-        self._effect_runner.standstill.start()
+        self._effect_runner.pause_watch.start()
         self._health = LoopHealth(loop)
         self._health.start()
         if node.cluster.config.get("max.connections.per.ip.overrides"):

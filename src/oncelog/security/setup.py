@@ -50,7 +50,7 @@ class SetupRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SetupRequest:
     """A secured broker, as its owner wants it."""
 
     hosts: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeFile:
+class CreatedFile:
     """A file that was made."""
 
     path: str
@@ -71,7 +71,7 @@ class MadeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SetupResult:
     """The files that were made, and where clients go."""
 
     directory: str
@@ -80,7 +80,7 @@ class Made:
     hosts: tuple[str, ...]
     """The names and addresses in the broker's certificate."""
     expires: str
-    files: tuple[MadeFile, ...]
+    files: tuple[CreatedFile, ...]
 
 
 def new_password() -> str:
@@ -88,7 +88,7 @@ def new_password() -> str:
     return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 
-def set_up(directory: Path, wanted: Wanted) -> Made:
+def set_up(directory: Path, wanted: SetupRequest) -> SetupResult:
     """Make the directory with its files. Raises SetupRefused, OSError."""
     directory = directory.absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -105,7 +105,7 @@ def set_up(directory: Path, wanted: Wanted) -> Made:
     return made
 
 
-def _build(building: Path, directory: Path, wanted: Wanted) -> Made:
+def _build(building: Path, directory: Path, wanted: SetupRequest) -> SetupResult:
     hosts = tuple(dict.fromkeys((*wanted.hosts, *LOOPBACK, socket.gethostname())))
     authority = Authority.create(f"oncelog private authority of {socket.gethostname()}"[:64])
     identity = authority.broker(hosts, BROKER_NAME, lifetime=wanted.lifetime)
@@ -141,8 +141,8 @@ def _build(building: Path, directory: Path, wanted: Wanted) -> Made:
         texts[user_file.name] = (client.pem, f"the key and certificate of User:{wanted.user}")
     for name, (text, _) in texts.items():
         write_new(building / name, text, 0o644 if name == CA_FILE else 0o600)
-    files = tuple(MadeFile(str(directory / name), purpose) for name, (_, purpose) in texts.items())
-    return Made(str(directory), servers, wanted.user, hosts, _expiry(facts_of(identity.certificate)), files)
+    files = tuple(CreatedFile(str(directory / name), purpose) for name, (_, purpose) in texts.items())
+    return SetupResult(str(directory), servers, wanted.user, hosts, _expiry(facts_of(identity.certificate)), files)
 
 
 def renew(directory: Path, hosts: tuple[str, ...], lifetime: datetime.timedelta) -> CertificateFacts:

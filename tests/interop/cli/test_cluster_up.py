@@ -206,7 +206,7 @@ def test_a_secured_cluster(start: Start, run_at: Callable[[str], Run], tmp_path:
     ("config", "says"),
     [
         (None, "it is for a cluster in ZooKeeper"),
-        ("zookeeper.set.acl=true", "nothing says who the broker is in ZooKeeper"),
+        ("zookeeper.set.acl=true", "the broker has no identity in ZooKeeper"),
         (
             "zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/nowhere.pem",
             "cannot read /nowhere.pem",

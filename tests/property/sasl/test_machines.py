@@ -18,7 +18,7 @@ from oncelog.core.sasl.plain import Plain
 from oncelog.core.sasl.scram import ScramServer
 from oncelog.core.sasl.scram_credentials import DamagedCredential, credential_of, read_credential
 from oncelog.core.sasl.tokens import SignedTokens, TokenRules
-from oncelog.node.access.redaction import shown_frame
+from oncelog.node.access.redaction import redacted_frame
 from oncelog.wire.apis import BY_KEY
 from oncelog.wire.header import decode_request_header
 from tests.scenario.node.logins import DELAY_MS, LISTENER, secured
@@ -201,7 +201,7 @@ def test_a_broker_lets_nobody_in_by_any_frames(frames):
 @given(st.sampled_from([33, 36, 44, 51]), st.integers(-1, 4), st.binary(max_size=60))
 def test_what_is_recorded_of_a_frame_with_secrets_can_be_read(key, version, body):
     frame = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\1\xff\xff" + body
-    shown = shown_frame(frame)
+    shown = redacted_frame(frame)
     assert (shown is None) or key != 36
     if shown is not None:
         try:

@@ -42,7 +42,7 @@ def test_who_asks_before_the_election_is_told_of_the_next_leader() -> None:
     cluster.advance(RECONNECT_BACKOFF_MS)  # of links that were up for a while another attempt follows at once
     cluster.hold = True
     cluster.kill(2, session_ends=False)
-    while not cluster[3].node.cluster.lost_brokers:
+    while not cluster[3].node.cluster.failed_brokers:
         assert cluster.step()
     peer.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 13)
     assert not peer.responses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
-from oncelog.node.replication.leadership_check import AGAIN_MS, ANSWER_MS
+from oncelog.node.replication.leadership_check import ANSWER_MS, RETRY_MS
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -96,7 +96,7 @@ def test_where_members_do_not_answer_the_tree_says_who_leads() -> None:
     bench.cluster.advance(2 * ANSWER_MS)
     assert not peer.responses  # the tree has changed since, and the coordinator has yet to hear how
     bench.coordinator.hold_changes = False
-    bench.cluster.advance(2 * AGAIN_MS)
+    bench.cluster.advance(2 * RETRY_MS)
     assert answer(peer) is ErrorCode.NOT_COORDINATOR
 
 

@@ -6,7 +6,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
-from oncelog.node.replication.leadership_check import AGAIN_MS, ANSWER_MS
+from oncelog.node.replication.leadership_check import ANSWER_MS, RETRY_MS
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -142,5 +142,5 @@ def test_an_end_is_told_as_soon_as_the_tree_can_be_read() -> None:
     peer = bench.ask(OLD)
     bench.cluster.advance(2 * ANSWER_MS)
     bench.cluster[OLD].reads_fail = False
-    bench.cluster.advance(ANSWER_MS + 2 * AGAIN_MS)
+    bench.cluster.advance(ANSWER_MS + 2 * RETRY_MS)
     assert end(peer) == 3

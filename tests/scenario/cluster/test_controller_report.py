@@ -77,6 +77,6 @@ def test_a_broker_whose_id_another_directory_has_taken_says_so_once() -> None:
     cluster[2].dispatch(tree_access.SESSION_LOST)
     cluster.settle()
     cluster.advance(5_000)
-    refusals = [line for line in said(cluster, 2) if line.startswith("not registered again: ")]
+    refusals = [line for line in said(cluster, 2) if line.startswith("cannot register again: ")]
     assert len(refusals) == 1
     assert "a broker with id 2 is already running in this cluster, at elsewhere:9092" in refusals[0]

@@ -83,5 +83,5 @@ def test_where_no_other_has_the_log_its_groups_wait_and_the_broker_serves() -> N
     flip(cluster[1], IN_THE_RECORDS)
     cluster.restart(1)
     assert committed(client) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
-    assert [report for report in cluster[1].reports if "no other one is in sync" in report]
+    assert [report for report in cluster[1].reports if "no other replica is in sync" in report]
     create_topic(client.peer(1), "other", 1)

@@ -49,7 +49,7 @@ def test_a_leader_whose_records_are_damaged_lets_another_lead_and_copies_them() 
     assert [log_bytes(replica(cluster[broker])) for broker in (1, 2, 3)] == [whole] * 3
     (told,) = [report for report in cluster[1].reports if "damaged" in report]
     assert told == (
-        "records of t-0 at offset 0 are damaged on this broker's disk: another one in sync is to lead, and they are "
+        "records of t-0 at offset 0 are damaged on this broker's disk: another replica in sync will lead, and they are "
         "copied from it"
     )
     assert write(cluster, 2, b"d") == (0, 3)

@@ -128,7 +128,7 @@ def test_a_live_broker_whose_registration_was_ended_registers_again() -> None:
     assert cluster[2].node.cluster.broker_epoch > epoch
     cluster.advance(1_000)
     assert facts(cluster, 1) == (1, 0, (1, 2, 3), ())
-    assert [report for report in cluster[2].reports if "took this broker for dead" in report]
+    assert [report for report in cluster[2].reports if "took this one for dead" in report]
 
 
 def test_a_controller_that_was_replaced_changes_nothing() -> None:

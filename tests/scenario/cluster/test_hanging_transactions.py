@@ -10,7 +10,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.classification import Finding
 from oncelog.core.transactions.model import Identity
-from oncelog.node.hanging.watch import AGAIN_MS
+from oncelog.node.hanging.watch import RECHECK_MS
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -185,15 +185,15 @@ class TestTheWatch:
         replace_unheard(bench.cluster, old, bench.cluster[bench.follower], [bench.follower])
         bench.leader, bench.follower = bench.follower, bench.leader
         assert bench.aborted(start) == ErrorCode.NONE
-        bench.cluster.advance(SOON_MS + AGAIN_MS)
+        bench.cluster.advance(SOON_MS + RECHECK_MS)
         assert old.node.logs.transactions.get(PARTITION, bench.producer_id) is not None
-        assert (warned(old), old.node.hanging_watch.found, old.node.hanging_watch.aborted) == ([], 0, 0)
+        assert (warned(old), old.node.hanging_watch.found_count, old.node.hanging_watch.aborted) == ([], 0, 0)
 
     def test_a_live_one_is_live_though_it_is_old(self) -> None:
         bench = Bench(**ABORTS)
         bench.add()
         bench.write()
-        bench.cluster.advance(SOON_MS + AGAIN_MS)
+        bench.cluster.advance(SOON_MS + RECHECK_MS)
         assert bench.opened(bench.leader).verdict == "live"
 
     @pytest.mark.parametrize("dead", [True, False])
@@ -205,7 +205,7 @@ class TestTheWatch:
             bench.cluster.kill(bench.coordinator)
         else:
             bench.cluster.cut(bench.leader, bench.coordinator)
-        bench.cluster.advance(AGAIN_MS)
+        bench.cluster.advance(RECHECK_MS)
         assert (warned(bench.driver), bench.is_open()) == ([], True)
 
     def test_it_ends_what_hangs_if_it_is_told_to(self) -> None:
@@ -231,7 +231,7 @@ class TestTheWatch:
         bench.cluster.wire.held_requests.clear()
         bench.cluster.settle()
         assert bench.is_open()
-        bench.cluster.advance(AGAIN_MS)
+        bench.cluster.advance(RECHECK_MS)
         assert bench.opened(bench.leader).verdict == "live"
 
     def test_a_name_that_was_lost_is_asked_for_by_the_producer(self) -> None:
@@ -247,7 +247,7 @@ class TestTheWatch:
         bench.hang()
         bench.lose_name()
         bench.cluster.cut(bench.leader, bench.coordinator)
-        bench.cluster.advance(8 * AGAIN_MS)
+        bench.cluster.advance(8 * RECHECK_MS)
         assert (bench.opened(bench.leader).verdict, bench.is_open()) == ("unknown", True)
 
     def test_the_answer_of_a_coordinator_that_was_before_does_not_count(self) -> None:
@@ -275,7 +275,7 @@ class TestTheWatch:
         assert described(bench.driver, NAME, "unknown") == [ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
         found: list[Finding | None] = []
         identity = Identity(ProducerId(bench.producer_id), ProducerEpoch(bench.epoch))
-        old.node._questions.ask(TransactionalId(NAME), identity, PARTITION, found.append)
+        old.node._queries.query(TransactionalId(NAME), identity, PARTITION, found.append)
         old.dispatch(DeadlineReached())
         bench.cluster.settle()
         assert found == [None]
@@ -388,7 +388,7 @@ class TestIdsOfAFollower:
         bench.cluster.restart(bench.follower)
         bench.cluster.advance(5_000)
         bench.cluster.kill(bench.leader)
-        bench.cluster.advance(2 * AGAIN_MS)
+        bench.cluster.advance(2 * RECHECK_MS)
         assert bench.client.leader("t") == bench.follower
         (line,) = warned(bench.cluster[bench.follower])
         assert f"transactional id 'x', producer {bench.producer_id}" in line

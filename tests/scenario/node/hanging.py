@@ -5,7 +5,7 @@ from __future__ import annotations
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
 from oncelog.base.transaction_verdicts import LATE_PADDING_MS
-from oncelog.node.hanging.watch import AGAIN_MS
+from oncelog.node.hanging.watch import RECHECK_MS
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from oncelog.wire.messages.end_txn import EndTxnRequest
@@ -20,9 +20,9 @@ from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import batch, create_topic, log_of, produce, produced
 
 TIMEOUT_MS = 60_000
-OLD_MS = TIMEOUT_MS + AGAIN_MS
+OLD_MS = TIMEOUT_MS + RECHECK_MS
 """By then everything that is older than its own time-out has been looked at."""
-LATE_MS = 900_000 + LATE_PADDING_MS + AGAIN_MS
+LATE_MS = 900_000 + LATE_PADDING_MS + RECHECK_MS
 HOUR_MS = 3_600_000
 UNVERIFIED = {
     "transaction.partition.verification.enable": "false",

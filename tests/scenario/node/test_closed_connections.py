@@ -226,13 +226,13 @@ def test_very_many_requests_leave_others_their_turn(driver):
     for _ in range(count):
         peer.send(produce("t", batch(driver, b"a"), acks=1), PRODUCE_VERSION)
     ends = []
-    go_on = driver.node.requests.go_on_with_closed
+    go_on = driver.node.requests.serve_closed
 
     def watched() -> None:
         ends.append(log_of(driver, "t").log_end_offset)
         go_on()
 
-    driver.node.requests.go_on_with_closed = watched
+    driver.node.requests.serve_closed = watched
     driver.disconnect(peer)
     assert ends == [MAX_UNANSWERED, 2 * MAX_UNANSWERED]
     assert log_of(driver, "t").log_end_offset == count

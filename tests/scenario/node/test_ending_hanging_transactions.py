@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.node.hanging.watch import AGAIN_MS
+from oncelog.node.hanging.watch import RECHECK_MS
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -28,12 +28,12 @@ class TestTwoPhaseCommit:
         prepared.add(0, 1)
         prepared.write(0)
         prepared.write(1)
-        driver.advance(HOUR_MS - AGAIN_MS)
+        driver.advance(HOUR_MS - RECHECK_MS)
         assert told(driver, 0) == told(driver, 1) == [("prepared", "two_phase")]
         assert (warnings(driver), driver.node.hanging_watch.overdue_count()) == ([], 0)
         driver.advance(HOUR_MS)
         (line,) = warnings(driver)
-        assert "waits for its decision" in line
+        assert "has waited for its decision" in line
         assert "oncelog txn force-terminate prepared" in line
         assert driver.node.hanging_watch.overdue_count() == 1
         prepared.end()
@@ -248,7 +248,7 @@ class TestSelfAbort:
         assert record.transaction["start_offset"] == start
         assert record.details["verdict"] == "hanging"
         assert [line.split()[0] for line in warnings(driver)] == ["hanging", "aborted"]
-        assert (driver.node.hanging_watch.found, driver.node.hanging_watch.aborted) == (1, 1)
+        assert (driver.node.hanging_watch.found_count, driver.node.hanging_watch.aborted) == (1, 1)
 
     def test_what_became_part_of_a_transaction_meanwhile_is_left_alone(self) -> None:
         driver = made(
@@ -274,7 +274,7 @@ class TestSelfAbort:
         resource = AlterConfigsResource(resource_type=4, resource_name="", configs=configs)
         answer = driver.connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert answer.responses[0].error_code == 0
-        driver.advance(AGAIN_MS)
+        driver.advance(RECHECK_MS)
         assert stable(driver)
 
     def test_without_its_id_nothing_is_aborted(self) -> None:

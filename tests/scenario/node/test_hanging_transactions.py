@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.node.access.authoriser import AccessControl
-from oncelog.node.hanging.watch import AGAIN_MS, FIRST_LOOK_MS, PASS_MS
+from oncelog.node.hanging.watch import FIRST_QUERY_MS, PASS_MS, RECHECK_MS
 from oncelog.node.observation.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.hanging import (
@@ -30,9 +30,9 @@ class TestWhatIsFound:
         driver.advance(TIMEOUT_MS - 1)
         assert told(driver) == [("late", None)]
         assert warnings(driver) == []
-        driver.advance(AGAIN_MS)
+        driver.advance(RECHECK_MS)
         assert told(driver) == [("late", "hanging")]
-        driver.advance(20 * AGAIN_MS)
+        driver.advance(20 * RECHECK_MS)
         (line,) = warnings(driver)
         for piece in (
             "transactional id 'late'",
@@ -50,10 +50,10 @@ class TestWhatIsFound:
         ended.write()
         ended.end()
         hanging.hang(1)
-        driver.advance(TIMEOUT_MS - FIRST_LOOK_MS)
+        driver.advance(TIMEOUT_MS - FIRST_QUERY_MS)
         live.add(1, 2)
         live.write(1)
-        driver.advance(FIRST_LOOK_MS * 3)
+        driver.advance(FIRST_QUERY_MS * 3)
         assert told(driver, 0) == []
         assert told(driver, 1) == [("hanging", "hanging"), ("live", None)]
 
@@ -73,7 +73,7 @@ class TestWhatIsFound:
         gone = Producer(driver, "gone")
         gone.add(0)
         gone.write()
-        driver.advance(FIRST_LOOK_MS)  # it is asked once while its coordinator knows it
+        driver.advance(FIRST_QUERY_MS)  # it is asked once while its coordinator knows it
         forget(driver, "gone")
         driver.advance(OLD_MS)
         assert told(driver) == [("gone", "hanging")]
@@ -85,9 +85,9 @@ class TestWhatIsFound:
         gone.add(0)
         gone.write()
         forget(driver, "gone")
-        driver.advance(LATE_MS - 2 * AGAIN_MS)
+        driver.advance(LATE_MS - 2 * RECHECK_MS)
         assert told(driver) == [("gone", None)]
-        driver.advance(2 * AGAIN_MS)
+        driver.advance(2 * RECHECK_MS)
         assert told(driver) == [("gone", "hanging")]
 
     def test_a_coordinator_that_has_moved_past_the_epoch(self) -> None:
@@ -115,7 +115,7 @@ class TestWhatIsFound:
         gone = Producer(driver, "gone")
         gone.add(0)
         gone.write()
-        driver.advance(FIRST_LOOK_MS)
+        driver.advance(FIRST_QUERY_MS)
         deleted = driver.connect().ask(DeleteTopicsRequest(topic_names=["__transaction_state"], timeout_ms=1000), 4)
         assert deleted.responses[0].error_code == 0
         driver.advance(OLD_MS)
@@ -150,7 +150,7 @@ class TestWhatIsFound:
         for transactions in driver.node.logs.transactions.partitions.values():
             for transaction in transactions.values():
                 transaction.transactional_id = None  # as after the loss of the files
-        driver.advance(LATE_MS + AGAIN_MS)
+        driver.advance(LATE_MS + RECHECK_MS)
         assert told(driver, 0) == [("live", "live")]
         assert told(driver, 1) == [(None, "unknown")]
         assert "older than any time-out" in warnings(driver)[0]
@@ -168,7 +168,7 @@ class TestWhatIsFound:
         driver.node.logs.close()
         driver.session.close()
         driver.start()
-        driver.advance(FIRST_LOOK_MS)
+        driver.advance(FIRST_QUERY_MS)
         assert told(driver) == [("late", "hanging")], "it is as old as it was"
 
     @pytest.mark.parametrize("seed", range(8))
@@ -212,8 +212,8 @@ class TestCost:
             short.write()
             driver.advance(10)
             short.end()
-        driver.advance(10 * AGAIN_MS)
-        assert driver.node.hanging_watch.looks == 0
+        driver.advance(10 * RECHECK_MS)
+        assert driver.node.hanging_watch.query_count == 0
         assert "transactional-ids" not in driver.files.list("t-0")
         assert verdicts(driver.node) == {}
 
@@ -224,8 +224,8 @@ class TestCost:
             plain.ask(produce("t", batch(driver, b"v"), index), 9)
         for number in range(5):
             Producer(driver, f"hanging-{number}").hang(number)
-        driver.advance(20 * AGAIN_MS)
-        assert driver.node.hanging_watch.looks <= 5 * (20 + 3)
+        driver.advance(20 * RECHECK_MS)
+        assert driver.node.hanging_watch.query_count <= 5 * (20 + 3)
         assert verdicts(driver.node) == {"hanging": 5}
 
     def test_an_idle_broker_is_not_woken_for_it(self) -> None:

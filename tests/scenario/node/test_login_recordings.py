@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.base.tree import TreeNode
 from oncelog.core.controller.image import layout
-from oncelog.node.access.redaction import shown_value
+from oncelog.node.access.redaction import redacted_value
 from oncelog.node.observation.flight_recorder import FlightRecorder, RecordedNode, read_recording
 from oncelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -126,14 +126,14 @@ def test_a_frame_that_cannot_be_read_is_not_recorded_where_it_might_hold_a_secre
 
 def test_values_of_the_tree_are_hidden():
     node = TreeNode(layout.LOGIN_SECRET, b"secret", 0)
-    assert shown_value(node.path, node.value) == b"hidden"
+    assert redacted_value(node.path, node.value) == b"hidden"
     configs = layout.config_value({"SCRAM-SHA-256": "salt=x", "producer_byte_rate": "7"})
-    assert shown_value(f"{layout.USER_CONFIGS}/alice", configs) == layout.config_value(
+    assert redacted_value(f"{layout.USER_CONFIGS}/alice", configs) == layout.config_value(
         {"SCRAM-SHA-256": "hidden", "producer_byte_rate": "7"}
     )
     configs = layout.config_value({JAAS: "x", "my.secret": "y", "log.retention.ms": "7"})
-    assert shown_value(f"{layout.BROKER_CONFIGS}/1", configs) == layout.config_value(
+    assert redacted_value(f"{layout.BROKER_CONFIGS}/1", configs) == layout.config_value(
         {JAAS: "hidden", "my.secret": "hidden", "log.retention.ms": "7"}
     )
-    assert shown_value("/brokers/ids/1", b"{}") == b"{}"
-    assert shown_value(layout.LOGIN_SECRET, None) is None
+    assert redacted_value("/brokers/ids/1", b"{}") == b"{}"
+    assert redacted_value(layout.LOGIN_SECRET, None) is None

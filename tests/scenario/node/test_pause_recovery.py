@@ -41,7 +41,7 @@ def test_requests_wait_until_the_metadata_have_been_read_anew(driver):
     assert not early.responses
     assert not late.responses
     driver.release()
-    assert "stood still for 12.3 s" in driver.reports[-1]
+    assert "was paused for 12.3 s" in driver.reports[-1]
     assert [produced(response)[0] for response in early.responses] == [ErrorCode.NONE, ErrorCode.NONE]
     assert [produced(response)[1] for response in early.responses] == [0, 1]
     assert len(late.responses) == 1

@@ -76,7 +76,7 @@ def test_checkpoints_are_written_again_when_the_disk_has_room_again(driver, monk
     checkpoints = driver.node.logs.checkpoints
     monkeypatch.setattr(driver.node.logs, "checkpoints", fails)
     driver.advance(130_000)
-    assert sum("checkpoints were not written" in report for report in driver.reports) == 2
+    assert sum("checkpoints could not be written" in report for report in driver.reports) == 2
     monkeypatch.setattr(driver.node.logs, "checkpoints", lambda: written.append(checkpoints()))
     driver.advance(60_000)
     assert written
@@ -95,7 +95,7 @@ def test_retention_of_one_log_goes_on_when_that_of_another_fails(driver, monkeyp
     )
     driver.advance(20_000)
     assert log_of(driver, "t", 1).log_start_offset == 1
-    assert any("housekeeping of t-0 failed" in report for report in driver.reports)
+    assert any("maintenance of t-0 failed" in report for report in driver.reports)
     monkeypatch.undo()
     driver.advance(2_000)
     assert log_of(driver, "t", 0).log_start_offset == 1
@@ -216,7 +216,7 @@ def test_a_log_that_cannot_be_created_now_is_an_error_to_try_again_after_and_is_
         assert produced(peer.ask(produce("new", batch(driver, b"a")), PRODUCE_VERSION))[0] == STORAGE_ERROR
         assert driver.fatal is None
         assert [report for report in driver.reports if "cannot be created" in report] == [
-            "the log of new-0 cannot be created, it is tried again: [Errno 24] Too many open files"
+            "the log of new-0 cannot be created and is retried: [Errno 24] Too many open files"
         ]
         driver.advance(5000)
         assert len([report for report in driver.reports if "cannot be created" in report]) == 1

@@ -14,7 +14,7 @@ import pytest
 from oncelog.admin.transactions.audit_trail import audit_file
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
-from oncelog.security.setup import Wanted, issue_client, set_up
+from oncelog.security.setup import SetupRequest, issue_client, set_up
 from oncelog.testing import Broker
 
 
@@ -56,7 +56,7 @@ def test_an_existing_directory_that_others_may_enter(tmp_path: Path, caplog: pyt
     tmp_path.chmod(0o755)
     with caplog.at_level(logging.WARNING, "oncelog.broker"), Broker(data_dir=tmp_path):
         pass
-    assert f"users other than its owner have rights in {tmp_path} (mode 0755): chmod 700 it" in caplog.text
+    assert f"other users have access to {tmp_path} (mode 0755): run chmod 700 on it" in caplog.text
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
@@ -72,8 +72,8 @@ def test_the_audit_of_an_administrator(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_lavish_umask")
 def test_the_files_of_a_secured_broker(tmp_path: Path) -> None:
-    set_up(tmp_path / "secured", Wanted())
-    issue_client(tmp_path / "secured", "alice", Wanted().lifetime)
+    set_up(tmp_path / "secured", SetupRequest())
+    issue_client(tmp_path / "secured", "alice", SetupRequest().lifetime)
     found = modes(tmp_path / "secured")
     assert found.pop(".") == "0700"
     assert {name for name, mode in found.items() if mode != "0600"} == {"ca.pem"}

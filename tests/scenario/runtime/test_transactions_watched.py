@@ -13,7 +13,7 @@ import pytest
 from oncelog.base.transaction_verdicts import LATE_PADDING_MS
 from oncelog.handlers.broker.audit import AuditRecord
 from oncelog.node.access.audit_repeats import IN_FULL, REPEATED, REQUESTERS
-from oncelog.node.hanging.watch import AGAIN_MS
+from oncelog.node.hanging.watch import RECHECK_MS
 from oncelog.node.kernel.events import Audit
 from oncelog.runtime.data.audit_log import FILE_NAME, KEPT, AuditLog
 from oncelog.runtime.data.disk_files import DiskFiles
@@ -43,7 +43,7 @@ class TestMetrics:
         late.hang(1)
         plain = driver.connect()
         plain.ask(produce("t", batch(driver, b"a", b"b"), 1), 9)
-        driver.advance(TIMEOUT_MS + AGAIN_MS)
+        driver.advance(TIMEOUT_MS + RECHECK_MS)
         found = scraped(driver)
         assert found["oncelog_partition_last_stable_offset_lag,t,1"] == 3
         assert found["oncelog_partition_max_active_transaction_duration_seconds,t,1"] == 120
@@ -77,13 +77,13 @@ class TestMetrics:
             producer.write()
         assert scraped(driver)["oncelog_transactional_ids,Ongoing"] == 2
         driver.hold_syncs = True
-        driver.advance(TIMEOUT_MS + AGAIN_MS)  # decided, and the disk does not answer
+        driver.advance(TIMEOUT_MS + RECHECK_MS)  # decided, and the disk does not answer
         found = scraped(driver)
         assert found["oncelog_transactional_ids,PrepareAbort"] == 2
         assert found["oncelog_transaction_markers_outstanding"] == 2
         driver.hold_syncs = False
         driver.release()
-        driver.advance(AGAIN_MS)
+        driver.advance(RECHECK_MS)
         found = scraped(driver)
         assert found["oncelog_transactional_ids,CompleteAbort"] == 2
         assert found["oncelog_transactional_ids,Empty"] == 1

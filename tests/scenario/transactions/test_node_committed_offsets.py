@@ -246,7 +246,7 @@ def test_a_client_that_leaves_is_forgotten(driver: StepwiseDriver, monkeypatch) 
     refuse_markers_of_offsets(monkeypatch)
     assert run(driver.connect(), client.end(True)) == E.NONE
     driver.disconnect(asked(driver, 1))
-    assert driver.node.transactions.marker_waits._questions == {}
+    assert driver.node.transactions.marker_waits._queries == {}
     monkeypatch.undo()
     driver.advance(200)
     assert committed_offset(driver) == AFTER

@@ -32,7 +32,7 @@ class ClusterBroker:
     ) -> None:
         self.broker_id = BrokerId(broker_id)
         self.quotas: ClientLimits = UNLIMITED
-        self.lost_brokers: frozenset[BrokerId] = frozenset()
+        self.failed_brokers: frozenset[BrokerId] = frozenset()
         self.departed_brokers: Brokers = {}
         self.elect: Callable[[], None] = lambda: None
         """Happens while a request waits until leaders are elected."""

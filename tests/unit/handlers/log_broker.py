@@ -49,7 +49,7 @@ class LogBroker:
         entropy = random.Random(1)
         self.broker_id = ME
         self.quotas = UNLIMITED
-        self.lost_brokers: frozenset[BrokerId] = frozenset()
+        self.failed_brokers: frozenset[BrokerId] = frozenset()
         self.departed_brokers: Brokers = {}
         self.leader_throttle: ReplicationLimit = NO_LIMIT
         self.cluster_id = "cluster"

@@ -13,20 +13,20 @@ from oncelog.listening.waiting import Waiting, source_of
 
 def test_the_oldest_of_the_source_that_has_most_goes() -> None:
     waiting: Waiting[str] = Waiting()
-    assert waiting.next_to_go() is None
+    assert waiting.next_to_displace() is None
     assert waiting.newest_of_most() is None
     for connection, source in [("a1", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b"), ("a2", "a")]:
         waiting.add(connection, source)
-    assert (waiting.next_to_go(), waiting.newest_of_most()) == ("b1", "b3")
+    assert (waiting.next_to_displace(), waiting.newest_of_most()) == ("b1", "b3")
     waiting.add("b1", "b")
-    assert waiting.next_to_go() == "b2", "one that comes again is the newest"
+    assert waiting.next_to_displace() == "b2", "one that comes again is the newest"
     waiting.discard("b2")
     waiting.discard("b3")
     waiting.discard("b3")
-    assert waiting.next_to_go() == "a1"
+    assert waiting.next_to_displace() == "a1"
     waiting.discard("a1")
     waiting.discard("a2")
-    assert (waiting.next_to_go(), len(waiting), "b1" in waiting, waiting.count_of("a")) == ("b1", 1, True, 0)
+    assert (waiting.next_to_displace(), len(waiting), "b1" in waiting, waiting.count_of("a")) == ("b1", 1, True, 0)
 
 
 @pytest.mark.parametrize(

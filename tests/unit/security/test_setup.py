@@ -11,7 +11,7 @@ from oncelog.client.config import ClientConfig
 from oncelog.core.sasl.initial_users import read_initial_users
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.security.authority import LIFETIME, facts_of
-from oncelog.security.setup import SetupRefused, Wanted, issue_client, renew, set_up
+from oncelog.security.setup import SetupRefused, SetupRequest, issue_client, renew, set_up
 
 
 def mode(path: Path) -> int:
@@ -25,7 +25,7 @@ def read(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("by_certificate", [False, True])
 def test_what_is_made_is_its_owners_alone_and_can_be_read(tmp_path: Path, by_certificate: bool) -> None:
     directory = tmp_path / "secured"
-    made = set_up(directory, Wanted(user="ops", by_certificate=by_certificate))
+    made = set_up(directory, SetupRequest(user="ops", by_certificate=by_certificate))
     assert mode(directory) == 0o700
     assert {Path(one.path).name for one in made.files} == {path.name for path in directory.iterdir()}
     assert {path.name for path in directory.iterdir() if mode(path) != 0o600} == {"ca.pem"}
@@ -47,7 +47,7 @@ def test_what_is_made_is_its_owners_alone_and_can_be_read(tmp_path: Path, by_cer
 
 
 def test_every_line_is_explained_and_the_broker_does_not_have_the_password(tmp_path: Path) -> None:
-    set_up(tmp_path / "s", Wanted())
+    set_up(tmp_path / "s", SetupRequest())
     password = read(tmp_path / "s" / "librdkafka.properties")["sasl.password"]
     server = (tmp_path / "s" / "server.properties").read_text("utf-8")
     assert len(password) == 32
@@ -59,7 +59,7 @@ def test_every_line_is_explained_and_the_broker_does_not_have_the_password(tmp_p
 
 
 def test_hosts_are_in_the_certificate_and_the_first_is_told(tmp_path: Path) -> None:
-    made = set_up(tmp_path / "s", Wanted(hosts=("log.example", "192.0.2.7"), port=19092))
+    made = set_up(tmp_path / "s", SetupRequest(hosts=("log.example", "192.0.2.7"), port=19092))
     assert made.bootstrap_servers == "log.example:19092"
     facts = facts_of((tmp_path / "s" / "broker.pem").read_text("utf-8"))
     assert {"log.example", "192.0.2.7", "localhost", "127.0.0.1", "::1"} <= set(facts.hosts)
@@ -70,10 +70,10 @@ def test_hosts_are_in_the_certificate_and_the_first_is_told(tmp_path: Path) -> N
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
-    set_up(tmp_path / "s", Wanted())
+    set_up(tmp_path / "s", SetupRequest())
     before = {path.name: path.read_bytes() for path in (tmp_path / "s").iterdir()}
     with pytest.raises(SetupRefused, match="not empty"):
-        set_up(tmp_path / "s", Wanted())
+        set_up(tmp_path / "s", SetupRequest())
     issue_client(tmp_path / "s", "billing", LIFETIME)
     with pytest.raises(SetupRefused, match="there already"):
         issue_client(tmp_path / "s", "billing", LIFETIME)
@@ -84,13 +84,13 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["broker", "ca", "a/b", "", "x" * 65, "a b"])
 def test_names_that_would_be_another_file_or_another_principal_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SetupRefused, match="cannot be a user's name"):
-        set_up(tmp_path / "s", Wanted(user=name))
+        set_up(tmp_path / "s", SetupRequest(user=name))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_renewed_certificate_keeps_its_names_and_its_authority(tmp_path: Path) -> None:
     directory = tmp_path / "s"
-    set_up(directory, Wanted(hosts=("log.example",)))
+    set_up(directory, SetupRequest(hosts=("log.example",)))
     path = directory / "broker.pem"
     old, authority = path.read_text("utf-8"), (directory / "ca.pem").read_text("utf-8")
     facts = renew(directory, (), datetime.timedelta(days=7))
@@ -103,7 +103,7 @@ def test_a_renewed_certificate_keeps_its_names_and_its_authority(tmp_path: Path)
 
 
 def test_a_directory_without_its_authority_is_refused(tmp_path: Path) -> None:
-    set_up(tmp_path / "s", Wanted())
+    set_up(tmp_path / "s", SetupRequest())
     (tmp_path / "s" / "ca.key").write_text("nothing", "utf-8")
     with pytest.raises(SetupRefused, match="cannot be used"):
         renew(tmp_path / "s", (), LIFETIME)

@@ -85,12 +85,12 @@ def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]
 
     Raises BadParameter.
     """
-    from oncelog.security.setup import Wanted, set_up
+    from oncelog.security.setup import SetupRequest, set_up
 
     path = directory / "server.properties"
     try:
         if not directory.exists():
-            set_up(directory, Wanted(port=port))
+            set_up(directory, SetupRequest(port=port))
         values = read_properties_file(path)
     except (OSError, PropertiesError) as error:
         raise typer.BadParameter(

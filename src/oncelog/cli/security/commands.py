@@ -19,7 +19,7 @@ from oncelog.cli.support.output import print_json, print_result
 from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
-    from oncelog.security.setup import Made
+    from oncelog.security.setup import SetupResult
 
 app = CommandGroup(
     "Make certificates and properties for a secured broker and its clients; add, list and delete users; close nodes "
@@ -74,9 +74,9 @@ def init(
     The broker's certificate is for localhost, 127.0.0.1, ::1, this host's name and every --host. Without --host it
     listens on this machine only. Nothing is overwritten; passwords are random.
     """
-    from oncelog.security.setup import Wanted, set_up
+    from oncelog.security.setup import SetupRequest, set_up
 
-    wanted = Wanted(tuple(hosts or ()), port, user, by_certificate, datetime.timedelta(days=days))
+    wanted = SetupRequest(tuple(hosts or ()), port, user, by_certificate, datetime.timedelta(days=days))
     made = _done(lambda: set_up(directory, wanted))
     if as_json:
         print_json(made)
@@ -84,7 +84,7 @@ def init(
     _print_made(made)
 
 
-def _print_made(made: Made) -> None:
+def _print_made(made: SetupResult) -> None:
     width = max(len(file.path) for file in made.files)
     for file in made.files:
         print_line(f"{file.path.ljust(width)}  {file.purpose}")

@@ -28,7 +28,7 @@ def leader_hint(partition: TopicPartition, error_code: int, context: Context) ->
     if error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     image = context.cluster.image.partition(partition)
-    if image is None or image.leader in context.cluster.lost_brokers:
+    if image is None or image.leader in context.cluster.failed_brokers:
         return None
     return LeaderHint(image.leader, image.leader_epoch)
 
@@ -61,7 +61,7 @@ def until_elected(partitions: Callable[[], Iterable[PartitionImage]], context: C
     """Wait while a lost broker leads one of ``partitions()``, which reads the image of the moment."""
 
     def are_led() -> bool:
-        lost = context.cluster.lost_brokers
+        lost = context.cluster.failed_brokers
         return not lost or not any(partition.leader in lost for partition in partitions())
 
     if not are_led():

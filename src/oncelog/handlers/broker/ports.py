@@ -226,7 +226,7 @@ class ClusterView(Protocol):
         """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
 
     @property
-    def lost_brokers(self) -> frozenset[BrokerId]:
+    def failed_brokers(self) -> frozenset[BrokerId]:
         """Brokers that have gone a moment ago, it seems, registered or not: clients are not sent there."""
 
     @property

@@ -176,7 +176,7 @@ class UntilProducerId(Wait):
 @dataclass(slots=True, eq=False)
 class UntilElected(Wait):
     """A wait until ``ready()`` is true, asked whenever the cluster's image changes, or a broker is lost no more
-    (``ClusterView.lost_brokers``). Resumed with None. True at the latest when nobody is lost: half a second."""
+    (``ClusterView.failed_brokers``). Resumed with None. True at the latest when nobody is lost: half a second."""
 
     ready: Callable[[], bool]
 

@@ -95,7 +95,7 @@ def _max_bytes(request: FetchRequest, context: Context, replica: Replica | None)
 def _racks(context: Context) -> Mapping[BrokerId, str | None] | None:
     if context.cluster.config.get("replica.selector.class") != RACK_AWARE_SELECTOR:
         return None
-    lost = context.cluster.lost_brokers
+    lost = context.cluster.failed_brokers
     return {
         broker_id: each.rack
         for broker_id, each in context.cluster.image.brokers.items()

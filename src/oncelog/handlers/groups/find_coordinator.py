@@ -108,7 +108,7 @@ def _locate(key: str, name: TopicName, context: Context) -> Coordinator:
         host, port = context.listener
         return Coordinator(key=key, node_id=leader, host=host, port=port)
     broker = image.brokers.get(leader)
-    is_gone = broker is None or broker.fenced or leader in context.cluster.lost_brokers
+    is_gone = broker is None or broker.fenced or leader in context.cluster.failed_brokers
     address = None if broker is None or is_gone else context.address_of(broker)
     if address is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

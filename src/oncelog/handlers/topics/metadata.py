@@ -73,7 +73,7 @@ def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse
     if any(topic.name is None for topic in request.topics):
         return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     names = list(dict.fromkeys(TopicName(topic.name or "") for topic in request.topics))
-    if context.cluster.lost_brokers and len(names) <= _MANY:
+    if context.cluster.failed_brokers and len(names) <= _MANY:
         yield from until_elected(lambda: _partitions(names, context), context)
     return (yield from _by_name(request, context, names))
 
@@ -168,7 +168,7 @@ def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     visible = [name for name in image.topics if context.would_allow_topic(Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
-    gone = (context.cluster.lost_brokers, frozenset(context.cluster.departed_brokers))
+    gone = (context.cluster.failed_brokers, frozenset(context.cluster.departed_brokers))
     key = ("metadata of all topics", version, context.listener, context.listener_name, gone)
     known: MetadataResponse | None = image.derived.get(key) if shareable else None
     if known is not None:
@@ -226,7 +226,7 @@ def _topic(context: Context, topic: TopicImage) -> MetadataResponseTopic:
     """A topic's entry; remembered as long as the topic does not change. Not to be changed."""
     image = context.cluster.image
     reachable = reachable_brokers(context)
-    lost = context.cluster.lost_brokers
+    lost = context.cluster.failed_brokers
     if reachable is not image.brokers:
         missing = context.version >= _LISTENERS_SINCE
         unreachable = ErrorCode.LISTENER_NOT_FOUND if missing else ErrorCode.LEADER_NOT_AVAILABLE

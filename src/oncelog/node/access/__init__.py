@@ -1,1 +1,1 @@
-"""Access control: who may do what, and the logs of what was denied, changed or ended by an administrator."""
+"""Access control: the authoriser, and the logs of denials, ACL changes and administrative aborts."""

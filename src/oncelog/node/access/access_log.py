@@ -1,9 +1,9 @@
-"""The log of denied requests and of changed access control lists: one line each, in Apache Kafka's words.
+"""The log of denied requests and of changed access control lists, one line each, in Apache Kafka's words.
 
-The rule: every denial is counted, and nobody fills the log by knocking. Of one requester (principal and host)
-``IN_FULL`` denials are written in full, then they are counted until the interval is over, and one line says how many
-more there were. Requesters are ``REQUESTERS`` at most, all others are one. What was allowed is written only where
-somebody looks for it (``tells_allowed``). No name of a peer's can forge a line: all but printable ASCII is escaped.
+The rule: every denial is counted, but a client cannot flood the log. Each requester (principal and host) gets
+``IN_FULL`` full lines per interval; a summary line then gives the number of further denials. At most ``REQUESTERS``
+requesters are told apart; all others share one entry. Allowed operations are logged only at debug level
+(``logs_allowed``). Everything but printable ASCII is escaped, so that no name chosen by a peer can forge a line.
 """
 
 from __future__ import annotations
@@ -30,29 +30,27 @@ INTERVAL_MS: Final = 600_000
 IN_FULL: Final = 20
 REQUESTERS: Final = 100
 
-AskRuling = Callable[[str, str, Operation, ResourceType, str], "Ruling"]
+FindRuling = Callable[[str, str, Operation, ResourceType, str], "Ruling"]
 _Requester = tuple[str, str]
 _OTHERS: Final = ("others", "others")
 
 
 @dataclass(slots=True)
 class _Denials:
-    """Denials of one requester in this interval."""
-
-    in_full: int = 0
-    more: int = 0
+    logged: int = 0
+    suppressed: int = 0
 
 
 class DecisionLog:
     """Writes denials and changes of access control lists; implements ``handlers.broker.context.AccessLog``."""
 
-    def __init__(self, ruling: AskRuling, outbox: Outbox, deadlines: Deadlines) -> None:
+    def __init__(self, ruling: FindRuling, outbox: Outbox, deadlines: Deadlines) -> None:
         self._ruling = ruling
         self._outbox = outbox
         self._deadlines = deadlines
         self._denials: dict[_Requester, _Denials] = {}
-        self.tells_allowed = False
-        """True: what was allowed is written too, at the level of debugging."""
+        self.logs_allowed = False
+        """True: allowed operations are logged too, at debug level."""
         self.denied: Counter[tuple[Operation, ResourceType]] = Counter()
         """Denials since the start."""
         self.changes: Counter[str] = Counter()
@@ -61,39 +59,40 @@ class DecisionLog:
     def decided(
         self, context: Context, operation: Operation, resource: ResourceType, name: str, count: int, *, allowed: bool
     ) -> None:
-        """Count a denial and write it down, unless its requester has filled its part of the interval."""
+        """Count a denial; log it, unless its requester has used up its lines of this interval."""
         if allowed:
-            if self.tells_allowed:
+            if self.logs_allowed:
                 self._write("debug", self._line(context, operation, resource, name, count))
             return
         self.denied[operation, resource] += 1
         if self._is_written((shortened(context.principal, NAME_LENGTH), context.client_host)):
             self._write("info", self._line(context, operation, resource, name, count))
 
-    def changed(self, context: Context, verb: str, what: str) -> None:
-        """Write down a changed entry. A change is allowed, so nobody is counted here."""
+    def changed(self, context: Context, verb: str, entry: str) -> None:
+        """Log a changed entry. Changes need no limit: only allowed requests make them."""
         self.changes[verb] += 1
-        who, host = shown(context.principal), context.client_host.removeprefix("/")
-        self._write("info", f"{verb} ACL {shown(what)} by principal = {who} from host = {host}")
+        principal, host = shown(context.principal), context.client_host.removeprefix("/")
+        self._write("info", f"{verb} ACL {shown(entry)} by principal = {principal} from host = {host}")
 
     def _is_written(self, requester: _Requester) -> bool:
         if not self._denials:
             self._deadlines.at(self._deadlines.now_ms + INTERVAL_MS, self._interval_over)
         if requester not in self._denials and len(self._denials) >= REQUESTERS:
+            # A client can make up principals; the table must not grow with them.
             requester = _OTHERS
         seen = self._denials.setdefault(requester, _Denials())
-        if seen.in_full < IN_FULL:
-            seen.in_full += 1
+        if seen.logged < IN_FULL:
+            seen.logged += 1
             return True
-        seen.more += 1
+        seen.suppressed += 1
         return False
 
     def _interval_over(self, _now_ms: int) -> None:
         for (principal, host), seen in self._denials.items():
-            if seen.more:
-                where = shown(host.removeprefix("/"))
-                more = f"{seen.more} more operations in {INTERVAL_MS // 60_000} minutes"
-                self._write("info", f"Principal = {shown(principal)} is Denied {more} from host = {where}")
+            if seen.suppressed:
+                source = shown(host.removeprefix("/"))
+                summary = f"{seen.suppressed} more operations in {INTERVAL_MS // 60_000} minutes"
+                self._write("info", f"Principal = {shown(principal)} is Denied {summary} from host = {source}")
         self._denials.clear()
 
     def _write(self, level: str, line: str) -> None:

@@ -1,12 +1,10 @@
-"""Bounds of the audit log, which repetitions are only counted: nobody pushes the end of a transaction out of it by
-repeating.
+"""The audit log's rate limit: repeated records are counted, so that repetition cannot push an abort out of the log.
 
-The rule: what ended a hanging transaction is always said in full, and what the broker did itself. Of all else (markers
-as Apache Kafka's tools and coordinators send them, new instances of a producer, whatever was refused) the same from the
-same requester is said in full ``IN_FULL`` times, and then counted, until the interval is over: then one record says how
-many more there were, with what came of them and the last of them. The same: principal, host and action, and whether
-something was done; not what a client can make up, its id and what it asked for. Requesters are ``REQUESTERS`` at most,
-all others are one.
+The rule: the broker's own actions and every abort of a hanging transaction are written in full. All other records
+(markers sent by Apache Kafka's tools and coordinators, new instances of a producer, refusals) are written in full
+``IN_FULL`` times per interval, then counted; at the end of the interval one record gives the count, the outcomes and
+the last repetition. Records are repetitions if principal, host, action and success agree; values that a client can make
+up (its id, the request's content) are ignored. At most ``REQUESTERS`` keys are told apart; all others share one.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from oncelog.node.kernel.events import Audit
 INTERVAL_S: Final = 600.0
 IN_FULL: Final = 20
 REQUESTERS: Final = 100
+# Elements of an array (partitions of a request) kept in a record of repetitions.
 _ELEMENTS_KEPT: Final = 10
-"""Elements of an array, the partitions of a request, that a record of repetitions names."""
 REPEATED: Final = "repeated"
-"""The field that only a record of repetitions has."""
+"""The field that marks a record of repetitions."""
 
 _Key = tuple[str, ...]
 _OTHERS: Final[_Key] = ("others",)
@@ -35,22 +33,22 @@ _DONE: Final = ("NONE", "MIXED")
 
 @dataclass(slots=True)
 class _Seen:
-    """One kind of record in this interval."""
+    """The records of one kind in this interval."""
 
     in_full: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Number of those that were only counted."""
+    """Records that were only counted, by outcome."""
     since_ms: int = 0
     last: AuditRecord | None = None
 
 
-class Repeats:
-    """The kinds of records that there were in this interval."""
+class AuditLimiter:
+    """Decides which audit records are written, and counts the others."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, _Seen] = {}
 
-    def is_said(self, effect: Audit) -> bool:
+    def should_write(self, effect: Audit) -> bool:
         """True if a record is to be written; otherwise it is counted."""
         record = effect.record
         if record.who.get("broker") or (record.action == ABORT_HANGING and record.outcome in _DONE):
@@ -66,10 +64,10 @@ class Repeats:
         return False
 
     def counted(self) -> list[Audit]:
-        """The interval is over: a record for every kind of which some were only counted."""
-        found = [Audit(_repetition(seen)) for seen in self._seen.values() if seen.last is not None]
+        """Return a record for each kind that was counted, and begin the next interval."""
+        repetitions = [Audit(_repetition(seen)) for seen in self._seen.values() if seen.last is not None]
         self._seen.clear()
-        return found
+        return repetitions
 
     def _seen_of(self, record: AuditRecord) -> _Seen:
         done = "done" if record.outcome in _DONE else "refused"
@@ -81,7 +79,8 @@ class Repeats:
 
 
 def _kept(record: AuditRecord) -> AuditRecord:
-    """A record as it is kept until the interval is over: a request may name a megabyte."""
+    """A record without its long arrays: a request may name a megabyte of partitions, kept until the interval is
+    over."""
     return replace(
         record, who=_short(record.who), transaction=_short(record.transaction), details=_short(record.details)
     )

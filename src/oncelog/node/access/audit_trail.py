@@ -1,4 +1,4 @@
-"""Records of administrative ends of transactions: handed out to be written, and counted for the metrics."""
+"""Records of administrative aborts: written by an effect, and counted for the metrics."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
 
 
 class AuditTrail:
-    """Writes each record before anything that is sent after it."""
+    """Emits each record before any effect that follows it."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.counts: Counter[tuple[str, str]] = Counter()
-        """Records since the start by action and outcome."""
+        """Records since the start, by action and outcome."""
 
     def add(self, record: AuditRecord) -> None:
-        """Write a record down."""
         self.counts[(record.action, record.outcome)] += 1
         self._outbox.effects.append(Audit(record))

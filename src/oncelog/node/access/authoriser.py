@@ -1,6 +1,6 @@
-"""The authorisers that ship: by access control lists where ``authorizer.class.name`` says so, otherwise none.
+"""The authorisers: access control lists where ``authorizer.class.name`` is set, otherwise everything is allowed.
 
-The lists' rules, and the log of what they decide, are imported for a broker that is configured so.
+The code for the lists and for the access log is imported only by a broker that is configured to use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AclAuthoriser:
-    """Decides by the lists that the cluster's image has now; implements ``handlers.broker.context.Authoriser``."""
+    """Decides by the lists in the cluster's present image; implements ``handlers.broker.context.Authoriser``."""
 
     def __init__(self, cluster: Metadata) -> None:
         from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings
@@ -36,16 +36,16 @@ class AclAuthoriser:
         return self.ruling(principal, host, operation, resource, name).allowed
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
-        """True if the lists allow it for some name."""
+        """True if the lists allow the operation on at least one name."""
         return self._authorizer.allows_any(self._cluster.image.acls, principal, host, operation, resource)
 
     def ruling(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> Ruling:
-        """The answer of :meth:`allows` with its reason."""
+        """The decision of :meth:`allows`, with its reason."""
         return self._authorizer.ruling(self._cluster.image.acls, (principal, host, operation, resource, name))
 
 
 class AllowAll:
-    """Allows everything, as Apache Kafka without an authorizer; implements ``handlers.broker.context.Authoriser``."""
+    """Allows everything, like Apache Kafka without an authorizer; implements ``handlers.broker.context.Authoriser``."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True
@@ -55,12 +55,11 @@ class AllowAll:
 
 
 def has_authorizer(config: BrokerConfig) -> bool:
-    """True if access control lists decide."""
     return bool(config.get("authorizer.class.name"))
 
 
 class AccessControl(NamedTuple):
-    """The authoriser, and the log of its decisions where access is controlled."""
+    """The authoriser and, where access is controlled, the log of its decisions."""
 
     authoriser: Authoriser
     log: DecisionLog | None = None
@@ -69,12 +68,12 @@ class AccessControl(NamedTuple):
 def access_control(
     cluster: Metadata, authoriser: Authoriser | None, outbox: Outbox, deadlines: Deadlines
 ) -> AccessControl:
-    """Access control by ``authoriser``; None: by what the broker's configuration asks for."""
+    """Access control by ``authoriser``; None: by the broker's configuration."""
     if authoriser is not None:
         return AccessControl(authoriser)
     if not has_authorizer(cluster.config):
         return AccessControl(AllowAll())
     from oncelog.node.access.access_log import DecisionLog
 
-    by_lists = AclAuthoriser(cluster)
-    return AccessControl(by_lists, DecisionLog(by_lists.ruling, outbox, deadlines))
+    acl_authoriser = AclAuthoriser(cluster)
+    return AccessControl(acl_authoriser, DecisionLog(acl_authoriser.ruling, outbox, deadlines))

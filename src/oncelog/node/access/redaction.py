@@ -1,7 +1,7 @@
-"""Secrets are left out of flight recordings: passwords and tokens of logins, SCRAM credentials, sensitive configs.
+"""Keeps secrets out of flight recordings: passwords and tokens of logins, SCRAM credentials, sensitive configs.
 
-Requests that change credentials or configs are recorded with ``hidden`` in the place of each secret, so that they can
-be replayed; a login is not recorded at all, and a replay ends before it. The same goes for values in the tree.
+Requests that change credentials or configs are recorded with ``hidden`` in place of each secret, so that they can be
+replayed. A login is not recorded at all; a replay ends before it. Values in the tree are treated the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 HIDDEN: Final = "hidden"
 SECRET_BYTES: Final = 32
-"""Size of the random secret that is drawn for logins; no id is as long."""
+"""Size of the random secret that protects logins; no id is as long."""
 _SIZE: Final = 4
 _TOKEN: Final = SaslAuthenticateRequest.API_KEY.to_bytes(2, "big")
 _WITH_SECRETS: Final[Mapping[int, Any]] = {
@@ -31,8 +31,8 @@ _WITH_SECRETS: Final[Mapping[int, Any]] = {
 }
 
 
-def shown_frame(frame: Buffer) -> bytes | None:
-    """A request as it may be recorded; None where nothing of it may be."""
+def redacted_frame(frame: Buffer) -> bytes | None:
+    """A request with its secrets hidden; None: nothing of it may be recorded."""
     start = bytes(frame[:2])
     if start == _TOKEN:
         return None
@@ -45,12 +45,13 @@ def shown_frame(frame: Buffer) -> bytes | None:
         _hide(request)
         chunks = encode_request(header, request)
         return b"".join(chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview)))[_SIZE:]
+    # A request that cannot be decoded cannot be redacted.
     except (PeerError, ValueError, struct.error):
         return None
 
 
-def shown_value(path: str, value: bytes | None) -> bytes | None:
-    """The value of a node of the tree as it may be recorded."""
+def redacted_value(path: str, value: bytes | None) -> bytes | None:
+    """The value of a tree node with its secrets hidden."""
     if value is None:
         return None
     if path == layout.LOGIN_SECRET:
@@ -78,7 +79,7 @@ def _hide(request: Any) -> None:
 
 
 def _is_secret(name: str, *, of_users: bool) -> bool:
-    """True for what is sensitive, and for keys that nobody knows and that might be named like a secret."""
+    """True for sensitive configs, and for unknown keys whose name suggests a secret."""
     if of_users:
         return name.startswith("SCRAM-")
     key = broker_key(name)

@@ -1,1 +1,1 @@
-"""Other brokers: connections on demand, and messages as Kafka's own requests."""
+"""Connections to other brokers, made on demand, and the requests sent over them."""

@@ -1,11 +1,11 @@
-"""The links of this broker to all others: requests out, responses back, over bytes that the outside carries.
+"""The links of this broker to all others: requests out, responses in, over connections that the runtime carries.
 
-A broker is reached at its inter-broker listener, where its registration in the cluster's image says, with one
-connection for each purpose, because responses come in the order of the requests: what may wait long must not hold up
-what may not. When a broker registers anew, or leaves, its links are dropped and their requests answered None.
+A broker is reached at its inter-broker listener, as registered in the cluster's image. Each purpose has a connection of
+its own: responses come in the order of the requests, so slow requests must not delay fast ones. When a broker leaves or
+registers again its links are dropped and their pending requests are answered with None.
 
-A link, and with it the client's half of the protocol, is imported for the first broker that is reached: a broker alone
-has none.
+``link``, and with it the client's half of the protocol, is imported when the first broker is reached: a single broker
+needs neither.
 """
 
 from __future__ import annotations
@@ -21,46 +21,47 @@ from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.configs.listeners import inter_broker_listener
 from oncelog.handlers.broker.broker_clients import broker_client_id
-from oncelog.node.brokers.connections import Sign, Wires
+from oncelog.node.brokers.connections import LinkConnections, LinkEvent
 
 if TYPE_CHECKING:
     from oncelog.base.security import Endpoint
     from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.core.controller.image.model import BrokerImage
-    from oncelog.node.brokers.link import Answered, Link
+    from oncelog.node.brokers.link import Link, OnAnswer
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.kernel.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
     from oncelog.wire.message import Request
 
-Forget = Callable[[], object]
+Cancel = Callable[[], object]
 OnBroker = Callable[[BrokerId], object]
 
 NONCE_BYTES: Final = 24
 MAX_CONTROL_RESPONSE_BYTES: Final = 64 * MIB
-"""Largest response to anything but a replica's Fetch."""
+"""Largest response to any request but a replica's Fetch."""
 
 
 class LinkPurpose(Enum):
-    """The purpose of a connection to another broker."""
-
     FETCH = "fetch"
-    """Records of partitions that the other leads."""
+    """Fetch records of partitions that the other broker leads."""
     CONTROL = "control"
-    """Questions that are answered at once."""
+    """Queries that are answered at once."""
     VERIFICATION = "verification"
-    """Questions about transactions that the other coordinates; they wait for what it has decided to be durable."""
+    """Queries about transactions that the other broker coordinates; they wait until its decisions are durable."""
     TRANSACTIONS = "transactions"
-    """Partitions for transactions that the other coordinates; they wait, too, for a transaction to be completed."""
+    """Add partitions to transactions that the other broker coordinates; this may also wait for a transaction to
+    complete."""
     MARKERS = "markers"
-    """Markers for partitions that the other leads: it waits until they are durable."""
+    """Write markers to partitions that the other broker leads; answered when they are durable."""
 
 
 class BrokerLinks:
-    """All links of this broker, by broker and purpose. Each callback in ``on_refused`` is called with a broker whose
-    port refuses connections: its process is dead, whatever its session says. ``on_broken`` and ``on_reached``: a
-    connection to it has ended with requests unanswered, or is ready."""
+    """All links of this broker, by broker and purpose.
+
+    ``on_refused`` is called with a broker whose port refuses connections: its process is dead, even if its session
+    lives. ``on_broken``: a connection ended with requests unanswered. ``on_reached``: a connection is ready.
+    """
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
         self.on_refused: list[OnBroker] = []
@@ -68,35 +69,35 @@ class BrokerLinks:
         self.on_reached: list[OnBroker] = []
         self._metadata = metadata
         self._deadlines = deadlines
+        # Name and protocol of the inter-broker listener. Fixed at start: listeners do not change while the broker runs.
         self._inter_broker = inter_broker_listener(BrokerConfig(metadata.config.static))
-        """Name and protocol; a change of the protocols while the broker runs concerns listeners that it has not."""
-        self._wires = Wires()
+        self._connections = LinkConnections()
         self._links: dict[tuple[BrokerId, LinkPurpose], Link] = {}
+        # Epochs of registrations that cannot be reached with the present configuration; each is reported once.
         self._reported: set[int] = set()
-        """Epochs of brokers that cannot be reached as things are configured."""
 
     def request(
         self,
         broker_id: BrokerId,
         purpose: LinkPurpose,
         message: Request[Any],
-        answered: Answered,
+        on_answer: OnAnswer,
         timeout_ms: int | None = None,
-    ) -> Forget:
-        """Send a request in the highest version that both have. ``answered(response)`` is called once, never before
-        this returns; with None where no response came: the request may have been carried out or not.
+    ) -> Cancel:
+        """Send a request in the highest version that both brokers have. ``on_answer(response)`` is called once, never
+        before this returns; None means no response: the request may have been carried out or not.
 
-        ``timeout_ms`` is by default ``request.timeout.ms``, of fetches ``replica.socket.timeout.ms``. The result
-        forgets the request: nobody waits for its answer any more.
+        ``timeout_ms`` defaults to ``request.timeout.ms``, for fetches to ``replica.socket.timeout.ms``. The result
+        cancels the request: its answer is ignored.
         """
         link = self._link(broker_id, purpose)
         if link is None:
-            alarm = self._deadlines.at(self._deadlines.now_ms, lambda _now_ms: answered(None))
+            alarm = self._deadlines.at(self._deadlines.now_ms, lambda _now_ms: on_answer(None))
             return partial(self._deadlines.cancel, alarm)
-        return link.request(message, answered, self._timeout_ms(purpose) if timeout_ms is None else timeout_ms)
+        return link.request(message, on_answer, self._timeout_ms(purpose) if timeout_ms is None else timeout_ms)
 
     def connect(self, broker_id: BrokerId, purpose: LinkPurpose) -> None:
-        """Connect to a broker though there is nothing to ask: its death is noticed at once then (``on_refused``)."""
+        """Connect without a request, to notice the broker's death at once (``on_refused``)."""
         link = self._link(broker_id, purpose)
         if link is not None:
             link.connect()
@@ -111,7 +112,7 @@ class BrokerLinks:
         return link
 
     def _new_link(self, broker: BrokerImage, purpose: LinkPurpose) -> Link | None:
-        """A link to a broker; None, which is reported once, where things are not configured so that it is reached."""
+        """A new link; None, reported once, if the configuration does not allow one."""
         from oncelog.node.brokers.link import Link, LinkSettings
 
         endpoint = self._endpoint(broker)
@@ -130,10 +131,12 @@ class BrokerLinks:
             max_response_bytes=self._max_response_bytes(purpose),
             new_login=new_login,
         )
-        return Link(broker, endpoint, settings, self._wires, self._deadlines, partial(self._tell, broker.broker_id))
+        return Link(
+            broker, endpoint, settings, self._connections, self._deadlines, partial(self._notify, broker.broker_id)
+        )
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
-        """The endpoint at which brokers reach a broker; None, which is reported once, if it has no such listener."""
+        """The broker's inter-broker endpoint; None, reported once, if it has no such listener."""
         name, protocol = self._inter_broker
         endpoint = broker.endpoint(name)
         if endpoint is None:
@@ -141,7 +144,7 @@ class BrokerLinks:
         return None if endpoint is None else endpoint._replace(protocol=protocol)
 
     def _new_login(self, endpoint: Endpoint) -> Callable[[], SaslMachine] | None:
-        """Begins to authenticate at an endpoint; None where nobody has to. Raises ConfigError."""
+        """A factory of SASL logins at an endpoint; None where SASL is not used. Raises ConfigError."""
         if not endpoint.protocol.has_sasl:
             return None
         from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings
@@ -153,31 +156,35 @@ class BrokerLinks:
     def _report_once(self, broker: BrokerImage, reason: str) -> None:
         if broker.epoch not in self._reported:
             self._reported.add(broker.epoch)
-            self._wires.report(f"broker {broker.broker_id} cannot be reached: {reason}")
+            self._connections.report(f"broker {broker.broker_id} cannot be reached: {reason}")
 
     def is_logging_in(self, link_id: int) -> bool:
-        """True while what comes by a connection is part of this broker's login there."""
-        link = self._wires.link_of(link_id)
+        """True while incoming bytes belong to this broker's SASL login."""
+        link = self._connections.link_of(link_id)
         return link is not None and link.is_logging_in
 
     def _max_response_bytes(self, purpose: LinkPurpose) -> int:
         if purpose is not LinkPurpose.FETCH:
             return MAX_CONTROL_RESPONSE_BYTES
         config = self._metadata.config
-        # One batch more than the limit may come, and no batch is larger than a request that brought it.
+        # A response may exceed the limit by one batch, and no batch is larger than the request that appended it.
         return int(config.get("replica.fetch.response.max.bytes")) + int(config.get("socket.request.max.bytes"))
 
     def _timeout_ms(self, purpose: LinkPurpose) -> int:
         is_fetch = purpose is LinkPurpose.FETCH
         return int(self._metadata.config.get("replica.socket.timeout.ms" if is_fetch else "request.timeout.ms"))
 
-    def _tell(self, broker_id: BrokerId, sign: Sign) -> None:
-        callbacks = {Sign.REFUSED: self.on_refused, Sign.BROKEN: self.on_broken, Sign.REACHED: self.on_reached}
-        for told in callbacks[sign]:
-            told(broker_id)
+    def _notify(self, broker_id: BrokerId, event: LinkEvent) -> None:
+        callbacks = {
+            LinkEvent.REFUSED: self.on_refused,
+            LinkEvent.BROKEN: self.on_broken,
+            LinkEvent.REACHED: self.on_reached,
+        }
+        for callback in callbacks[event]:
+            callback(broker_id)
 
-    def take_over(self, image: ClusterImage) -> None:
-        """Drop the links to brokers that have left or registered anew."""
+    def apply_change(self, image: ClusterImage) -> None:
+        """Drop the links to brokers that have left or registered again."""
         for key, link in list(self._links.items()):
             broker = image.brokers.get(key[0])
             if broker is None or broker.epoch != link.broker.epoch:
@@ -185,21 +192,19 @@ class BrokerLinks:
                 link.drop()
 
     def connected(self, event: BrokerConnected) -> None:
-        link = self._wires.link_of(event.link_id)
+        link = self._connections.link_of(event.link_id)
         if link is not None:
             link.connected()
 
     def received(self, event: BrokerSent) -> None:
-        """Bytes of a broker have arrived."""
-        link = self._wires.link_of(event.link_id)
+        link = self._connections.link_of(event.link_id)
         if link is not None:
             link.received(event.data)
 
     def disconnected(self, event: BrokerDisconnected) -> None:
-        """A connection has ended, or could not be made."""
-        link = self._wires.link_of(event.link_id)
+        link = self._connections.link_of(event.link_id)
         if link is not None:
             link.disconnected(refused=event.refused)
 
     def take_outgoing(self, effects: list[Effect]) -> None:
-        self._wires.take_outgoing(effects)
+        self._connections.take_outgoing(effects)

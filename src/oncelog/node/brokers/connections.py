@@ -1,4 +1,4 @@
-"""The connections of all links by number, and what is to happen on them once the event has been handled."""
+"""The connections of all links, by number, and the effects to be carried out on them after the event."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ if TYPE_CHECKING:
     from oncelog.wire.chunks import Buffer, Chunk
 
 
-class Sign(Enum):
-    """A sign of life or death that a link has of the broker at its other end, told when it is noticed."""
+class LinkEvent(Enum):
+    """A change in the reachability of a link's broker."""
 
-    REACHED = "it answers"
-    BROKEN = "a connection ended with requests unanswered"
-    REFUSED = "nobody listens"
+    REACHED = "reached"
+    BROKEN = "connection lost with requests unanswered"
+    REFUSED = "connection refused"
 
 
-class WireEnd(Protocol):
-    """The link that a connection belongs to."""
+class ConnectionOwner(Protocol):
+    """The link that owns a connection."""
 
     @property
     def is_logging_in(self) -> bool:
-        """True while what comes is part of this broker's login at the other end."""
+        """True while incoming bytes belong to this broker's SASL login."""
 
-    def connected(self) -> None:
-        """The connection is there."""
+    def connected(self) -> None: ...
 
-    def received(self, data: Buffer) -> None:
-        """Bytes have arrived."""
+    def received(self, data: Buffer) -> None: ...
 
     def disconnected(self, *, refused: bool) -> None:
-        """The connection has ended by itself, or could not be made."""
+        """The connection ended, or could not be made."""
 
 
-class Wires:
-    """Every connection that is opened has a number of its own, so that what comes of an earlier one is not listened to.
-    Requests that one event sends on one connection leave together."""
+class LinkConnections:
+    """Numbers connections and collects their effects. Numbers are never reused, so that late bytes of a closed
+    connection are ignored. Requests sent on one connection by one event leave together."""
 
     def __init__(self) -> None:
-        self._links: dict[int, WireEnd] = {}
+        self._links: dict[int, ConnectionOwner] = {}
         self._outgoing: list[Effect] = []
+        # Chunks by connection, shared with its effect in ``_outgoing``.
         self._unsent: dict[int, list[Chunk]] = {}
-        """Chunks by connection, those of its effect in ``_outgoing``."""
         self._next_id = 1
 
-    def link_of(self, link_id: int) -> WireEnd | None:
-        """The link whose connection this is, None once it was given up."""
+    def link_of(self, link_id: int) -> ConnectionOwner | None:
+        """The link that owns a connection; None once the connection is given up."""
         return self._links.get(link_id)
 
-    def connect(self, link: WireEnd, to: Endpoint) -> int:
-        """Open a connection; its number."""
+    def connect(self, link: ConnectionOwner, endpoint: Endpoint) -> int:
+        """Open a connection; returns its number."""
         link_id = self._next_id
         self._next_id += 1
         self._links[link_id] = link
-        self._outgoing.append(ConnectToBroker(link_id, to.host, to.port, to.protocol, to.listener_name))
+        self._outgoing.append(
+            ConnectToBroker(link_id, endpoint.host, endpoint.port, endpoint.protocol, endpoint.listener_name)
+        )
         return link_id
 
     def send(self, link_id: int, chunks: Sequence[Chunk]) -> None:
-        """Send on a connection, after what was sent before."""
+        """Send on a connection, after earlier chunks."""
         if not chunks:
             return
         unsent = self._unsent.get(link_id)
@@ -78,7 +78,7 @@ class Wires:
             self._outgoing.append(DisconnectFromBroker(link_id))
 
     def ended(self, link_id: int) -> None:
-        """Forget a connection that has ended by itself."""
+        """Forget a connection that has ended."""
         self._unsent.pop(link_id, None)
         self._links.pop(link_id, None)
 
@@ -86,7 +86,7 @@ class Wires:
         self._outgoing.append(Report("warning", message))
 
     def take_outgoing(self, effects: list[Effect]) -> None:
-        """Hand out what is to happen, in order."""
+        """Append the collected effects, in order."""
         if self._outgoing:
             effects += self._outgoing
             self._outgoing.clear()

@@ -1,7 +1,7 @@
-"""Messages between brokers, as values; the one way by which markers and verifications travel.
+"""Messages between brokers as values: markers, verifications and queries about transactions.
 
-A message to this broker comes back in the same step of the loop, never over a socket: one code path for one broker and
-for many. A message to another broker travels as a request of Kafka's (``broker_requests``), over a link.
+A message to this broker is delivered by a call within the same event, so that one code path serves a single broker and
+a cluster. A message to another broker is sent over a link, as one of Kafka's requests (``requests``).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import Marker
 
 UNREACHABLE: Final = object()
-"""The answer where none came: the message may have been carried out or not."""
+"""The answer if there was no response: the message may have been carried out or not."""
 
-Answered = Callable[[Any], None]
-Forget = Callable[[], object]
-Receiver = Callable[[Any, Answered], Forget]
-Sender = Callable[[BrokerId, Any, Answered], Forget]
+OnAnswer = Callable[[Any], None]
+Cancel = Callable[[], object]
+Receiver = Callable[[Any, OnAnswer], Cancel]
+Sender = Callable[[BrokerId, Any, OnAnswer], Cancel]
 
 
-def nothing_to_forget() -> None:
-    """Do nothing: the message is answered whether anybody waits or not."""
+def nothing_to_cancel() -> None:
+    """A no-op: the message is already answered."""
 
 
 class WriteMarker(NamedTuple):
-    """Append a marker to a partition that the receiver leads (WriteTxnMarkers). Answered with an ErrorCode, NONE once
+    """Append a marker to a partition that the receiver leads (WriteTxnMarkers). The answer is an ErrorCode: NONE once
     the marker is durable."""
 
     partition: TopicPartition
@@ -38,33 +38,32 @@ class WriteMarker(NamedTuple):
 
 class AddPartitions(NamedTuple):
     """Add partitions to a transaction that the receiver coordinates, or only verify that they take part
-    (AddPartitionsToTxn from version 4 on). Answered with the coordinator's reply, durable, or a CoordinatorRefusal."""
+    (AddPartitionsToTxn, version 4 and up). The answer is the coordinator's durable reply, or a CoordinatorRefusal."""
 
     request: AddRequest
 
 
 class AwaitMarkers(NamedTuple):
-    """Wait until no decided transaction of these producers that the receiver coordinates lacks its marker on
-    ``partition``. Answered with None then, at once where none does; not before the receiver has loaded its shards."""
+    """Wait until every decided transaction of these producers that the receiver coordinates has its marker on
+    ``partition``. The answer is None; it never comes before the receiver has loaded its shards."""
 
     partition: TopicPartition
     producer_ids: frozenset[ProducerId]
 
 
 class DescribeTransaction(NamedTuple):
-    """Describe a transaction that the receiver coordinates (DescribeTransactions). Answered with its
-    ``TransactionDescription``, by what is durable; once the transaction is decided the partitions are those that wait
-    for their marker. Answered with None where the coordinator does not know the id, and UNREACHABLE where the receiver
-    cannot say. Only for other brokers: here the shard is looked at."""
+    """Describe a transaction that the receiver coordinates (DescribeTransactions); only for other brokers, since the
+    own shard is read directly. The answer is a ``TransactionDescription`` of what is durable, whose partitions, once
+    the transaction is decided, are those without their marker; None if the coordinator does not know the id;
+    UNREACHABLE if the receiver cannot say."""
 
     transactional_id: TransactionalId
 
 
 class FindTransactionalIds(NamedTuple):
     """Find the transactional ids of these producers among the open and decided transactions that the receiver
-    coordinates (ListTransactions). Answered with the id by producer, perhaps of fewer producers; UNREACHABLE where the
-    receiver cannot say for all that it is believed to coordinate. Only for other brokers: here it looks at its own
-    shards."""
+    coordinates (ListTransactions); only for other brokers. The answer is the id by producer, possibly of fewer
+    producers; UNREACHABLE if the receiver does not coordinate all that it is believed to."""
 
     producer_ids: frozenset[ProducerId]
 
@@ -73,25 +72,26 @@ Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | Fin
 
 
 class BrokerMessages:
-    """Sends messages to this broker, by a receiver for each type, and to others, by one sender for all."""
+    """Delivers messages to this broker by one receiver per type, and to others by a single sender."""
 
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id
         self._receivers: dict[type, Receiver] = {}
         self._sender: Sender | None = None
 
-    def receive_with(self, kind: type, receiver: Receiver) -> None:
-        """Let ``receiver(message, answered)`` take in messages of one type; it returns how to forget the question."""
+    def set_receiver(self, kind: type, receiver: Receiver) -> None:
+        """Deliver messages of one type to ``receiver(message, on_answer)``; it returns the callback that cancels the
+        message."""
         self._receivers[kind] = receiver
 
-    def send_with(self, sender: Sender) -> None:
-        """Let ``sender(broker_id, message, answered)`` carry messages to other brokers."""
+    def set_sender(self, sender: Sender) -> None:
+        """Let ``sender(broker_id, message, on_answer)`` send messages to other brokers."""
         self._sender = sender
 
-    def send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
-        """Send to a broker, this one included; ``answered`` is called once, perhaps before this returns. The result
-        forgets the question: nobody waits for its answer any more."""
+    def send(self, broker_id: BrokerId, message: Message, on_answer: OnAnswer) -> Cancel:
+        """Send to a broker, this one included. ``on_answer`` is called once, perhaps before this returns; the result
+        cancels the message."""
         if broker_id == self._broker_id:
-            return self._receivers[type(message)](message, answered)
+            return self._receivers[type(message)](message, on_answer)
         assert self._sender is not None
-        return self._sender(broker_id, message, answered)
+        return self._sender(broker_id, message, on_answer)

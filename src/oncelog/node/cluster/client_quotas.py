@@ -1,7 +1,7 @@
-"""The quotas of clients on this broker: what the image sets, and what is measured against it.
+"""Client quotas on this broker: the limits set in the image, and the usage measured against them.
 
-Each broker measures for itself, as in Apache Kafka: a quota of 1 MB/s is 1 MB/s at every broker. Quotas are counted
-only while one is set (``enabled``); nothing else looks at them.
+Each broker measures for itself, as in Apache Kafka: a quota of 1 MB/s is 1 MB/s at every broker. Usage is counted only
+while some quota is set (``enabled``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PERCENT_OF_A_NANOSECOND: Final = 100 / 1e9
 
 
 def user_of(principal: str) -> str:
-    """The user's name in a principal: ``alice`` of ``User:alice``."""
+    """The user name in a principal: ``alice`` of ``User:alice``."""
     return principal.partition(":")[2]
 
 
@@ -59,11 +59,11 @@ class ClientQuotas:
         }
         self.enabled = False
         self.measures_time = False
-        """True while a quota of request time is set: the outside is to say what requests took."""
+        """True while a request-time quota is set: the runtime then reports how long requests took."""
         self.follow(image, image.client_entities)
 
     def follow(self, image: ClusterImage, changed: Iterable[ClientEntity]) -> None:
-        """Take over the quotas of entities that changed."""
+        """Apply the quotas of changed entities."""
         for entity in changed:
             quotas = quotas_of(configs_of(image, entity))
             if entity.ip is not None:
@@ -75,13 +75,13 @@ class ClientQuotas:
         self.measures_time = bool(self.request.limits)
 
     def took(self, requester: Requester, nanoseconds: int) -> int:
-        """Count what requests of a client took; the time for which it has to wait."""
+        """Count the time that a client's requests took; returns its throttle time in ms."""
         percent = nanoseconds * _PERCENT_OF_A_NANOSECOND
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 
     def most_fetched(self, requester: Requester) -> int | None:
-        most = self.fetch.most_at_once(user_of(requester.principal), requester.client_id)
-        return None if most is None or not most < INT32_MAX else floor(most)
+        limit = self.fetch.most_at_once(user_of(requester.principal), requester.client_id)
+        return None if limit is None or not limit < INT32_MAX else floor(limit)
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:
         user, client_id, now_ms = user_of(requester.principal), requester.client_id, requester.now_ms
@@ -89,6 +89,7 @@ class ClientQuotas:
         bytes_ms = self.fetch.record(user, client_id, size_bytes, now_ms)
         throttle_ms = max(time_ms, bytes_ms)
         if throttle_ms:
+            # A throttled fetch returns no records, so they must not count.
             self.fetch.record_unchecked(user, client_id, -size_bytes, now_ms)
             (self.fetch if bytes_ms > time_ms else self.request).throttles.add(throttle_ms)
         return throttle_ms

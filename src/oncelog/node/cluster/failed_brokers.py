@@ -1,20 +1,18 @@
-"""The brokers that were lost a moment ago, and the requests that wait until others are elected in their place.
+"""Brokers that failed within the last half second, and the requests that wait until new leaders are elected.
 
-A broker is lost when a connection to it breaks in the middle of a request, or is refused, and when its registration
-ends; until it answers, registers again, or half a second has passed. Clients ask who leads as soon as their own
-connections to it break, which is before anybody is elected. Named the dead leader once more, or none, librdkafka asks
-again only when its timer of a second comes round, and others after a back-off; an election takes some tens of
-milliseconds. So Metadata and FindCoordinator wait for it (``UntilElected``).
+A broker counts as failed when a connection to it breaks in the middle of a request or is refused, and when its
+registration ends; until it answers, registers again, or ``FAILED_MS`` have passed.
 
-A broker that has left, stopped cleanly or not, is named among the brokers for some seconds more
-(``Metadata.departed_brokers``): librdkafka puts an end to a broker that is not. Partitions that are on their way from
-it to their new leaders are then left without any until that timer, and a transactional producer that knows it as its
-group's coordinator waits for it in TxnOffsetCommit and never asks for another one. One that stops gave its leaderships
-away before, so that nothing waits for an election. A broker that starts knows of those that are not there only that
-they were: each may have left a moment before.
+Clients ask for the new leader as soon as their connections break, which is before the election. If they get the dead
+leader's name, or none, they back off: librdkafka for a second, although an election takes some tens of milliseconds. So
+Metadata and FindCoordinator wait for it (``UntilElected``). To keep requests from waiting again and again while the
+tree cannot be written, a broker fails only once per registration, unless it was reached in between.
 
-A broker is lost once in a registration, unless it was reached in between: where the tree cannot be written nobody is
-elected, and nobody is to wait for that with every request.
+A broker that has left is still listed in metadata for ``DEPARTED_MS`` (``Metadata.departed_brokers``). librdkafka
+destroys its handle of a broker that is not listed: partitions moving away from it then have no leader until the next
+refresh, and a transactional producer whose group coordinator it was waits in TxnOffsetCommit for ever. After a
+controlled shutdown no request has to wait, since leaderships were moved before. After a restart of this broker, every
+absent registered broker counts as just departed.
 """
 
 from __future__ import annotations
@@ -34,26 +32,27 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
     from oncelog.node.kernel.tasks import Runnable, Task
 
-LOST_MS: Final = 500
+FAILED_MS: Final = 500
 DEPARTED_MS: Final = 5_000
 
 
-class LostBrokers:
-    """Keeps the set of lost brokers, ``Metadata.lost_brokers``, and who waits for an election."""
+class FailedBrokers:
+    """Maintains ``Metadata.failed_brokers`` and ``departed_brokers``, and wakes the requests that wait for an
+    election."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines, runnable: Runnable) -> None:
         self._metadata = metadata
         self._deadlines = deadlines
         self._runnable = runnable
+        # Ends of the failed state.
         self._alarms: dict[BrokerId, Alarm] = {}
-        """The end of being lost."""
         self._departures: dict[BrokerId, Alarm] = {}
+        # Registrations in which brokers failed and were not reached since.
         self._epochs: dict[BrokerId, int] = {}
-        """The registration in which a broker was lost last and not reached since."""
         self._waiting: dict[Task, Callable[[], bool]] = {}
 
     def start(self) -> None:
-        """Count every broker that is recorded, and was not taken away for good, as one that has left just now."""
+        """Count every registered broker that is absent as departed just now."""
         image = self._metadata.image
         for broker_id, record in image.broker_records.items():
             if broker_id not in image.brokers and record.endpoints and not record.unregistered:
@@ -61,39 +60,39 @@ class LostBrokers:
                 broker = BrokerImage(
                     broker_id, first.host, first.port, record.rack, record.epoch, endpoints=record.endpoints
                 )
-                self._name_on(broker)
+                self._keep_listed(broker)
 
-    def lose(self, broker_id: BrokerId) -> None:
-        """Count a registered broker as lost."""
+    def mark_failed(self, broker_id: BrokerId) -> None:
+        """Count a registered broker as failed, once per registration."""
         broker = self._metadata.image.brokers.get(broker_id)
         if broker is not None and self._epochs.get(broker_id) != broker.epoch:
             self._epochs[broker_id] = broker.epoch
             self._begin(broker_id)
 
-    def reach(self, broker_id: BrokerId) -> None:
+    def mark_reachable(self, broker_id: BrokerId) -> None:
         self._epochs.pop(broker_id, None)
         self._end(broker_id)
 
     def follow(self, image: ClusterImage, before: ClusterImage) -> None:
-        """Follow a change of the image: who has left is lost, who has registered anew is there."""
+        """Compare two images: brokers that left have failed, brokers that registered are reachable."""
         if image.brokers is not before.brokers:
             for broker_id, broker in before.brokers.items():
                 if broker_id not in image.brokers:
-                    self._departs(broker)
+                    self._mark_departed(broker)
             for broker_id, broker in image.brokers.items():
-                known = before.brokers.get(broker_id)
-                if known is None or known.epoch != broker.epoch:
-                    self.reach(broker_id)
+                previous = before.brokers.get(broker_id)
+                if previous is None or previous.epoch != broker.epoch:
+                    self.mark_reachable(broker_id)
                     self._forget_departure(broker_id)
-        self._ask_waiting()
+        self._wake_ready()
 
-    def _departs(self, broker: BrokerImage) -> None:
+    def _mark_departed(self, broker: BrokerImage) -> None:
         broker_id = broker.broker_id
         if self._epochs.pop(broker_id, None) != broker.epoch and not broker.in_controlled_shutdown:
             self._begin(broker_id)
-        self._name_on(broker)
+        self._keep_listed(broker)
 
-    def _name_on(self, broker: BrokerImage) -> None:
+    def _keep_listed(self, broker: BrokerImage) -> None:
         broker_id = broker.broker_id
         self._forget_departure(broker_id)
         self._departures[broker_id] = self._deadlines.at(
@@ -105,24 +104,26 @@ class LostBrokers:
         alarm = self._departures.pop(broker_id, None)
         if alarm is not None:
             self._deadlines.cancel(alarm)
-            known = self._metadata.departed_brokers
-            self._metadata.departed_brokers = MappingProxyType({each: known[each] for each in self._departures})
+            departed = self._metadata.departed_brokers
+            self._metadata.departed_brokers = MappingProxyType(
+                {other_id: departed[other_id] for other_id in self._departures}
+            )
 
     def park(self, task: Task, wait: UntilElected) -> None:
-        """Let ``task`` go on when ``wait.ready()`` holds, which it does when nobody is lost any more."""
+        """Keep ``task`` until ``wait.ready()`` holds; at the latest when no broker counts as failed."""
         self._waiting[task] = wait.ready
         task.forget = partial(self._waiting.pop, task, None)
 
     def _begin(self, broker_id: BrokerId) -> None:
         self._cancel(broker_id)
-        end_ms = self._deadlines.now_ms + LOST_MS
+        end_ms = self._deadlines.now_ms + FAILED_MS
         self._alarms[broker_id] = self._deadlines.at(end_ms, lambda _now_ms: self._end(broker_id))
-        self._metadata.lost_brokers = frozenset(self._alarms)
+        self._metadata.failed_brokers = frozenset(self._alarms)
 
     def _end(self, broker_id: BrokerId) -> None:
         if self._cancel(broker_id):
-            self._metadata.lost_brokers = frozenset(self._alarms)
-            self._ask_waiting()
+            self._metadata.failed_brokers = frozenset(self._alarms)
+            self._wake_ready()
 
     def _cancel(self, broker_id: BrokerId) -> bool:
         alarm = self._alarms.pop(broker_id, None)
@@ -130,7 +131,7 @@ class LostBrokers:
             self._deadlines.cancel(alarm)
         return alarm is not None
 
-    def _ask_waiting(self) -> None:
+    def _wake_ready(self) -> None:
         for task, ready in list(self._waiting.items()):
             if not task.waiting or ready():
                 del self._waiting[task]

@@ -1,6 +1,6 @@
-"""The cluster as this broker knows it: the image of committed metadata, and the configuration that it implies.
+"""The cluster as this broker knows it: the image of committed metadata, and the configuration derived from it.
 
-Nothing but committed changes, in the order of their commits, moves the image on; see ``metadata_log``.
+Only committed changes, in commit order, advance the image; see ``metadata_log``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 class ReplicationThrottle:
-    """The throttle of replication for one side of this broker (KIP-73); implements
+    """The replication throttle of one side of this broker (KIP-73); implements
     ``handlers.broker.limits.ReplicationLimit``.
 
-    The leader's side holds back what followers fetch here, the follower's what this broker fetches. Without a rate
-    nothing is looked at.
+    The leader's side limits what followers fetch here, the follower's side what this broker fetches.
     """
 
     def __init__(self, cluster: Metadata, rate_key: str, replicas_key: str) -> None:
@@ -45,12 +44,12 @@ class ReplicationThrottle:
 
     @property
     def limit(self) -> int | None:
-        """Bytes a second; None: none is set."""
+        """Bytes per second; None: no limit."""
         limit: int | None = self._cluster.config.get(self._rate_key)
         return limit
 
     def holds_back(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True while a replica that is not in sync has to wait."""
+        """True while an out-of-sync replica has to wait."""
         limit = self.limit
         return limit is not None and self.quota.is_exceeded(limit, now_ms) and self._names(partition)
 
@@ -76,16 +75,16 @@ class Metadata:
         self.broker_id = broker_id
         self.image = image
         self.position = position
-        """Position of the last change that the image has, in the order of all commits."""
+        """Position of the image's last change in commit order."""
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self.quotas = ClientQuotas(self.config, image)
-        self.lost_brokers: frozenset[BrokerId] = frozenset()
-        """See ``handlers.broker.ports.ClusterView``; kept by ``node.cluster.failed_brokers``."""
+        self.failed_brokers: frozenset[BrokerId] = frozenset()
+        """See ``handlers.broker.ports.ClusterView``; maintained by ``node.cluster.failed_brokers``."""
         self.departed_brokers: Brokers = MappingProxyType({})
-        """The same."""
-        self.requests_wait = False
-        """True after a pause until this broker has caught up (``node.requests.pause_recovery``). Time-outs of clients
-        and replicas have no effect meanwhile; they are checked again after ``CHECK_AGAIN_MS``."""
+        """Likewise."""
+        self.requests_postponed = False
+        """True while this broker does not yet know what happened during a pause (``node.requests.pause_recovery``).
+        Meanwhile no client or replica times out; time-outs are checked again after ``CHECK_AGAIN_MS``."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
         self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)
         self._entropy = entropy
@@ -93,25 +92,25 @@ class Metadata:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, 22 characters."""
+        """The cluster's id: 22 characters."""
         return self.image.cluster_id or ""
 
     @property
     def broker_epoch(self) -> int:
-        """Epoch of this broker's registration, −1 when it has none."""
+        """The epoch of this broker's registration; −1: none."""
         broker = self.image.brokers.get(self.broker_id)
         return -1 if broker is None else broker.epoch
 
     def random_bytes(self, size: int) -> bytes:
-        """Random bytes from the injected entropy, for topic ids and member ids."""
+        """Random bytes for topic ids and member ids, from the injected entropy."""
         return self._entropy.token(size)
 
     def topic_config(self, topic: TopicImage) -> TopicConfig:
-        """A topic's configuration: its own over the broker's."""
+        """A topic's configuration: the topic's own values, then the broker's."""
         return self._topic_configs.of(topic.configs)
 
-    def take_over(self, delta: ImageDelta) -> None:
-        """Go on with the next image."""
+    def apply_change(self, delta: ImageDelta) -> None:
+        """Move on to the next image."""
         self.image = delta.image
         if delta.client_entities:
             self.quotas.follow(delta.image, delta.client_entities)

@@ -1,17 +1,17 @@
-"""The cluster's metadata as this broker follows it: one ordered stream of committed changes, own commits included.
+"""Follows the tree's committed changes, this broker's own included, and writes its commits.
 
-Commits are written by a worker, in order. The tree hands every committed change to every broker that follows it; only
-these changes move the image on, so that it is what the tree was at one position.
+A worker writes the commits, in order. The tree delivers every committed change to every follower in the same order.
 
 Invariants:
-1. The image is the tree at ``position``: a prefix of the order of all commits.
-2. A commit is answered when the image has it; a conflict when the image has what it conflicted with, so that whoever
-   asked decides again on what was in its way.
-3. A commit whose answer was lost is neither repeated nor taken for refused: it is settled by its own token, in the
-   stream or by asking.
-4. A tree that cannot be reached, or a session that was lost, stops commits, and requests for a moment
-   (``node.requests.pause_recovery``); then the broker serves on.
-   A tree that failed in the middle of a write ends the node, for nobody knows what is on its disk.
+
+1. The image is the tree at ``position``: only the stream of changes, or a load of the whole tree, advances it.
+2. A commit is answered when the image contains it, a conflict when the image contains the conflicting change, so that
+   the caller can decide again.
+3. A commit whose answer was lost is neither repeated nor counted as refused: its token, found in the stream or by a
+   query, settles it.
+4. A tree that is unreachable, or a lost session, stops commits, and requests for a moment
+   (``node.requests.pause_recovery``); then the broker continues to serve. A tree that failed in the middle of a write
+   stops the node: the state of its disk is unknown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.waits import CommitMetadata
 
 RETRY_MS: Final = 500
-"""The time between two attempts to reach the tree, to settle a commit or to come back with a new session."""
+"""Pause between attempts to reach the tree, to settle a commit, or to rejoin with a new session."""
 
 Done = Callable[[CommitOutcome], None]
 
@@ -53,16 +53,17 @@ Done = Callable[[CommitOutcome], None]
 class _Commit:
     done: Done
     gives_up_ms: int | None
-    """The time from which on a lost answer is not waited for, ``request.timeout.ms`` after the request; None: never."""
+    """Time after which a lost answer is no longer awaited, ``request.timeout.ms`` after the request; None: never."""
     outcome: CommitOutcome = CommitOutcome.UNKNOWN
     position: int = 0
-    """The position that the image has to reach before the outcome is told, once there is one."""
+    """The position that the image must reach before the outcome is reported."""
     is_settling: bool = False
     """The answer was lost."""
 
 
 class MetadataLog:
-    """Follows the tree's committed changes and writes this broker's own. ``apply`` follows each change of the image."""
+    """Follows the tree's committed changes and writes this broker's own; ``apply`` is called with each change of the
+    image."""
 
     def __init__(
         self,
@@ -77,32 +78,32 @@ class MetadataLog:
         self._runnable = runnable
         self._deadlines = deadlines
         self._apply = apply
+        # Commits in flight by token, in order.
         self._commits: dict[str, _Commit] = {}
-        """Commits under way by token, in the order in which they were asked for."""
         self._last_token = 0
         self._loading = False
+        # A second load must follow: the one in flight may have read too early.
         self._reloading = False
-        """Another load follows the one under way, which may have read too early."""
         self.on_session_lost: list[Callable[[], None]] = []
         """Called when the tree has ended the session."""
+        # The load in flight also registers this broker in a new session.
         self._rejoining = False
-        """The load under way registers this broker in a new session."""
         self.has_session = True
         """False from the loss of the session until this broker is registered in a new one."""
+        # The epoch of this broker's own registration; any other in the image was made by another broker.
         self._registered_epoch = metadata.broker_epoch
-        """Epoch of the registration by this broker itself; another one in the image, or none, is the work of others."""
         self._leaves = False
+        # The reason why this broker may not register again; reported once.
         self._refused: str | None = None
-        """The reason, once told, why this broker may not register again."""
 
     def park(self, task: Task, wait: CommitMetadata) -> None:
         """Keep ``task`` until its commit has an outcome."""
         self.commit(wait.operations, partial(self._runnable.wake, task))
 
     def commit(self, operations: Sequence[Operation], done: Done, *, gives_up: bool = True) -> None:
-        """Write ``operations``; call ``done`` with COMMITTED after the image has them, with CONFLICT after it has what
-        they conflicted with, or with UNAVAILABLE: nothing was written, or (``gives_up``) it is not known after
-        ``request.timeout.ms``."""
+        """Write ``operations``. ``done`` is called with COMMITTED after the image contains them, with CONFLICT after it
+        contains the conflicting change, or with UNAVAILABLE: nothing was written, or (``gives_up``) the outcome is
+        still unknown after ``request.timeout.ms``."""
         if not self.has_session:
             done(CommitOutcome.UNAVAILABLE)
             return
@@ -113,26 +114,27 @@ class MetadataLog:
         self._outbox.effects.append(WriteMetadata(token, operations))
 
     def leave(self) -> None:
-        """Do not register again when others end the registration: this broker stops."""
+        """Do not register again if another broker ends the registration: this broker is stopping."""
         self._leaves = True
 
     def reload(self) -> None:
-        """Begin to read the whole tree, and do so again if it is being read already."""
+        """Read the whole tree, once more if a load is already in flight."""
         if self._loading:
             self._reloading = True
         else:
             self._load(rejoin=not self.has_session)
 
     def is_current(self) -> bool:
-        """True while there is a session, and nothing of the tree has still to be loaded."""
+        """True while there is a session and no load is pending."""
         return self.has_session and not self._loading
 
     def is_idle(self) -> bool:
-        """True while no write is under way."""
+        """True while no commit is in flight."""
         return not self._commits
 
     def changed(self, event: MetadataChanged) -> None:
-        """Take over the next change; one that the image has already is passed over, after a gap all is loaded."""
+        """Apply the next change. A change that the image has already is skipped; after a gap the whole tree is
+        loaded."""
         position = self._metadata.position
         if event.position <= position:
             return
@@ -144,11 +146,11 @@ class MetadataLog:
         own = self._commits.get(event.token)
         if own is not None and own.outcome is CommitOutcome.UNKNOWN:
             own.outcome, own.position = CommitOutcome.COMMITTED, event.position
-        self._tell_outcomes()
+        self._report_outcomes()
         self._check_registration()
 
     def written(self, event: MetadataWritten) -> None:
-        """Take in the outcome of a commit."""
+        """Handle the outcome of a commit."""
         if event.failure is not None:
             self._outbox.effects.append(Fatal(f"could not write the cluster's metadata: {event.failure}"))
             return
@@ -162,18 +164,18 @@ class MetadataLog:
             return
         lost = event.outcome is CommitOutcome.SESSION_LOST
         commit.outcome = CommitOutcome.UNAVAILABLE if lost else event.outcome
-        # What a lost answer and a lost session leave open, the tree says as it is loaded in the next session.
+        # The outcome of a lost answer shows in the tree when it is loaded in the next session.
         commit.position = self._metadata.position + 1 if lost and commit.is_settling else event.position
-        self._tell_outcomes()
+        self._report_outcomes()
 
     def loaded(self, event: MetadataLoaded) -> None:
-        """Go on from the whole tree, in a new session if the old one was lost."""
+        """Continue from the whole tree, in a new session if the old one was lost."""
         self._loading = False
         if event.session_lost and self.has_session:
             self.lose_session()
             return
         if event.nodes is None:
-            self._tell_refusal(event.refused)
+            self._report_refusal(event.refused)
             self._deadlines.at(self._deadlines.now_ms + RETRY_MS, self._load_again)
             return
         joined = self._rejoining
@@ -185,45 +187,45 @@ class MetadataLog:
         if self._reloading:
             self._reloading = False
             self._load(rejoin=False)
-        if joined or event.position > self._metadata.position:  # else changes that came meanwhile are newer
+        if joined or event.position > self._metadata.position:  # otherwise the stream is already further
             self._metadata.position = event.position
             image = load_image(event.nodes)
             if joined:
                 own = image.brokers.get(self._metadata.broker_id)
                 self._registered_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.epoch
             self._apply(delta_between(self._metadata.image, image))
-        self._tell_outcomes()
+        self._report_outcomes()
         self._check_registration()
 
-    def _tell_refusal(self, refused: str | None) -> None:
-        """Report once why this broker may not register again. It serves what it has and goes on asking."""
+    def _report_refusal(self, refused: str | None) -> None:
+        """Report, once, why this broker may not register again; it keeps serving and trying."""
         if refused is not None and refused != self._refused:
             self._refused = refused
-            message = f"not registered again: {refused}. It is tried again until then"
+            message = f"cannot register again: {refused}. The broker keeps trying"
             self._outbox.effects.append(Report("error", message))
 
     def lose_session(self) -> None:
-        """The tree has ended this broker's session: commit nothing until it is registered in a new one."""
+        """The tree has ended the session: commit nothing until this broker is registered in a new one."""
         if self.has_session:
             self.has_session = False
-            message = "the session with the coordination tree was lost; serving on, without changes of metadata"
+            message = "the session with the coordination tree was lost; serving on, but metadata cannot be changed"
             self._outbox.effects.append(Report("warning", message))
             self._load(rejoin=True)
             for lost in self.on_session_lost:
                 lost()
 
     def _check_registration(self) -> None:
-        """Register again where others have ended the registration, taking this broker for dead."""
+        """Register again if another broker has ended the registration, taking this one for dead."""
         if self._metadata.broker_epoch == self._registered_epoch or not self.has_session:
             return
         if self._loading or self._leaves:
             return
         self.has_session = False
-        message = "others took this broker for dead and ended its registration; registering again"
+        message = "another broker took this one for dead and ended its registration; registering again"
         self._outbox.effects.append(Report("warning", message))
         self._load(rejoin=True)
 
-    def _tell_outcomes(self) -> None:
+    def _report_outcomes(self) -> None:
         position = self._metadata.position
         for token, commit in list(self._commits.items()):
             if commit.outcome is not CommitOutcome.UNKNOWN and commit.position <= position:

@@ -1,7 +1,7 @@
-"""The effects about metadata carried out on a session of the tree: by a worker of the runtime, the simulator, a test.
+"""Carries out the effects on metadata over a session of the tree; used by the runtime, the simulator and tests.
 
-Calls may wait. The loss of a session is an outcome of the commit that finds it; ``follow`` tells of one that no commit
-has found (``SESSION_LOST`` is that event).
+Calls may block. A commit that finds its session lost has this as its outcome; a loss that no commit has found is
+delivered by ``follow`` (event ``SESSION_LOST``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from oncelog.node.kernel.events import (
 from oncelog.ports import CommitTooLarge, Conflict, Coordination, OutcomeUnknown, SessionLost, TreeUnavailable
 
 SESSION_LOST: Final = MetadataWritten("", CommitOutcome.SESSION_LOST)
-"""The tree has ended the session: the outcome of no commit of ours."""
+"""The tree has ended the session; belongs to no commit."""
 
 
 def write(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
-    """Commit; the outcome, whatever it is."""
     try:
         position = coordination.commit(effect.operations, effect.token)
     except Conflict:
@@ -38,7 +37,7 @@ def write(coordination: Coordination, effect: WriteMetadata) -> MetadataWritten:
         return MetadataWritten(effect.token, CommitOutcome.UNKNOWN)
     except SessionLost:
         return MetadataWritten(effect.token, CommitOutcome.SESSION_LOST)
-    except Exception as error:  # noqa: BLE001 - any other failure of the tree is told to the node
+    except Exception as error:  # noqa: BLE001 - any other failure of the tree goes to the node
         return MetadataWritten(effect.token, CommitOutcome.UNKNOWN, failure=error)
     return MetadataWritten(effect.token, CommitOutcome.COMMITTED, position)
 
@@ -53,7 +52,7 @@ def _conflict(coordination: Coordination, effect: WriteMetadata) -> MetadataWrit
 
 
 def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritten:
-    """Find out what became of a commit."""
+    """Find out whether a commit was carried out."""
     try:
         was_committed = coordination.was_committed(effect.token)
         position = coordination.position()
@@ -66,18 +65,18 @@ def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritte
 
 
 def read_nodes(coordination: Coordination, effect: ReadTree) -> NodesRead:
-    """Read the nodes that were asked for, and before them how far the tree has come."""
+    """Read nodes, and before them the tree's position."""
     try:
         position = coordination.position()
-        found = [node for path in effect.paths if (node := coordination.read(path)) is not None]
+        nodes = [node for path in effect.paths if (node := coordination.read(path)) is not None]
     except (TreeUnavailable, SessionLost):
         return NodesRead(effect.token, None)
-    return NodesRead(effect.token, found, position)
+    return NodesRead(effect.token, nodes, position)
 
 
 def load(coordination: Coordination, effect: LoadMetadata, registration: Registration, now_ms: int) -> MetadataLoaded:
-    """Read the whole tree, after registering in a new session where the old one was lost. Whoever hands the event in
-    follows the tree from its position afterwards."""
+    """Read the whole tree, after registering in a new session if the old one was lost. The caller must follow the tree
+    from the event's position."""
     try:
         if effect.rejoin:
             coordination.renew()

@@ -1,4 +1,4 @@
-"""Reads of the coordination tree for requests: of nodes that the cluster's image lacks, or of how far it has come."""
+"""Reads of the coordination tree for requests: of nodes missing from the cluster's image, or of the tree's position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog.node.kernel.tasks import Runnable, Task
 
 
 class TreeReads:
-    """The reads under way. One whose answer never comes keeps its request, as long as its connection lives."""
+    """The reads in flight. A read that is never answered keeps its request until the client disconnects."""
 
     def __init__(self, runnable: Runnable, outbox: Outbox) -> None:
         self._runnable = runnable
@@ -20,30 +20,28 @@ class TreeReads:
         self._tokens = count(1)
 
     def is_idle(self) -> bool:
-        """True while no read is under way."""
         return not self._waiting
 
     def park(self, task: Task, wait: ReadNodes) -> None:
-        """Have the nodes read."""
+        """Read nodes for a task, which wakes with their values by path, or None if they cannot be read."""
 
-        def answered(event: NodesRead) -> None:
+        def on_answer(event: NodesRead) -> None:
             nodes = event.nodes
             values = None if nodes is None else {node.path: node.value for node in nodes}
             self._runnable.wake(task, values)
 
-        self._ask(ReadTree(next(self._tokens), wait.paths), answered)
+        self._submit(ReadTree(next(self._tokens), wait.paths), on_answer)
 
-    def ask_position(self, answered: Callable[[int | None], object]) -> None:
-        """Ask for the position of the tree's last change. ``answered`` gets it later, or None if it cannot be read."""
-        asked = ReadTree(next(self._tokens), ())
-        self._ask(asked, lambda event: answered(None if event.nodes is None else event.position))
+    def read_position(self, on_answer: Callable[[int | None], object]) -> None:
+        """Read the position of the tree's last change. ``on_answer`` is called later; None: it cannot be read."""
+        effect = ReadTree(next(self._tokens), ())
+        self._submit(effect, lambda event: on_answer(None if event.nodes is None else event.position))
 
-    def _ask(self, effect: ReadTree, answered: Callable[[NodesRead], object]) -> None:
-        self._waiting[effect.token] = answered
+    def _submit(self, effect: ReadTree, on_answer: Callable[[NodesRead], object]) -> None:
+        self._waiting[effect.token] = on_answer
         self._outbox.effects.append(effect)
 
     def read(self, event: NodesRead) -> None:
-        """Hand what was read to whoever waits for it."""
-        answered = self._waiting.pop(event.token, None)
-        if answered is not None:
-            answered(event)
+        on_answer = self._waiting.pop(event.token, None)
+        if on_answer is not None:
+            on_answer(event)

@@ -1,1 +1,1 @@
-"""The controller's duties, carried out by the broker that is the controller by the image."""
+"""The controller's duties, carried out by the broker that the image names as controller."""

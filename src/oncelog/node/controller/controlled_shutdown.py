@@ -1,7 +1,9 @@
-"""Controlled shutdown: a broker that stops has its leaderships moved away first, so that nobody waits for an election.
+"""Controlled shutdown: a stopping broker first has its leaderships moved away, so that no request waits for an
+election.
 
-It says so in its registration; the controller elects others and takes it out of the in-sync sets where others remain.
-Until then it serves on. It does not wait for longer than it is given, nor where nobody could take over.
+It announces the shutdown in its registration; the controller then elects other leaders and removes it from the in-sync
+sets in which others remain. Until then it keeps serving. It stops waiting when its share of the time is over, and does
+not wait for partitions that no other broker can lead.
 """
 
 from __future__ import annotations
@@ -18,26 +20,26 @@ if TYPE_CHECKING:
     from oncelog.node.cluster.metadata_log import MetadataLog
     from oncelog.node.kernel.deadlines import Deadlines
 
+# Part of the shutdown time spent waiting here; the rest is for requests in flight and the disk.
 _SHARE: Final = 0.6
-"""Share of the time until the broker has to be gone; the rest is for what is in flight, and the disk."""
 
 
 class _State(Enum):
     SERVING = "serving"
-    ASKED = "asked"
-    """True once the broker has said that it stops, or is about to."""
+    # The broker has announced that it stops, or is about to.
+    ANNOUNCING = "asked"
     DONE = "done"
 
 
 class ControlledShutdown:
-    """The end of a broker that asks the controller to move its leaderships away, and waits for it."""
+    """Announces that this broker stops, and waits until the controller has moved its leaderships."""
 
     def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines) -> None:
         self._metadata = metadata
         self._commits = commits
         self._deadlines = deadlines
         self._state = _State.SERVING
-        self._said = False
+        self._is_announced = False
 
     @property
     def is_done(self) -> bool:
@@ -45,36 +47,36 @@ class ControlledShutdown:
         return self._state is _State.DONE
 
     def begin(self, deadline_ms: int) -> None:
-        """Ask that leaderships be moved away; give up in time for the rest of the shutdown."""
+        """Announce the shutdown; give up in time for the rest of it."""
         if self._state is not _State.SERVING:
             return
-        self._state = _State.ASKED
+        self._state = _State.ANNOUNCING
         if not self._metadata.config.get("controlled.shutdown.enable"):
             self._state = _State.DONE
             return
         now_ms = self._deadlines.now_ms
         self._deadlines.at(now_ms + int((deadline_ms - now_ms) * _SHARE), self._give_up)
-        self._ask()
+        self._announce()
 
     def follow(self) -> None:
-        """Look whether a change of the image was the last one waited for."""
-        waits = self._state is _State.ASKED and self._said
+        """Check whether a change of the image was the last one awaited."""
+        waits = self._state is _State.ANNOUNCING and self._is_announced
         if waits and may_stop(self._metadata.image, self._metadata.broker_id, self._is_unclean):
             self._state = _State.DONE
 
-    def _ask(self) -> None:
+    def _announce(self) -> None:
         operations = begin_controlled_shutdown(self._metadata.image, self._metadata.broker_id, self._deadlines.now_ms)
         if operations:
-            self._commits.commit(operations, self._asked)
+            self._commits.commit(operations, self._announced)
         else:
             self._state = _State.DONE
 
-    def _asked(self, outcome: CommitOutcome) -> None:
+    def _announced(self, outcome: CommitOutcome) -> None:
         if outcome is CommitOutcome.COMMITTED:
-            self._said = True
+            self._is_announced = True
             self.follow()
         elif outcome is CommitOutcome.CONFLICT:
-            self._ask()
+            self._announce()
         else:
             self._state = _State.DONE
 

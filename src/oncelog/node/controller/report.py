@@ -1,6 +1,6 @@
-"""The controller's lines in the log: which brokers come and go, and how many leaders were elected because of whom.
+"""The controller's log lines: brokers that join and leave, and elections with their causes.
 
-Elections are counted over the commits of a round and told once, when every partition is settled.
+Elections are counted over the commits of a round and logged once, when every partition is settled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ControllerReport:
-    """Follows the changes of the image while this broker is the controller, and tells them in lines."""
+    """Turns changes of the image into log lines, while this broker is the controller."""
 
     def __init__(self) -> None:
         self.elections = 0
@@ -27,15 +27,15 @@ class ControllerReport:
         self._lines: list[Report] = []
 
     def follow(self, delta: ImageDelta, before: ClusterImage) -> None:
-        """Note what a change means for operators."""
+        """Collect the lines about a change."""
         image = delta.image
         if (image.controller_id, image.controller_epoch) != (before.controller_id, before.controller_epoch):
-            self._say(_succession(image))
+            self._log(_succession(image))
         if delta.brokers:
             for broker_id in sorted({*image.brokers, *before.brokers}):
-                line = _coming_and_going(before.brokers.get(broker_id), image.brokers.get(broker_id))
+                line = _broker_line(before.brokers.get(broker_id), image.brokers.get(broker_id))
                 if line is not None:
-                    self._say(line)
+                    self._log(line)
         for name in delta.altered:
             old = before.topics.get(name)
             if old is not None:
@@ -45,21 +45,21 @@ class ControllerReport:
 
     def _elected(self, was: PartitionImage, now: PartitionImage, image: ClusterImage) -> None:
         self.elections += 1
-        self._causes[_cause(was, image)] += 1
+        self._causes[_election_cause(was, image)] += 1
         self._leaderless += now.leader == NO_BROKER
         self._leaderless -= was.leader == NO_BROKER and bool(self._leaderless)
 
-    def _say(self, message: str, level: str = "info") -> None:
+    def _log(self, message: str, level: str = "info") -> None:
         self._lines.append(Report(level, message))
 
     def take(self, *, settled: bool) -> list[Report]:
-        """The lines to be written now; elections among them once all is ``settled``."""
+        """Return the lines to be written now; those about elections only once all partitions are ``settled``."""
         if settled and self._causes:
             count = self._causes.total()
             causes = ", ".join(f"{number} {cause}" for cause, number in self._causes.items())
-            self._say(f"elected leaders of {count} partition{'' if count == 1 else 's'}: {causes}")
+            self._log(f"elected leaders of {count} partition{'' if count == 1 else 's'}: {causes}")
             if self._leaderless:
-                self._say(f"{self._leaderless} of them have no leader: no replica that may lead is alive", "warning")
+                self._log(f"{self._leaderless} of them have no leader: no replica that may lead is alive", "warning")
             self._causes.clear()
             self._leaderless = 0
         lines, self._lines = self._lines, []
@@ -71,30 +71,30 @@ def _succession(image: ClusterImage) -> str:
     return f"broker {image.controller_id} is the controller of epoch {image.controller_epoch}; brokers up: {up}"
 
 
-def _coming_and_going(was: BrokerImage | None, now: BrokerImage | None) -> str | None:
-    """The line about one broker, None if it is as before."""
+def _broker_line(was: BrokerImage | None, now: BrokerImage | None) -> str | None:
+    """The line about one broker; None if nothing changed."""
     if now is None:
         assert was is not None
         stopping = was.in_controlled_shutdown
-        return f"broker {was.broker_id} has left the cluster{', stopped' if stopping else ': its session has ended'}"
-    where = f"broker {now.broker_id} at {now.host}:{now.port}"
+        return f"broker {was.broker_id} has left the cluster: {'stopped' if stopping else 'its session has ended'}"
+    location = f"broker {now.broker_id} at {now.host}:{now.port}"
     if was is None:
-        return f"{where} has joined the cluster{', fenced: its replicas may lack records' if now.fenced else ''}"
+        return f"{location} has joined the cluster{', fenced: its replicas may lack records' if now.fenced else ''}"
     if was.epoch != now.epoch:
-        return f"{where} has registered again"
+        return f"{location} has registered again"
     if was.fenced and not now.fenced:
-        return f"{where} is fenced no more"
+        return f"{location} is no longer fenced"
     if now.in_controlled_shutdown and not was.in_controlled_shutdown:
-        return f"{where} is stopping and gives its leaderships away"
+        return f"{location} is stopping and gives its leaderships away"
     if now.has_full_disk is not was.has_full_disk:
         return (
-            f"{where} has {'a full disk and gives its leaderships away' if now.has_full_disk else 'room on its disk'}"
+            f"{location} has {'a full disk, gives its leaderships away' if now.has_full_disk else 'room on its disk'}"
         )
     return None
 
 
-def _cause(was: PartitionImage, image: ClusterImage) -> str:
-    """The cause of the election of a partition's next leader."""
+def _election_cause(was: PartitionImage, image: ClusterImage) -> str:
+    """The reason why a partition needed a new leader."""
     leader: BrokerId = was.leader
     if leader == NO_BROKER:
         return "that had no leader"

@@ -1,1 +1,1 @@
-"""Coordinators of groups and of transactions: shards of internal topics that this broker leads."""
+"""Coordinators of groups and of transactions: the shards of internal topics that this broker leads."""

@@ -1,4 +1,4 @@
-"""The group coordinators of this broker: shards of ``__consumer_offsets``."""
+"""This broker's group coordinators: shards of ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
 
-_OF_PRODUCERS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
-"""Errors of the log about a producer that its client is answered unchanged."""
+# Errors of the log about a producer, which its client gets unchanged.
+_PRODUCER_ERRORS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """Values by the keys that the machine names, in its units."""
+    """Settings by the names that the shard uses, in its units."""
     return GroupSettings(**{field: int(config.get(key)) * factor for field, (key, factor) in SETTING_KEYS.items()})
 
 
@@ -58,9 +58,10 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
 
     def _write(self, hosted: HostedShard[GroupShard], decision: GroupDecision, now_ms: int) -> None:
         producer = decision.producer
-        if producer is None:  # else the records are a batch of the producer's transaction
+        if producer is None:
             super()._write(hosted, decision, now_ms)
             return
+        # The records are a batch of the producer's transaction.
         from oncelog.node.coordinators.log_batches import transactional_batch_of
         from oncelog.storage.log.append import append_batch
 
@@ -80,15 +81,15 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         return self._log(hosted).log_end_offset if decision.waits_for_pending else None
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
-        return error_code if error_code in _OF_PRODUCERS else super()._error_for_client(error_code)
+        return error_code if error_code in _PRODUCER_ERRORS else super()._error_for_client(error_code)
 
     def park(self, task: Task, wait: Coordinate) -> None:
-        """Let a request decide in the shard of its group."""
+        """Let the shard of the task's group decide."""
         self.decide(task, wait.group_id, wait)
 
     def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:
-        """A marker was written to a partition of ``__consumer_offsets``: its pending offsets become visible or go.
-        A shard that is being loaded will read the marker from its log."""
+        """A marker was written to a partition of ``__consumer_offsets``: its pending offsets become visible or are
+        dropped. A shard that is still loading will read the marker from its log."""
         hosted = self._hosted.get(partition)
         if hosted is not None and hosted.shard.is_loaded:
             hosted.shard.apply_end_transaction(producer_id, committed=committed)

@@ -1,4 +1,4 @@
-"""The batches of coordinator shards: builds what a shard appends, and reads its log back, a slice at a time."""
+"""Batches of coordinator shards: builds what a shard appends, and replays its log in slices."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from oncelog.core.groups.model import Producer
     from oncelog.storage.log.partition_log import PartitionLog
 
+# Base sequence of every batch of transactional offsets, as in Apache Kafka: these batches are not numbered.
 _BASE_SEQUENCE: Final = 0
-"""The base sequence of every batch of transactional offsets, as in Apache Kafka: nobody numbers or checks them."""
 
 KeysAndValues = Sequence[tuple[bytes, bytes | None]]
 
 
 def batch_of(contents: KeysAndValues, now_ms: int) -> memoryview:
-    """A batch of records that nobody's producer wrote."""
+    """A batch without a producer."""
     return memoryview(build_batch(_records(contents, now_ms)))
 
 
@@ -47,17 +47,17 @@ def _records(contents: KeysAndValues, now_ms: int) -> list[Record]:
 
 
 SLICE_BYTES: Final = MIB // 8
-"""Bytes that one slice reads: some milliseconds of the loop."""
+"""Bytes read by one slice: some milliseconds of the loop."""
 MAX_BATCH_BYTES: Final = 128 * MIB
-"""Bound on what one batch may decompress to."""
+"""Bound on a batch's decompressed size."""
 
 ApplyBatch = Callable[[bytes, int, BatchHeader], None]
-"""(data, position, header): apply one batch of the log."""
+"""Arguments: data, position, header. Applies one batch of the log."""
 
 
 def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset | None:
-    """Apply the batches from ``offset`` on, about ``SLICE_BYTES`` of them; where to go on, None at the end. Raises
-    CorruptBatch for one that is damaged: nothing in it is applied, and nothing behind it."""
+    """Apply about ``SLICE_BYTES`` of batches from ``offset`` on; returns the next offset, None at the end. Raises
+    CorruptBatch; then neither the damaged batch nor any later one is applied."""
     if offset >= log.high_watermark:
         return None
     read = read_batches(log, offset, max_bytes=SLICE_BYTES, isolation_read_committed=False, minimum_one=True)
@@ -68,15 +68,16 @@ def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset 
             if not crc_matches(data, position, header):
                 raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} differs")
             apply(data, position, header)
+            # A slice usually ends inside a batch; the next slice begins with that batch.
             following = Offset(header.next_offset)
     except TruncatedBatch:
-        if following == offset:  # the first is read whole, if its length is right
+        if following == offset:  # the first batch is always read whole, so its length field is wrong
             raise
-    return following if following > offset else None  # otherwise a read ends inside a batch; the next begins with it
+    return following if following > offset else None
 
 
 def group_replayer(shard: GroupShard) -> ApplyBatch:
-    """Applies batches of ``__consumer_offsets``: what a transaction committed is pending until its marker comes."""
+    """Applies batches of ``__consumer_offsets``; offsets of a transaction stay pending until its marker is read."""
 
     def apply(data: bytes, position: int, header: BatchHeader) -> None:
         producer_id = ProducerId(header.producer_id)

@@ -1,9 +1,9 @@
-"""Requests that wait for the markers of decided transactions, and the coordinators that are asked for them.
+"""Requests that wait until decided transactions have their markers.
 
-A group coordinator that has pending offsets asks before it answers with what was committed before (invariant O8 of
-docs/internals/groups.md). A pending offset knows its producer and no transactional id, so every broker is asked that
-leads a partition of ``__transaction_state``; each answers when it has loaded all its shards and no decided transaction
-of those producers lacks its marker on the partition. This broker is asked by the same message.
+A group coordinator with pending offsets must not answer with older ones while a decided transaction lacks its marker
+(invariant O8 of docs/internals/groups.md). A pending offset names its producer but no transactional id. So every leader
+of a ``__transaction_state`` partition is queried, this broker included; each answers once its shards are loaded and no
+decided transaction of these producers lacks its marker on the partition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_BROKER, TRANSACTION_STATE, BrokerId, ProducerId, TopicPartition
-from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget, nothing_to_forget
+from oncelog.node.brokers.messages import UNREACHABLE, AwaitMarkers, BrokerMessages, Cancel, OnAnswer, nothing_to_cancel
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable, Task
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.broker.waits import UntilMarked
 
-Questions = dict[int, tuple[AwaitMarkers, Answered]]
-"""Questions of other brokers by number, in order of arrival."""
+Queries = dict[int, tuple[AwaitMarkers, OnAnswer]]
+"""Queries of other brokers by number, in order of arrival."""
 
 
 class MarkerWaits:
-    """Requests that wait until decided transactions have their markers. ``shards()`` are the loaded shards of this
-    broker, ``is_loading()`` says if there are others."""
+    """Requests that wait for markers, and queries from other brokers. ``shards()`` yields this broker's loaded shards;
+    ``is_loading()`` is true while others are loading."""
 
     def __init__(
         self,
@@ -45,25 +45,25 @@ class MarkerWaits:
         self._runnable = runnable
         self._shards = shards
         self._is_loading = is_loading
-        self._questions: dict[TopicPartition, Questions] = {}
+        self._queries: dict[TopicPartition, Queries] = {}
         self._next_number = 1
-        messages.receive_with(AwaitMarkers, self._receive)
+        messages.set_receiver(AwaitMarkers, self._receive)
 
     def park(self, task: Task, wait: UntilMarked) -> None:
-        """Ask all coordinators, and let ``task`` go on when the last has answered."""
+        """Query all coordinators; ``task`` wakes with True when the last has answered, with False if one cannot."""
         brokers = self._coordinators()
         if brokers is None:
             self._runnable.wake(task, False)
             return
         missing = set(brokers)
-        unanswered: dict[BrokerId, Forget] = {}
+        in_flight: dict[BrokerId, Cancel] = {}
 
-        def forget() -> None:
-            for each in unanswered.values():
-                each()
+        def cancel_all() -> None:
+            for cancel in in_flight.values():
+                cancel()
 
         def give_up(_now_ms: int) -> None:
-            forget()
+            cancel_all()
             self._runnable.wake(task, False)
 
         def answered(broker_id: BrokerId, answer: object) -> None:
@@ -74,54 +74,55 @@ class MarkerWaits:
                 self._runnable.wake(task, True)
 
         task.alarm = self._deadlines.at(wait.deadline_ms, give_up)
-        task.forget = forget
+        task.forget = cancel_all
         message = AwaitMarkers(wait.partition, wait.producer_ids)
         for broker_id in brokers:
-            unanswered[broker_id] = self._messages.send(broker_id, message, partial(answered, broker_id))
+            in_flight[broker_id] = self._messages.send(broker_id, message, partial(answered, broker_id))
         if not brokers:
             self._runnable.wake(task, True)
 
     def _coordinators(self) -> list[BrokerId] | None:
-        """The brokers that lead partitions of ``__transaction_state``; None while one has no leader to be asked."""
+        """The leaders of ``__transaction_state``; None while a partition has no leader."""
         topic = self._metadata.image.topics.get(TRANSACTION_STATE)
         partitions = () if topic is None else topic.partitions
         leaders = list(dict.fromkeys(partition.leader for partition in partitions))
         return None if NO_BROKER in leaders else leaders
 
-    def _receive(self, message: AwaitMarkers, answered: Answered) -> Forget:
+    def _receive(self, message: AwaitMarkers, on_answer: OnAnswer) -> Cancel:
         if not self._is_loading() and self._has_markers(message):
-            answered(None)
-            return nothing_to_forget
+            on_answer(None)
+            return nothing_to_cancel
         number = self._next_number
         self._next_number += 1
-        self._questions.setdefault(message.partition, {})[number] = message, answered
+        self._queries.setdefault(message.partition, {})[number] = message, on_answer
         return partial(self._forget, message.partition, number)
 
     def _forget(self, partition: TopicPartition, number: int) -> None:
-        of_partition = self._questions.get(partition)
-        if of_partition is not None and of_partition.pop(number, None) is not None and not of_partition:
-            del self._questions[partition]
+        waiting = self._queries.get(partition)
+        if waiting is not None and waiting.pop(number, None) is not None and not waiting:
+            del self._queries[partition]
 
     def _has_markers(self, message: AwaitMarkers) -> bool:
         return not any(shard.awaits_marker(message.partition, message.producer_ids) for shard in self._shards())
 
     def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:
-        """Answer who waited for this marker and for no other."""
-        if partition in self._questions and not self._is_loading():
+        """Answer the queries for which this marker was the last."""
+        if partition in self._queries and not self._is_loading():
             self._answer(partition, producer_id)
 
     def shards_changed(self) -> bool:
-        """Answer questions that waited for shards to be loaded or to move away; True if there was one."""
-        if not self._questions or self._is_loading():
+        """Answer queries that waited for shards to load or to move away; True if one was answered."""
+        if not self._queries or self._is_loading():
             return False
-        return sum(self._answer(partition) for partition in list(self._questions)) > 0
+        return sum(self._answer(partition) for partition in list(self._queries)) > 0
 
     def _answer(self, partition: TopicPartition, producer_id: ProducerId | None = None) -> int:
-        """Answer questions about a partition, of all or about one producer; how many."""
+        """Answer the queries about a partition (of one producer, if given) that have their markers; returns their
+        number."""
         count = 0
-        for number, (message, answered) in list(self._questions[partition].items()):
+        for number, (message, on_answer) in list(self._queries[partition].items()):
             if (producer_id is None or producer_id in message.producer_ids) and self._has_markers(message):
                 self._forget(partition, number)
-                answered(None)
+                on_answer(None)
                 count += 1
         return count

@@ -1,9 +1,10 @@
-"""Markers: the control batches that end a transaction on its partitions (KIP-98, KIP-890), written here and sent there.
+"""Markers: the control batches that end a transaction on its partitions (KIP-98, KIP-890); written here, sent to
+others.
 
-The sender keeps the markers of a decided transaction until each partition has its own. They wait between the decision,
-durable, and the node's next event: EndTxn is answered first, and the next request finds them written. A partition whose
-leader is unknown, or that refuses for now, is tried again; one that the cluster does not have any more needs no marker,
-for nothing reads what was written there.
+The sender keeps the markers of a decided transaction until every partition has its marker. They are sent with the
+node's next event after the decision is durable: EndTxn is answered first, but the next request already finds them
+written. A partition without a leader, or whose leader refuses for now, is retried. A deleted partition needs no marker,
+because its records cannot be read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Written = Callable[["HostedShard[TransactionShard]", "MarkersToWrite", TopicPart
 
 
 class MarkerToSend(NamedTuple):
-    """The marker of one transaction for one partition, on behalf of the shard that decided."""
+    """One transaction's marker for one partition, on behalf of the shard that decided."""
 
     hosted: HostedShard[TransactionShard]
     markers: MarkersToWrite
@@ -49,7 +50,8 @@ class MarkerToSend(NamedTuple):
 
 
 class MarkerSender:
-    """Sends decided markers. ``written(hosted, markers, partition)`` is called for each written or not needed."""
+    """Sends decided markers. ``written(hosted, markers, partition)`` is called for each that is written or not
+    needed."""
 
     def __init__(self, messages: BrokerMessages, metadata: Metadata, deadlines: Deadlines, written: Written) -> None:
         self._messages = messages
@@ -58,24 +60,23 @@ class MarkerSender:
         self._written = written
         self._decided: deque[tuple[HostedShard[TransactionShard], list[MarkersToWrite]]] = deque()
         self.retrying = 0
-        """Markers that are tried again: their log refused them, or their leader is unknown."""
+        """Markers to be retried: their log refused them, or their partition has no leader."""
 
     def add(self, hosted: HostedShard[TransactionShard], markers: list[MarkersToWrite]) -> None:
-        """Send the markers of a decision that is durable, with the next event."""
+        """Queue the markers of a durable decision for the next event."""
         self._decided.append((hosted, markers))
 
     def has_decided(self) -> bool:
-        """True if markers are to be sent with the next event."""
         return bool(self._decided)
 
     def send_decided(self) -> None:
-        """Send what was decided before this event: the answers to EndTxn are on their way."""
+        """Send the markers queued before this event: the answers to EndTxn are on their way."""
         for _ in range(len(self._decided)):
             hosted, markers = self._decided.popleft()
-            for each in markers:
-                marker = _marker(each)
-                for partition in each.partitions:
-                    self._send(MarkerToSend(hosted, each, WriteMarker(partition, marker)))
+            for transaction in markers:
+                marker = _marker(transaction)
+                for partition in transaction.partitions:
+                    self._send(MarkerToSend(hosted, transaction, WriteMarker(partition, marker)))
 
     def _send(self, sending: MarkerToSend) -> None:
         if not sending.hosted.is_led:
@@ -89,10 +90,11 @@ class MarkerSender:
             self._messages.send(image.leader, sending.message, partial(self._answered, sending))
 
     def _answered(self, sending: MarkerToSend, answer: object) -> None:
-        """A partition that has seen a later epoch of the producer needs no marker: its transaction there has been
-        ended, by an administrator for one. A later coordinator epoch has its own markers."""
+        # INVALID_PRODUCER_EPOCH: the partition has seen a later epoch, so the transaction has ended there already, for
+        # instance by an administrator.
         if answer is ErrorCode.NONE or answer is ErrorCode.INVALID_PRODUCER_EPOCH:
             self._done(sending)
+        # A later coordinator epoch sends its own markers.
         elif answer is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             self._retry(sending)
 
@@ -120,7 +122,7 @@ def _marker(markers: MarkersToWrite) -> Marker:
 
 
 class MarkerWriter:
-    """Writes markers to led partitions, whoever asks: a coordinator here or elsewhere, or an administrator."""
+    """Writes markers to led partitions, for coordinators here or elsewhere and for administrators."""
 
     def __init__(
         self,
@@ -135,22 +137,22 @@ class MarkerWriter:
         self._broker_requests = broker_requests
 
     def write(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """Append ``marker``; the high watermark at which it is durable. Offsets committed in the transaction become
-        visible or are dropped. Raises AppendRefused or OSError."""
+        """Append ``marker``; returns the high watermark at which it is durable. Offsets committed in the transaction
+        become visible or are dropped. Raises AppendRefused or OSError."""
         partition, log = leader_log.partition, leader_log.log
         end = append_marker(log, marker, leader_log.leader_epoch, self._deadlines.now_ms)
         self._group_commit.appended(log)
         if partition.topic == CONSUMER_OFFSETS:
             self._groups.transaction_ended(partition.partition, marker.producer_id, committed=marker.committed)
         if self._broker_requests.is_marker_awaited(partition, marker.producer_id):
-            told = partial(self._broker_requests.marked, partition, marker.producer_id)
-            self._group_commit.when_durable(log, end, told)
+            on_durable = partial(self._broker_requests.marked, partition, marker.producer_id)
+            self._group_commit.when_durable(log, end, on_durable)
         return end
 
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
-    """Append ``marker``; the high watermark at which it is durable. Raises AppendRefused or OSError."""
-    # Loaded by the first append, not by the start of a broker.
+    """Append ``marker``; returns the high watermark at which it is durable. Raises AppendRefused or OSError."""
+    # Imported by the first append instead of at start-up.
     from oncelog.storage.log.append import append_batch
     from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker
 
@@ -171,7 +173,7 @@ def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, 
 
 @lru_cache(maxsize=16)
 def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
-    """The batch, the same for all partitions of a transaction. What builds it is imported for the first."""
+    # Cached: the batch is the same for all partitions of a transaction.
     from oncelog.records.builder import end_transaction_marker
 
     return bytes(
@@ -186,7 +188,7 @@ def _encoded(producer_id: int, producer_epoch: int, committed: bool, coordinator
 
 
 def _check_administrators(log: PartitionLog, marker: Marker) -> None:
-    """An administrator names the transaction by where it starts: nothing else may be ended by mistake."""
+    # An administrator identifies the transaction by its first offset, so that no other one is ended by mistake.
     entry = log.producers.entries.get(marker.producer_id)
     if entry is None or entry.transaction_first_offset != marker.start_offset:
         raise AppendRefused(

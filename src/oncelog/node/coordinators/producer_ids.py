@@ -1,6 +1,6 @@
-"""Drives the producer id allocator: asks for blocks, parks those who come while there is none (KIP-730).
+"""Drives the producer id allocator: requests blocks of ids, and parks the requests that find none (KIP-730).
 
-The first block is asked for by the first producer, not at start: a broker that only consumers use takes no ids.
+The first block is requested for the first producer, not at start: a broker used only by consumers takes no ids.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIds:
-    """Producer ids of this broker."""
+    """The producer ids of this broker."""
 
     def __init__(self, broker_id: BrokerId, metadata: Metadata, commits: MetadataLog, runnable: Runnable) -> None:
         self._broker_id = broker_id
@@ -35,17 +35,17 @@ class ProducerIds:
         self._in_use = False
 
     def park(self, task: Task, _wait: UntilProducerId) -> None:
-        """Wake ``task`` with an id as soon as there is one."""
-        self.when_available(lambda taken: self._runnable.wake(task, taken))
+        """Wake ``task`` with an id as soon as one is available."""
+        self.when_available(lambda producer_id: self._runnable.wake(task, producer_id))
 
-    def when_available(self, take: Callable[[ProducerId | None], None]) -> None:
-        """Call ``take`` with an id as soon as there is one; with None when there never will be."""
+    def when_available(self, on_id: Callable[[ProducerId | None], None]) -> None:
+        """Call ``on_id`` with an id as soon as one is available; with None if the cluster has none left."""
         self._in_use = True
-        self._waiting.append(take)
+        self._waiting.append(on_id)
         self._serve()
 
     def prefetch(self, effects: list[Effect]) -> None:
-        """Ask for a block if one will be wanted soon."""
+        """Request a block if the present one is nearly used up."""
         if not self._in_use or not self._allocator.wants_block:
             return
         try:
@@ -66,10 +66,10 @@ class ProducerIds:
 
     def _serve(self) -> None:
         while self._waiting:
-            taken = self._allocator.take()
-            if taken is None:
+            producer_id = self._allocator.take()
+            if producer_id is None:
                 return
-            self._waiting.popleft()(taken)
+            self._waiting.popleft()(producer_id)
 
     def _refuse_all(self) -> None:
         while self._waiting:

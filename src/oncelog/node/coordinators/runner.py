@@ -1,17 +1,19 @@
-"""Drives coordinator shards: leads and resigns them, loads them, decides, appends, applies, and replies once durable.
+"""Drives coordinator shards: leads, loads and resigns them; decides, appends, applies, and replies once durable.
 
-The common part of groups and transactions; ``group_coordinators`` and ``transaction_coordinators`` are the two.
+The common part of groups and transactions; ``group_coordinators`` and ``transaction_coordinators`` build on it.
 
 Invariants:
-1. Between a decision and its ``apply`` nothing else happens to the shard: append and apply follow at once.
-2. A reply leaves when the decision's records are durable; so does one that shows what earlier records applied.
-3. A shard decides nothing before its whole log has been applied. A request that comes earlier waits for that, where the
-   kind of coordinator lets it, in order of arrival; then it is refused with COORDINATOR_LOAD_IN_PROGRESS.
-4. A shard is hosted in one leader epoch. With another it is resigned and led anew; whatever waited in it is answered
-   NOT_COORDINATOR, and what comes back for it later is dropped.
 
-The machines of the shards, and what reads and writes batches of records, are imported for the first shard that is led:
-a new cluster has neither groups nor transactions.
+1. Nothing happens to a shard between a decision and its ``apply``: append and apply follow at once.
+2. A reply leaves when the decision's records are durable; a reply that shows the effect of earlier records waits for
+   those.
+3. A shard decides nothing before its whole log is applied. Earlier requests wait, in order of arrival, for as long as
+   the kind of coordinator allows; then they are refused with COORDINATOR_LOAD_IN_PROGRESS.
+4. A shard is hosted in one leader epoch. In another epoch it is resigned and led again: waiting requests are answered
+   NOT_COORDINATOR, and later completions for it are dropped.
+
+Machines of shards, and the code for batches of records, are imported for the first shard that is led: a new cluster has
+neither groups nor transactions.
 """
 
 from __future__ import annotations
@@ -44,21 +46,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request that waits for one decision: first for its shard to be loaded, then for the reply."""
+    """A request that waits for a decision: first for its shard to load, then for its reply."""
 
     name: str
-    """The group or transactional id that it is about."""
+    """The group or transactional id."""
     wait: Any
-    """The request, as its handler has put it: ``Coordinate`` or ``Transact``."""
+    """The request as its handler yielded it: ``Coordinate`` or ``Transact``."""
     answer: Callable[[Any], None]
-    """Takes the reply, or a CoordinatorRefusal."""
+    """Called with the reply, or with a CoordinatorRefusal."""
     token: int | None = None
-    """The token by which the reply is released, once its shard has decided."""
+    """Identifies the reply, once the shard has decided."""
     alarm: Alarm | None = None
 
 
 class ShardDecision(Protocol):
-    """The common part of both kinds of decisions."""
+    """The interface common to decisions of both kinds."""
 
     @property
     def records(self) -> Sequence[tuple[bytes, bytes | None]]:
@@ -66,35 +68,35 @@ class ShardDecision(Protocol):
 
     @property
     def reply(self) -> object | None:
-        """The reply to the request decided; None: it is parked, or nobody asked."""
+        """The reply to the request; None: it is parked, or there was no request."""
 
     @property
     def released(self) -> Sequence[tuple[int, object]]:
-        """Replies to requests that were parked, by token."""
+        """Replies to parked requests, by token."""
 
 
 class Shard(Protocol):
-    """The common part of both kinds of shards; each has its own kind of ``ShardDecision``."""
+    """The interface common to shards of both kinds; each has its own kind of ``ShardDecision``."""
 
     is_loaded: bool
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Take over one record of the log."""
+        """Apply one record of the log."""
 
     def loaded(self, now_ms: int) -> Any:
-        """Begin to decide: the whole log has been applied."""
+        """Begin to decide: the whole log is applied."""
 
     def unloaded(self, now_ms: int) -> Any:
-        """Decide no more: another broker leads the partition; the decision releases all who are parked."""
+        """Stop deciding: another broker leads the partition. The decision releases all parked requests."""
 
     def append_failed(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
-        """Take back a decision whose records were refused."""
+        """Undo a decision whose records were refused."""
 
     def partitions_deleted(self, partitions: Any, now_ms: int) -> Any:
-        """Forget partitions of topics that are gone."""
+        """Forget the partitions of deleted topics."""
 
     def deadline_ms(self) -> int | None:
-        """Time of the next tick; None: never."""
+        """Time of the next tick; None: none is due."""
 
     def tick(self, now_ms: int) -> Any:
         """Do one thing that is due."""
@@ -102,7 +104,6 @@ class Shard(Protocol):
 
 S = TypeVar("S", bound=Shard)
 D = TypeVar("D", bound=ShardDecision)
-"""The decisions of the shards."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,19 +114,20 @@ class HostedShard(Generic[S]):
     partition: TopicPartition
     leader_epoch: LeaderEpoch
     log: PartitionLog | None
-    """None as long as the internal topic's log is still to be created: then there is nothing to load."""
+    """None until the internal topic's log is created; until then there is nothing to load."""
     next_offset: Offset
-    """Offset at which loading goes on."""
+    """Offset at which loading continues."""
     is_led: bool = True
-    """False once this broker has resigned: what was under way for it is dropped when it comes back."""
+    """False once resigned: completions for it are dropped."""
     until_loaded: dict[PendingRequest, None] = field(default_factory=dict)
-    """Requests that decide when the shard is loaded, in order of arrival."""
+    """Requests that wait for the shard to load, in order of arrival."""
     pending: dict[int, PendingRequest] = field(default_factory=dict)
     """Requests that wait for their reply, by token."""
     alarm: Alarm | None = None
 
 
 AT_ONCE_MS: Final = 0
+# Answers to clients when the log refuses; UNKNOWN_SERVER_ERROR for all other errors, as in Kafka.
 _REFUSALS: Final = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -133,14 +135,13 @@ _REFUSALS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""The answer to a client of the coordinator whose log refuses; UNKNOWN_SERVER_ERROR for the rest, as in Kafka."""
 
 
 class CoordinatorServices(NamedTuple):
-    """The node's parts that both kinds of coordinators stand on."""
+    """Parts of the node that both kinds of coordinators use."""
 
     append_timeout_ms: int
-    """``offsets.commit.timeout.ms``: how long a reply waits for its records to be durable."""
+    """``offsets.commit.timeout.ms``: how long a reply waits for its records to become durable."""
     deadlines: Deadlines
     runnable: Runnable
     group_commit: GroupCommit
@@ -150,7 +151,7 @@ class CoordinatorServices(NamedTuple):
 
 
 class Coordinators(Generic[S, D]):
-    """The shards of this broker for one internal topic."""
+    """This broker's shards of one internal topic."""
 
     topic: TopicName
 
@@ -167,7 +168,7 @@ class Coordinators(Generic[S, D]):
         self._loading: deque[HostedShard[S]] = deque()
         self._next_token = 1
 
-    # The two kinds do each of these in their way
+        # Each kind of coordinator implements these.
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> S:
         raise NotImplementedError
@@ -177,15 +178,15 @@ class Coordinators(Generic[S, D]):
         raise NotImplementedError
 
     def _load_wait_ms(self) -> int:
-        """Milliseconds that a request may wait for its shard to be loaded; 0: it is refused at once."""
+        """How long a request may wait for its shard to load; 0: it is refused at once."""
         return 0
 
     def _replayer(self, shard: S) -> ApplyBatch:
-        """Applies a batch of the log to a shard that is being loaded."""
+        """Applies batches of the log to a shard that is loading."""
         raise NotImplementedError
 
     def _write(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
-        """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing is changed."""
+        """Append a decision's records and apply them. Raises AppendRefused or OSError; then nothing has changed."""
         from oncelog.node.coordinators.log_batches import batch_of
         from oncelog.storage.log.append import append_batch
 
@@ -195,17 +196,15 @@ class Coordinators(Generic[S, D]):
             hosted.shard.apply(key, value)
 
     def _visible_end_offset(self, hosted: HostedShard[S], decision: D) -> Offset | None:
-        """The end of the records that a decision without records shows in its reply; None: none could be pending."""
+        """The end of the records whose effect a decision without records shows in its reply; None: all are durable."""
         raise NotImplementedError
 
     def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
-        """Do what else a decision calls for, once its records are appended."""
+        """Do what else a decision requires, once its records are appended."""
 
     def follow(self, topic: TopicImage | None) -> None:
-        """Lead and resign shards as the internal topic's partitions are led now; None: the topic does not exist.
-
-        A shard that is led already in the same epoch stays as it is, loaded or loading.
-        """
+        """Lead and resign shards as the internal topic's partitions are led now; None: the topic does not exist. A
+        shard led in the same epoch stays as it is, loaded or loading."""
         partitions = () if topic is None else topic.partitions
         for index in [index for index in self._hosted if index >= len(partitions)]:
             self._resign(index)
@@ -220,12 +219,12 @@ class Coordinators(Generic[S, D]):
                 self._lead(index, partition.leader_epoch)
 
     def _lead(self, index: int, leader_epoch: LeaderEpoch) -> None:
-        """Load the shard when its log is durable, at once when there is no log yet and so nothing to load."""
         partition = TopicPartition(self.topic, index)
         log = self._open_log(partition) if self._partitions.has_log(partition) else None
         start_offset = Offset(0) if log is None else log.log_start_offset
         hosted = HostedShard(self._new_shard(index, leader_epoch), partition, leader_epoch, log, start_offset)
         self._hosted[index] = hosted
+        # Without a log there is nothing to load; otherwise the log must be durable before it is applied.
         if log is None:
             self._loading.append(hosted)
         else:
@@ -251,7 +250,7 @@ class Coordinators(Generic[S, D]):
         return leader_log.log
 
     def _log(self, hosted: HostedShard[S]) -> PartitionLog:
-        """The shard's log, created when the first record comes."""
+        """The shard's log, created when its first record is appended."""
         if hosted.log is None:
             hosted.log = self._open_log(hosted.partition)
         return hosted.log
@@ -260,51 +259,51 @@ class Coordinators(Generic[S, D]):
         self._group_commit.when_durable(log, log.log_end_offset, partial(self._loading.append, hosted))
 
     def load_slice(self) -> bool:
-        """Apply one slice of a log that is being loaded; True if there is more to do, for requests too."""
+        """Apply one slice of a log that is loading; True if more slices or newly admitted requests are due."""
         if not self._loading:
             return False
         now_ms = self._deadlines.now_ms
-        has_let_in = False
+        has_admitted = False
         while self._loading:
             hosted = self._loading[0]
             log = hosted.log
             if log is not None and hosted.is_led:
                 try:
-                    following = self._apply_slice(hosted, log)
+                    next_offset = self._apply_slice(hosted, log)
                 except CorruptBatch as damage:
                     self._loading.popleft()
-                    self._cannot_load(hosted, damage)
+                    self._load_failed(hosted, damage)
                     continue
-                if following is not None:
-                    hosted.next_offset = following
+                if next_offset is not None:
+                    hosted.next_offset = next_offset
                     return True
             self._loading.popleft()
             if not hosted.is_led:
                 continue
             if log is not None and log.high_watermark < log.log_end_offset:
-                self._load_when_durable(hosted, log)  # a marker was written meanwhile
+                self._load_when_durable(hosted, log)  # a marker was appended during the load
                 continue
             self._carry_out(hosted, hosted.shard.loaded(now_ms), None, now_ms)
             waiting = list(hosted.until_loaded)
             hosted.until_loaded.clear()
-            has_let_in |= bool(waiting)
+            has_admitted |= bool(waiting)
             for pending in waiting:
                 self._cancel_alarm(pending)
                 self._decide_loaded(hosted, pending)
-        return has_let_in
+        return has_admitted
 
     def _apply_slice(self, hosted: HostedShard[S], log: PartitionLog) -> Offset | None:
-        """Apply the next slice of a shard's log; where to go on, None at the end. Raises CorruptBatch."""
+        """Apply the next slice of a shard's log; returns the next offset, None at the end. Raises CorruptBatch."""
         from oncelog.node.coordinators.log_batches import apply_slice
 
         return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
 
-    def _cannot_load(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
-        """Let another replica lead, which has the records as they were written. Until one does, requests wait for the
-        load, and are refused: a coordinator that knew half of its log would tell old offsets, and forget decisions."""
-        at = f"{hosted.partition} at offset {hosted.next_offset}"
-        self._outbox.effects.append(Report("error", f"the coordinator's log {at} cannot be read: {damage}"))
-        self._partitions.roles.found_damaged(hosted.partition, hosted.next_offset)
+    def _load_failed(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
+        """Hand the partition to another replica, which has the undamaged records. Requests wait until then, or are
+        refused: a coordinator that knows half of its log would answer old offsets and forget decisions."""
+        position = f"{hosted.partition} at offset {hosted.next_offset}"
+        self._outbox.effects.append(Report("error", f"the coordinator's log {position} cannot be read: {damage}"))
+        self._partitions.roles.report_damage(hosted.partition, hosted.next_offset)
 
     def shards(self) -> Iterable[S]:
         return (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
@@ -313,19 +312,19 @@ class Coordinators(Generic[S, D]):
         return any(not hosted.shard.is_loaded for hosted in self._hosted.values())
 
     def shard_of(self, name: str) -> S | None:
-        """The loaded shard that coordinates an id, None when :meth:`refusal` says why not."""
+        """The loaded shard that coordinates an id; None if :meth:`refusal` has an error."""
         hosted = self._find(name)
         return hosted.shard if hosted is not None and hosted.shard.is_loaded else None
 
     def refusal(self, name: str) -> ErrorCode:
-        """NONE, or why this broker cannot coordinate the id now."""
+        """NONE, or the reason why this broker cannot coordinate the id now."""
         hosted = self._find(name)
         if hosted is None:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE if hosted.shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def partition_of(self, name: str) -> TopicPartition | None:
-        """The partition of the internal topic that an id belongs to; None while the topic does not exist."""
+        """The internal topic's partition for an id; None while the topic does not exist."""
         if self._partition_count == 0:
             return None
         return TopicPartition(self.topic, coordinator_partition(name, self._partition_count))
@@ -335,20 +334,20 @@ class Coordinators(Generic[S, D]):
         return None if partition is None else self._hosted.get(partition.partition)
 
     def decide(self, task: Task, name: str, wait: Any) -> None:
-        """Let a request decide in the shard of ``name``."""
+        """Let the shard of ``name`` decide."""
         pending = PendingRequest(name, wait, partial(self._resume, task))
-        self.ask(pending)
+        self.submit(pending)
         task.forget = partial(self.forget, [pending])
 
     def _resume(self, task: Task, reply: object) -> None:
-        """Wake ``task`` with the reply, or raise the refusal in it."""
+        """Wake ``task`` with the reply, or with the refusal raised."""
         if isinstance(reply, CoordinatorRefusal):
             self._runnable.wake(task, error=reply)
         else:
             self._runnable.wake(task, reply)
 
-    def ask(self, pending: PendingRequest) -> None:
-        """Decide now, or when the shard is loaded; refuse where this broker has no such shard."""
+    def submit(self, pending: PendingRequest) -> None:
+        """Decide now, or when the shard is loaded; refuse if this broker has no such shard."""
         hosted = self._find(pending.name)
         if hosted is None:
             self._refuse(pending, ErrorCode.NOT_COORDINATOR)
@@ -362,7 +361,7 @@ class Coordinators(Generic[S, D]):
             pending.alarm = self._deadlines.at(self._deadlines.now_ms + wait_ms, give_up)
 
     def forget(self, requests: Iterable[PendingRequest]) -> None:
-        """Drop requests whose client is gone; what they decided stays decided."""
+        """Drop requests whose clients have disconnected; their decisions stand."""
         for pending in requests:
             hosted = self._find(pending.name)
             if hosted is None:
@@ -385,23 +384,23 @@ class Coordinators(Generic[S, D]):
         self._refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        """Topics are gone, with all that is kept for them."""
+        """Forget the partitions of deleted topics."""
         now_ms = self._deadlines.now_ms
         for hosted in self._hosted.values():
             if hosted.shard.is_loaded:
                 self._carry_out(hosted, hosted.shard.partitions_deleted(gone, now_ms), None, now_ms)
 
     def _carry_out(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
-        """Append, apply, see to replies and deadlines; then what the shard has to do at once."""
-        self._carry_out_one(hosted, decision, token, now_ms)
+        """Append, apply, arrange replies and deadlines; then run the ticks that are due at once."""
+        self._carry_out_decision(hosted, decision, token, now_ms)
         shard = hosted.shard
         due_ms = shard.deadline_ms()
         while shard.is_loaded and due_ms is not None and due_ms <= AT_ONCE_MS:
-            self._carry_out_one(hosted, shard.tick(now_ms), None, now_ms)
+            self._carry_out_decision(hosted, shard.tick(now_ms), None, now_ms)
             due_ms = shard.deadline_ms()
         self._set_alarm(hosted, due_ms)
 
-    def _carry_out_one(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
+    def _carry_out_decision(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         if decision.records:
             refusal = self._append(hosted, decision, now_ms)
             if refusal is not ErrorCode.NONE:
@@ -421,7 +420,7 @@ class Coordinators(Generic[S, D]):
         return ErrorCode.NONE
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
-        """The answer to a client of the coordinator when the log refuses."""
+        """The client's error when the log refuses."""
         return _REFUSALS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append_refused(
@@ -429,7 +428,7 @@ class Coordinators(Generic[S, D]):
     ) -> None:
         if token is not None:
             self._reply(hosted, token, CoordinatorRefusal(refusal))
-        self._carry_out_one(hosted, hosted.shard.append_failed(decision, refusal, now_ms), None, now_ms)
+        self._carry_out_decision(hosted, hosted.shard.append_failed(decision, refusal, now_ms), None, now_ms)
 
     def _deliver_when_durable(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         replies = list(decision.released)
@@ -445,7 +444,7 @@ class Coordinators(Generic[S, D]):
             return
         for waiting, _ in replies:
             if waiting in hosted.pending:
-                # A disk that does not answer must not hold a client for ever, nor one that waited for this decision.
+                # A disk that hangs must not hold these clients for ever.
                 give_up = partial(self._give_up_append, hosted, waiting)
                 hosted.pending[waiting].alarm = self._deadlines.at(now_ms + self._append_timeout_ms, give_up)
         self._group_commit.when_durable(self._log(hosted), visible_end, partial(self._reply_all, hosted, replies))
@@ -478,7 +477,7 @@ class Coordinators(Generic[S, D]):
             hosted.alarm = self._deadlines.at(deadline_ms, partial(self._tick, hosted))
 
     def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
-        if self._metadata.requests_wait:
+        if self._metadata.requests_postponed:
             hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, partial(self._tick, hosted))
         else:
             self._carry_out(hosted, hosted.shard.tick(now_ms), None, now_ms)

@@ -1,8 +1,8 @@
-"""The transaction coordinators of this broker: shards of ``__transaction_state``.
+"""This broker's transaction coordinators: shards of ``__transaction_state``.
 
-Beyond the common part (``runner``): once a decision is durable its markers are sent to the partitions of the
-transaction, and what has its marker, durably, is reported back to the shard, which then completes the transaction.
-EndTxn is answered before that, when the decision itself is durable: from then on the outcome cannot change.
+Beyond the common part (``runner``): once a decision is durable, its markers are sent to the transaction's partitions;
+each durable marker is reported to the shard, which completes the transaction after the last. EndTxn is answered when
+the decision is durable, before the markers: from then on the outcome cannot change.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.brokers.messages import (
     UNREACHABLE,
     AddPartitions,
-    Answered,
     BrokerMessages,
-    Forget,
+    Cancel,
+    OnAnswer,
     WriteMarker,
-    nothing_to_forget,
+    nothing_to_cancel,
 )
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerSender, MarkerWriter
@@ -61,41 +61,40 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 
 def transaction_settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
-    """Values by the keys that the machine names, and the finalized level of ``transaction.version``."""
+    """Settings by the names that the shard uses, with the finalized ``transaction.version``."""
     values = {field: config.get(key) for field, key in SETTING_KEYS.items()}
     return TransactionSettings(**values, transaction_version=transaction_version(image))
 
 
 def transaction_version(image: ClusterImage) -> int:
-    """The finalized level; a feature that is not finalized is at 0."""
+    """The finalized level; 0 if the feature is not finalized."""
     return image.features.get(TRANSACTION_VERSION, 0)
 
 
 class PendingIds:
-    """The end of each id's last record, in order: an answer about an id waits for its own records, not for others'."""
+    """The end of each id's last record: an answer about an id waits only for that id's own records."""
 
     __slots__ = ("_ends",)
 
     def __init__(self) -> None:
-        # A plain dict keeps the slots of removed keys, so that finding its first key grows linear; an OrderedDict does
-        # not.
+        # Not a dict: that keeps the slots of removed keys, so finding its first key takes linear time.
         self._ends: OrderedDict[TransactionalId, Offset] = OrderedDict()
 
     def appended(self, ids: Iterable[TransactionalId], end: Offset, high_watermark: Offset) -> None:
-        """Records of ``ids`` were appended, the last before ``end``."""
-        for name in ids:
-            self._ends[name] = end
-            self._ends.move_to_end(name)
+        """Note records of ``ids`` that end at ``end``."""
+        for transactional_id in ids:
+            self._ends[transactional_id] = end
+            self._ends.move_to_end(transactional_id)
         while self._ends and self._ends[oldest := next(iter(self._ends))] <= high_watermark:
             del self._ends[oldest]
 
-    def end_of(self, name: TransactionalId) -> Offset | None:
-        """The offset after its last record, None where that is durable."""
-        return self._ends.get(name)
+    def end_of(self, transactional_id: TransactionalId) -> Offset | None:
+        """The offset after the id's last record; None if that is durable."""
+        return self._ends.get(transactional_id)
 
 
 class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecision"]):
-    """Implements ``handlers.broker.ports.Transactions``; see the module and ``runner``."""
+    """Implements ``handlers.broker.ports.Transactions``; see ``runner``."""
 
     topic = TRANSACTION_STATE
 
@@ -111,7 +110,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         super().__init__(services)
         self.settings = settings
         self.verification_failures = 0
-        """Partitions of transactional writes that were refused: the coordinator did not know of them."""
+        """Partitions of transactional writes that were refused because their coordinator did not know of them."""
         self.markers = MarkerSender(messages, services.metadata, services.deadlines, self._marker_written)
         self.marker_waits = MarkerWaits(
             messages, services.metadata, services.deadlines, services.runnable, self.shards, self.is_loading
@@ -121,10 +120,10 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         self._metadata = services.metadata
         self._producer_ids = producer_ids
         self._marker_writer = marker_writer
+        # Ids whose last decision is not durable yet, by coordinator partition.
         self._pending_ids: dict[int, PendingIds] = {}
-        """Ids whose last decision is not durable yet, by partition of the coordinator."""
-        messages.receive_with(WriteMarker, self._receive_marker)
-        messages.receive_with(AddPartitions, self._receive_partitions)
+        messages.set_receiver(WriteMarker, self._receive_marker)
+        messages.set_receiver(AddPartitions, self._receive_partitions)
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> TransactionShard:
         from oncelog.core.transactions.shard import TransactionShard
@@ -136,20 +135,20 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return shard.decide(wait.request, token, now_ms, producer_id=wait.producer_id)
 
     def _load_wait_ms(self) -> int:
-        """Load, don't refuse: clients of a coordinator that is loading sleep longer than most loads take."""
+        # Clients that are refused during a load sleep longer than most loads take.
         return self.settings.concurrent_wait_ms
 
     def follow(self, topic: TopicImage | None) -> None:
         super().follow(topic)
-        # Requests that wait for markers wait for the shards that are led now.
+        # Requests that wait for markers may have waited for a shard that moved away.
         self.marker_waits.shards_changed()
 
     def load_slice(self) -> bool:
         if not self._loading:
             return False
-        more = super().load_slice()
-        # Requests that wait for markers have waited for the last shard to be loaded.
-        return self.marker_waits.shards_changed() or more
+        has_more = super().load_slice()
+        # Requests that wait for markers may have waited for this load.
+        return self.marker_waits.shards_changed() or has_more
 
     def _replayer(self, shard: TransactionShard) -> ApplyBatch:
         from oncelog.node.coordinators.log_batches import transaction_replayer
@@ -182,7 +181,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             now_ms = self._deadlines.now_ms
             self._carry_out(hosted, hosted.shard.abort_timed_out(name, producer_id, now_ms), None, now_ms)
 
-    # The port of handlers
+        # handlers.broker.ports.Transactions
 
     def take_part(self, request: AddRequest) -> bool:
         hosted = self._find(request.transactional_id)
@@ -194,15 +193,15 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return hosted.shard.take_part(request)
 
     def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        found: dict[TopicPartition, Offset] = {}
-        for name in ids:
-            hosted = self._find(name)
+        offsets: dict[TopicPartition, Offset] = {}
+        for transactional_id in ids:
+            hosted = self._find(transactional_id)
             if hosted is None or not hosted.shard.is_loaded:
                 continue
-            end = self._pending_ids[hosted.shard.partition].end_of(name)
+            end = self._pending_ids[hosted.shard.partition].end_of(transactional_id)
             if end is not None and self._log(hosted).high_watermark < end:
-                found[hosted.partition] = max(end, found.get(hosted.partition, end))
-        return found
+                offsets[hosted.partition] = max(end, offsets.get(hosted.partition, end))
+        return offsets
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
         return self._marker_writer.write(leader_log, marker)
@@ -214,11 +213,11 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         self._audit_trail.add(record)
 
     def park(self, task: Task, wait: Transact) -> None:
-        """Let a request decide in the shard of its transactional id."""
+        """Let the shard of the task's transactional id decide."""
         self.decide(task, wait.request.transactional_id, wait)
 
     def park_each(self, task: Task, wait: TransactEach) -> None:
-        """Let a request decide several times, side by side."""
+        """Let several requests of one task be decided independently."""
         answers: list[object] = [None] * len(wait.asked)
         missing = set(range(len(wait.asked)))
 
@@ -228,16 +227,16 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             if not missing:
                 self._runnable.wake(task, answers)
 
-        asked = [
-            PendingRequest(each.request.transactional_id, each, partial(answered, index))
-            for index, each in enumerate(wait.asked)
+        requests = [
+            PendingRequest(transact.request.transactional_id, transact, partial(answered, index))
+            for index, transact in enumerate(wait.asked)
         ]
-        for pending in asked:
-            self.ask(pending)
-        task.forget = partial(self.forget, asked)
+        for pending in requests:
+            self.submit(pending)
+        task.forget = partial(self.forget, requests)
 
     def park_adding(self, task: Task, wait: AddToTransaction) -> None:
-        """Ask the coordinator of a transaction, on whichever broker it is."""
+        """Send the request to the transaction's coordinator, on whichever broker."""
         coordinator = self.coordinator_of(wait.request.transactional_id)
         if isinstance(coordinator, ErrorCode):
             self._runnable.wake(task, error=CoordinatorRefusal(coordinator))
@@ -245,8 +244,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         task.forget = self._messages.send(coordinator, AddPartitions(wait.request), partial(self._added, task))
 
     def coordinator_of(self, transactional_id: TransactionalId) -> BrokerId | ErrorCode:
-        """The broker that coordinates an id; NOT_COORDINATOR where there are no coordinators yet,
-        COORDINATOR_NOT_AVAILABLE where nobody leads the id's partition."""
+        """The broker that coordinates an id; NOT_COORDINATOR if there are no coordinators yet,
+        COORDINATOR_NOT_AVAILABLE if the id's partition has no leader."""
         topic = self._metadata.image.topics.get(TRANSACTION_STATE)
         if topic is None:
             return ErrorCode.NOT_COORDINATOR
@@ -256,29 +255,29 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
     def _added(self, task: Task, answer: object) -> None:
         self._resume(task, CoordinatorRefusal(ErrorCode.NETWORK_EXCEPTION) if answer is UNREACHABLE else answer)
 
-    # Messages of brokers, this one's among them
+        # Messages from brokers, including this one
 
-    def _receive_marker(self, message: WriteMarker, answered: Answered) -> Forget:
-        """Write a marker to a partition led here. A partition without a log here is never taken for marked."""
+    def _receive_marker(self, message: WriteMarker, on_answer: OnAnswer) -> Cancel:
+        """Write a marker to a partition led here; any error means that the partition is not marked."""
         leader = self._partitions.leader_log(message.partition)
         if isinstance(leader, ErrorCode):
-            answered(leader)
-            return nothing_to_forget
+            on_answer(leader)
+            return nothing_to_cancel
         try:
             durable_at = self._marker_writer.write(leader, message.marker)
         except AppendRefused as refused:
-            answered(refused.error_code)
+            on_answer(refused.error_code)
         except OSError:
-            answered(ErrorCode.KAFKA_STORAGE_ERROR)
+            on_answer(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
-            lost = partial(answered, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._group_commit.when_durable(leader.log, durable_at, partial(answered, ErrorCode.NONE), lost)
-        return nothing_to_forget
+            on_lost = partial(on_answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._group_commit.when_durable(leader.log, durable_at, partial(on_answer, ErrorCode.NONE), on_lost)
+        return nothing_to_cancel
 
-    def _receive_partitions(self, message: AddPartitions, answered: Answered) -> Forget:
+    def _receive_partitions(self, message: AddPartitions, on_answer: OnAnswer) -> Cancel:
         """Add or verify partitions of a transaction that is coordinated here."""
-        pending = PendingRequest(message.request.transactional_id, Transact(message.request), answered)
-        self.ask(pending)
+        pending = PendingRequest(message.request.transactional_id, Transact(message.request), on_answer)
+        self.submit(pending)
         return partial(self.forget, [pending])
 
     def _marker_written(
@@ -287,6 +286,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         if hosted.shard.is_loaded:
             now_ms = self._deadlines.now_ms
             decision = hosted.shard.markers_written(markers, [partition], now_ms)
-            if decision.records:  # it was the last one
+            if decision.records:  # it was the last marker
                 self._carry_out(hosted, decision, None, now_ms)
             self.marker_waits.marked(partition, markers.identity.producer_id)

@@ -1,1 +1,1 @@
-"""Transactions that hang on partitions led here (KIP-664): finding, reporting and, if asked to, ending them."""
+"""Finds, reports and, if configured, aborts transactions that hang on partitions led here (KIP-664)."""

@@ -1,6 +1,6 @@
-"""Reports of hanging transactions for an operator: the whole story in one line, and the record in the audit log.
+"""Texts about hanging transactions: log lines for the operator, and the audit record of an abort.
 
-Text only; ``watch`` decides. Times are given as ages, and as the moment since which.
+Only formats; ``watch`` decides. Times are given as ages and as absolute times.
 """
 
 from __future__ import annotations
@@ -28,37 +28,41 @@ _CHECKED: Final = (
 
 
 def age(milliseconds: int) -> str:
-    """``1 h 2 min``: the two largest units."""
+    """A duration in its two largest units: ``1 h 2 min``."""
     parts: list[str] = []
-    left = max(0, milliseconds)
+    remaining = max(0, milliseconds)
     for size, name in _UNITS:
-        count, left = divmod(left, size)
+        count, remaining = divmod(remaining, size)
         if count or parts:
             parts.append(f"{count} {name}")
-    return " ".join(parts[:2]) or f"{left} ms"
+    return " ".join(parts[:2]) or f"{remaining} ms"
 
 
-def _who(transaction: OpenTransaction, epoch: int) -> str:
+def _producer(transaction: OpenTransaction, epoch: int) -> str:
     name = transaction.transactional_id
-    whose = "an unknown transactional id" if name is None else f"transactional id {name!r}"
-    return f"{whose}, producer {transaction.producer_id} epoch {epoch}"
+    id_text = "an unknown transactional id" if name is None else f"transactional id {name!r}"
+    return f"{id_text}, producer {transaction.producer_id} epoch {epoch}"
 
 
-def _where(transaction: OpenTransaction, log: PartitionLog, now_ms: int) -> str:
+def _span(transaction: OpenTransaction, log: PartitionLog, now_ms: int) -> str:
     return (
         f"open on {transaction.partition} from offset {transaction.start_offset} since "
         f"{timestamp(transaction.started_ms)} ({age(now_ms - transaction.started_ms)})"
     )
 
 
-def _blocks(transaction: OpenTransaction, log: PartitionLog) -> str:
+def _impact(transaction: OpenTransaction, log: PartitionLog) -> str:
     behind = max(0, log.high_watermark - transaction.start_offset)
     stuck = log.last_stable_offset == max(transaction.start_offset, log.log_start_offset)
-    held = f"read_committed consumers do not get past offset {log.last_stable_offset}" if stuck else "others hold more"
-    return f"{behind} record{'' if behind == 1 else 's'} from there on; {held}"
+    effect = (
+        f"read_committed consumers do not get past offset {log.last_stable_offset}"
+        if stuck
+        else "older ones hold back more"
+    )
+    return f"{behind} record{'' if behind == 1 else 's'} from there on; {effect}"
 
 
-def _way_out(partition: TopicPartition, start_offset: int) -> str:
+def _abort_command(partition: TopicPartition, start_offset: int) -> str:
     return (
         f"oncelog txn abort {option('--topic', partition.topic)} --partition {partition.partition} "
         f"--start-offset {start_offset}"
@@ -66,29 +70,29 @@ def _way_out(partition: TopicPartition, start_offset: int) -> str:
 
 
 def hanging(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """A hanging transaction, when it is first found."""
+    """Warning for a transaction that was just found to hang."""
     return (
-        f"hanging transaction of {_who(transaction, epoch)}: {_where(transaction, log, now_ms)}, but {finding.reason}, "
-        f"so nobody will end it. It blocks {_blocks(transaction, log)}. "
-        f"To end it: {_way_out(transaction.partition, transaction.start_offset)}"
+        f"hanging transaction of {_producer(transaction, epoch)}: {_span(transaction, log, now_ms)}, but "
+        f"{finding.reason}, so it will never end. It blocks {_impact(transaction, log)}. "
+        f"To end it: {_abort_command(transaction.partition, transaction.start_offset)}"
     )
 
 
 def late(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """One that is older than any time-out and of which no coordinator could say anything."""
+    """Warning for a transaction older than any time-out whose coordinator could not be queried."""
     return (
-        f"a transaction of {_who(transaction, epoch)} is older than any time-out: {_where(transaction, log, now_ms)}; "
-        f"{finding.reason}. It blocks {_blocks(transaction, log)}. To look into it: oncelog txn explain "
+        f"a transaction of {_producer(transaction, epoch)} is older than any time-out: "
+        f"{_span(transaction, log, now_ms)}; {finding.reason}. It blocks {_impact(transaction, log)}. "
         f"{option('--topic', transaction.partition.topic)} --partition {transaction.partition.partition}"
     )
 
 
 def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """A transaction in two-phase commit that nobody has decided for long."""
+    """Warning for a transaction in two-phase commit that waits long for its decision."""
     return (
-        f"prepared transaction of {_who(transaction, epoch)} waits for its decision since "
-        f"{timestamp(finding.start_ms)} ({age(now_ms - finding.start_ms)}): {_where(transaction, log, now_ms)}, and it "
-        f"never times out. It blocks {_blocks(transaction, log)}. Its application has to decide it; if that is "
+        f"prepared transaction of {_producer(transaction, epoch)} has waited for its decision since "
+        f"{timestamp(finding.start_ms)} ({age(now_ms - finding.start_ms)}): {_span(transaction, log, now_ms)}, and it "
+        f"never times out. It blocks {_impact(transaction, log)}. Its application has to decide it; if that is "
         f"gone for good: oncelog txn force-terminate {argument(transaction.transactional_id or '')}"
     )
 
@@ -96,8 +100,8 @@ def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, e
 def self_abort(
     transaction: OpenTransaction, finding: Finding, epoch: int, found_ms: int, now_ms: int, outcome: str
 ) -> AuditRecord:
-    """The record of an abort by this broker itself."""
-    what: dict[str, Value] = {
+    """The audit record of an abort by this broker."""
+    transaction_values: dict[str, Value] = {
         "transactional_id": transaction.transactional_id,
         "producer_id": transaction.producer_id,
         "producer_epoch": epoch,
@@ -120,5 +124,5 @@ def self_abort(
         # The name of this field before 0.1; it goes after one release.
         "orphaned_since_ms": found_ms,
     }
-    who: dict[str, Value] = {"principal": None, "client_id": None, "host": None, "broker": True}
-    return AuditRecord(now_ms, SELF_ABORT, who, what, _CHECKED, outcome, details)
+    actor: dict[str, Value] = {"principal": None, "client_id": None, "host": None, "broker": True}
+    return AuditRecord(now_ms, SELF_ABORT, actor, transaction_values, _CHECKED, outcome, details)

@@ -1,17 +1,18 @@
-"""The broker finds its own hanging transactions (KIP-664 leaves that to an operator).
+"""Watches open transactions on led partitions, and reports or aborts those that no coordinator will end (KIP-664).
 
-A leader knows what is open on its partitions and, since producers say so, under which transactional id; the id's
-coordinator knows whether anybody is going to end it. What has been open for a while is looked at: its coordinator is
-asked, and asked again when the transaction is older than its own time-out, and then from time to time. What is found is
-a verdict (``base.transaction_verdicts``) that DescribeProducers tells; a hanging one is a metric and a line of the log.
-With ``transaction.hanging.action=abort`` it is ended too, never silently, and never one that is live or in two-phase
-commit: the marker is written when the coordinator has spoken and it is certain that this broker leads the partition,
-if nothing has changed on it since.
+A leader knows which transactions are open on its partitions and, where producers say so, their transactional ids; the
+id's coordinator knows whether the transaction will end. A transaction open for ``FIRST_QUERY_MS`` is looked up at its
+coordinator; again when it is older than its own time-out, and then once a minute. The verdict
+(``base.transaction_verdicts``) is shown by DescribeProducers; a hanging transaction is also logged and counted.
 
-A follower watches too, for the day on which it leads: it writes the ids down that its leader tells it.
+With ``transaction.hanging.action=abort`` a hanging transaction is aborted, and the abort is audited. Live and two-phase
+transactions are never aborted: the marker is written only after the coordinator's answer and a confirmation of this
+broker's leadership, and if the partition has not changed since.
 
-Cost: a transaction that ends within a second costs a place in a queue, one that ends within ten an entry in a heap and
-the writing of its id; partitions without an open transaction cost nothing at all. A pass is bounded.
+Followers watch too, to be prepared for leading: they persist the ids that their leaders send.
+
+Cost: a transaction that ends within a second costs a queue entry, one that ends within ten a heap entry and the write
+of its id. Partitions without an open transaction cost nothing. Each pass is bounded.
 """
 
 from __future__ import annotations
@@ -30,95 +31,96 @@ from oncelog.core.transactions.classification import COORDINATOR_NOT_AVAILABLE, 
 from oncelog.handlers.broker.ports import ClusterView, LeaderLog, Marker, Partitions, Transactions
 from oncelog.handlers.transactions.coordinator_verdict import identity_of
 from oncelog.node.hanging import reports
-from oncelog.node.hanging.coordinator_queries import CoordinatorQuestions, Names
+from oncelog.node.hanging.coordinator_queries import CoordinatorQueries, IdsByProducer
 from oncelog.node.kernel.deadlines import Alarm, Deadlines
 from oncelog.node.kernel.events import Effect, Report
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.transactions.open_transactions import OpenTransaction
 
 if TYPE_CHECKING:
-    from oncelog.node.replication.leadership_check import LeadershipConfirmation
+    from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log_directory import LogDirectory
 
 
-class Asked(NamedTuple):
-    """The leadership of a partition and its producer's entry when the coordinator was asked."""
+class Baseline(NamedTuple):
+    """The leadership and the producer's entry at the time of a query."""
 
     leader: LeaderLog
     entry: ProducerEntry
 
-    def is_still_so(self, leader: LeaderLog | ErrorCode) -> bool:
-        """True if nothing has come from the producer since, in the same leadership."""
+    def still_holds(self, leader: LeaderLog | ErrorCode) -> bool:
+        """True if the producer has written nothing since, in the same leadership."""
         return leader is self.leader and leader.log.producers.entries.get(self.entry.producer_id) == self.entry
 
 
-class Watched:
-    """A transaction that has been open for a while, and when to look at it next."""
+class WatchedTransaction:
+    """A transaction that has been open for a while, and the time of its next query."""
 
-    __slots__ = ("at_ms", "found_ms", "order", "reported", "timeout_ms", "transaction", "unknown_looks")
+    __slots__ = ("at_ms", "found_ms", "inconclusive_rounds", "order", "reported", "timeout_ms", "transaction")
 
     def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
         self.transaction = transaction
         self.at_ms = at_ms
         self.order = order
         self.timeout_ms = -1
-        """The transaction's own time-out, once its coordinator has said it: the coordinator may forget it later."""
+        """The transaction's own time-out, once its coordinator has told it; kept because the coordinator may forget
+        it."""
         self.found_ms: int | None = None
-        """Since when it is known to hang."""
+        """Time at which it was found to hang."""
         self.reported = False
-        self.unknown_looks = 0
-        """Rounds in a row in which nobody could say anything about it."""
+        self.inconclusive_rounds = 0
+        """Consecutive rounds without an answer from a coordinator."""
 
-    def __lt__(self, other: Watched) -> bool:
+    def __lt__(self, other: WatchedTransaction) -> bool:
         return (self.at_ms, self.order) < (other.at_ms, other.order)
 
 
 PASS_MS: Final = SECOND_MS
-"""The time between two passes, and the age of a transaction from which on its id is written down."""
-FIRST_LOOK_MS: Final = 10 * SECOND_MS
-AGAIN_MS: Final = MINUTE_MS
+"""Time between passes, and the age from which a transaction's id is persisted."""
+FIRST_QUERY_MS: Final = 10 * SECOND_MS
+RECHECK_MS: Final = MINUTE_MS
 ADOPTED_PER_SLICE: Final = 100
 """Each may write to a file of its own: some milliseconds of the loop."""
-LOOKS_PER_SLICE: Final = 100
+QUERIES_PER_SLICE: Final = 100
 SLICE_PAUSE_MS: Final = 10
 
 
 class HangingTransactionWatch:
-    """Looks for transactions on this broker's partitions that nobody is going to end."""
+    """Finds transactions on this broker's partitions that will never end."""
 
     def __init__(
         self,
         partitions: Partitions,
         coordinators: Transactions,
-        questions: CoordinatorQuestions,
-        confirmation: LeadershipConfirmation,
+        queries: CoordinatorQueries,
+        leadership: LeadershipChecker,
         cluster: ClusterView,
         logs: LogDirectory,
         deadlines: Deadlines,
     ) -> None:
         self._partitions = partitions
         self._coordinators = coordinators
-        self._questions = questions
-        self._confirmation = confirmation
+        self._queries = queries
+        self._leadership = leadership
         self._cluster = cluster
         self._logs = logs
         self._transactions = logs.transactions
         self._deadlines = deadlines
         self._in_pass = False
         self._alarm: Alarm | None = None
-        self._due: list[Watched] = []
+        self._due: list[WatchedTransaction] = []
         self._order = 0
         self._reports: list[Effect] = []
+        # Two-phase transactions that were reported: by id, producer id and epoch.
         self._overdue: dict[tuple[str, int, int], None] = {}
-        """Transactions in two-phase commit that were reported: by id, producer id and epoch."""
-        self.found = 0
+        self.found_count = 0
         self.aborted = 0
-        self.looks = 0
-        """Questions put to coordinators, counted."""
+        self.query_count = 0
+        """Queries sent to coordinators."""
 
     def notice(self, now_ms: int, effects: list[Effect]) -> None:
-        """Follow up an event: take over what has begun, and report what was found."""
+        """After an event: schedule a pass for new transactions, and emit the collected reports."""
         if self._transactions.begun:
             self._wake_at(now_ms + PASS_MS)
         if self._reports:
@@ -126,7 +128,7 @@ class HangingTransactionWatch:
             self._reports.clear()
 
     def overdue_count(self) -> int:
-        """The number of transactions in two-phase commit, open here, that are older than the alarm."""
+        """Open two-phase transactions older than the alarm threshold."""
         return len(self._still_open())
 
     def _wake_at(self, at_ms: int) -> None:
@@ -138,7 +140,7 @@ class HangingTransactionWatch:
 
     def _pass(self, now_ms: int) -> None:
         self._in_pass = True
-        more = self._adopt(now_ms) | self._look_at_due(now_ms)
+        more = self._adopt(now_ms) | self._query_due(now_ms)
         self._in_pass = False
         if more:
             self._wake_at(now_ms + SLICE_PAUSE_MS)
@@ -148,7 +150,7 @@ class HangingTransactionWatch:
             self._wake_at(max(now_ms + PASS_MS, self._due[0].at_ms))
 
     def _adopt(self, now_ms: int) -> bool:
-        """Watch what has been open for a second, and write its id down; whether there is more."""
+        """Watch the transactions open for a second, and persist their ids; True if more are waiting."""
         begun = self._transactions.begun
         written: dict[TopicPartition, None] = {}
         adopted = 0
@@ -159,8 +161,10 @@ class HangingTransactionWatch:
             if not transaction.ended:
                 adopted += 1
                 self._order += 1
-                # What a start has found waits as long: by then coordinators have read their logs.
-                heapq.heappush(self._due, Watched(transaction, now_ms + FIRST_LOOK_MS - PASS_MS, self._order))
+                # Transactions found at start-up wait as long: by then coordinators have loaded their logs.
+                heapq.heappush(
+                    self._due, WatchedTransaction(transaction, now_ms + FIRST_QUERY_MS - PASS_MS, self._order)
+                )
                 written[transaction.partition] = None
         self._write_ids(written)
         return adopted == ADOPTED_PER_SLICE
@@ -171,133 +175,133 @@ class HangingTransactionWatch:
             try:
                 if log is not None:
                     self._transactions.write_ids(log)
-            except OSError as error:  # costs a name after the next restart, no more
+            except OSError as error:  # only an id is lost, after the next restart
                 self._reports.append(Report("error", f"transactional ids of {partition} were not written: {error}"))
 
-    def _look_at_due(self, now_ms: int) -> bool:
-        due: list[Watched] = []
-        while self._due and self._due[0].at_ms <= now_ms and len(due) < LOOKS_PER_SLICE:
+    def _query_due(self, now_ms: int) -> bool:
+        due: list[WatchedTransaction] = []
+        while self._due and self._due[0].at_ms <= now_ms and len(due) < QUERIES_PER_SLICE:
             watched = heapq.heappop(self._due)
             if not watched.transaction.ended:
                 due.append(watched)
-        unnamed: list[Watched] = []
+        unnamed: list[WatchedTransaction] = []
         for watched in due:
-            if self._lacks_name(watched.transaction):
+            if self._needs_id(watched.transaction):
                 unnamed.append(watched)
             else:
-                self._look(watched, now_ms)
+                self._query(watched, now_ms)
         if unnamed:
             producer_ids = {watched.transaction.producer_id for watched in unnamed}
-            self._questions.find_ids(producer_ids, partial(self._look_with_names, unnamed))
+            self._queries.find_ids(producer_ids, partial(self._query_with_ids, unnamed))
         return bool(self._due) and self._due[0].at_ms <= now_ms
 
-    def _lacks_name(self, transaction: OpenTransaction) -> bool:
-        """True if coordinators are to be asked for the id of a transaction: a follower does not ask."""
+    def _needs_id(self, transaction: OpenTransaction) -> bool:
+        """True if the id has to be searched for. Followers do not search."""
         led = not isinstance(self._partitions.leader_log(transaction.partition), ErrorCode)
         return led and transaction.transactional_id is None
 
-    def _look_with_names(self, unnamed: Sequence[Watched], names: Names, _all_answered: bool) -> None:
-        """Look at those whose ids were searched for; what is not found may be a coordinator's that did not answer."""
+    def _query_with_ids(self, unnamed: Sequence[WatchedTransaction], ids: IdsByProducer, _all_answered: bool) -> None:
+        """Query those whose ids were searched for. An id that was not found may belong to a coordinator that did not
+        answer."""
         for watched in unnamed:
             transaction = watched.transaction
             if not transaction.ended:
                 if transaction.transactional_id is None:
-                    transaction.transactional_id = names.get(transaction.producer_id)
-                self._look(watched, self._deadlines.now_ms)
+                    transaction.transactional_id = ids.get(transaction.producer_id)
+                self._query(watched, self._deadlines.now_ms)
 
-    def _look(self, watched: Watched, now_ms: int) -> None:
-        """Ask about one."""
+    def _query(self, watched: WatchedTransaction, now_ms: int) -> None:
         transaction = watched.transaction
         leader = self._partitions.leader_log(transaction.partition)
         if isinstance(leader, ErrorCode):
-            self._look_again(watched, now_ms + AGAIN_MS, now_ms)  # this broker may come to lead the partition
+            self._reschedule(watched, now_ms + RECHECK_MS, now_ms)  # this broker may lead the partition later
             return
         entry = leader.log.producers.entries.get(transaction.producer_id)
         if entry is None or entry.transaction_first_offset != transaction.start_offset:
             return
-        asked = Asked(leader, entry)
+        baseline = Baseline(leader, entry)
         if transaction.transactional_id is None:
-            self._answered(watched, asked, ID_UNKNOWN)
+            self._answered(watched, baseline, ID_UNKNOWN)
             return
-        self.looks += 1
-        self._questions.ask(
+        self.query_count += 1
+        self._queries.query(
             TransactionalId(transaction.transactional_id),
             identity_of(entry),
             transaction.partition,
-            partial(self._answered, watched, asked),
+            partial(self._answered, watched, baseline),
         )
 
-    def _look_again(self, watched: Watched, at_ms: int, now_ms: int) -> None:
+    def _reschedule(self, watched: WatchedTransaction, at_ms: int, now_ms: int) -> None:
         watched.at_ms = max(at_ms, now_ms + PASS_MS)
         heapq.heappush(self._due, watched)
         if not self._in_pass:
             self._wake_at(watched.at_ms)
 
-    def _answered(self, watched: Watched, asked: Asked, found: Finding | None) -> None:
-        """Draw the conclusions from the coordinator's answer. "Hanging" counts only if this broker leads the partition
-        for certain: a later leader may have written the marker."""
-        finding = COORDINATOR_NOT_AVAILABLE if found is None else found
-        conclude = partial(self._conclude, watched, asked, finding)
+    def _answered(self, watched: WatchedTransaction, baseline: Baseline, answer: Finding | None) -> None:
+        """Act on the coordinator's answer."""
+        finding = COORDINATOR_NOT_AVAILABLE if answer is None else answer
+        conclude = partial(self._conclude, watched, baseline, finding)
+        # A later leader may have written the marker, so this broker's leadership must be confirmed.
         if finding.verdict is Verdict.HANGING:
-            self._confirmation.leads(watched.transaction.partition, conclude)
+            self._leadership.leads(watched.transaction.partition, conclude)
         else:
             conclude(leads=True)
 
-    def _conclude(self, watched: Watched, asked: Asked, finding: Finding, leads: bool) -> None:
-        """The same, when it is known who leads. "Hanging" counts only if nothing has come since the question."""
+    def _conclude(self, watched: WatchedTransaction, baseline: Baseline, finding: Finding, leads: bool) -> None:
         now_ms = self._deadlines.now_ms
         if watched.transaction.ended:
             return
         again_ms: int | None = now_ms + PASS_MS
         leader = self._partitions.leader_log(watched.transaction.partition)
-        if finding.verdict is not Verdict.HANGING or (leads and asked.is_still_so(leader)):
-            again_ms = self._judge(watched, finding, asked.leader.log, asked.entry, now_ms)
+        # A hanging transaction is acted on only if its partition has not changed since the query.
+        if finding.verdict is not Verdict.HANGING or (leads and baseline.still_holds(leader)):
+            again_ms = self._judge(watched, finding, baseline.leader.log, baseline.entry, now_ms)
         if again_ms is not None:
-            self._look_again(watched, again_ms, now_ms)
+            self._reschedule(watched, again_ms, now_ms)
 
     def _judge(
-        self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+        self, watched: WatchedTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
-        """Tell what was found about one; when to look again, None: never."""
+        """Record the verdict; returns the time of the next query, None: no further one."""
         transaction = watched.transaction
         if 0 < finding.timeout_ms < NEVER_TIMES_OUT:
             watched.timeout_ms = finding.timeout_ms
         if finding.code is ReasonCode.TWO_PHASE:
             transaction.verdict = finding.reported_as
-            self._see_overdue(transaction, finding, log, entry, now_ms)
-            return now_ms + AGAIN_MS
+            self._report_overdue(transaction, finding, log, entry, now_ms)
+            return now_ms + RECHECK_MS
         old_ms = transaction.started_ms + self._late_after_ms(watched)
         if now_ms < old_ms:
-            return min(old_ms, now_ms + AGAIN_MS)
+            return min(old_ms, now_ms + RECHECK_MS)
         transaction.verdict = finding.reported_as
         if finding.verdict is Verdict.HANGING:
             return self._hanging(watched, finding, log, entry, now_ms)
         watched.found_ms = None
-        watched.unknown_looks = watched.unknown_looks + 1 if finding.verdict is Verdict.SUSPECTED else 0
-        if watched.unknown_looks > 1 and not watched.reported:  # once may be a coordinator that reads its log
+        watched.inconclusive_rounds = watched.inconclusive_rounds + 1 if finding.verdict is Verdict.SUSPECTED else 0
+        if watched.inconclusive_rounds > 1 and not watched.reported:  # the first time, a coordinator may be loading
             watched.reported = True
             self._warn(reports.late(transaction, finding, log, entry.epoch, now_ms))
-        return now_ms + AGAIN_MS
+        return now_ms + RECHECK_MS
 
-    def _late_after_ms(self, watched: Watched) -> int:
+    def _late_after_ms(self, watched: WatchedTransaction) -> int:
         return late_after_ms(watched.timeout_ms, int(self._cluster.config.get("transaction.max.timeout.ms")))
 
     def _warn(self, message: str) -> None:
         self._reports.append(Report("warning", message))
 
     def _hanging(
-        self, watched: Watched, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
+        self, watched: WatchedTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> int | None:
         if watched.found_ms is None:
             watched.found_ms = now_ms
-            self.found += 1
+            self.found_count += 1
             self._warn(reports.hanging(watched.transaction, finding, log, entry.epoch, now_ms))
         config = self._cluster.config
         if config.get("transaction.hanging.action") != "abort":
-            return now_ms + AGAIN_MS
+            return now_ms + RECHECK_MS
         abort_ms = watched.found_ms + int(config.get("transaction.hanging.grace.ms"))
         if now_ms < abort_ms:
-            return min(abort_ms, now_ms + AGAIN_MS)
+            return min(abort_ms, now_ms + RECHECK_MS)
         # The producer has not written since the coordinator was asked: it is not live.
         outcome = self._abort(watched.transaction, entry)
         record = reports.self_abort(watched.transaction, finding, entry.epoch, watched.found_ms, now_ms, outcome.name)
@@ -309,7 +313,7 @@ class HangingTransactionWatch:
             f"{entry.producer_id} on {watched.transaction.partition} from offset {watched.transaction.start_offset} on "
             "(transaction.hanging.action=abort); see the audit log"
         )
-        return None if done else now_ms + AGAIN_MS
+        return None if done else now_ms + RECHECK_MS
 
     def _abort(self, transaction: OpenTransaction, entry: ProducerEntry) -> ErrorCode:
         marker = Marker(
@@ -330,10 +334,10 @@ class HangingTransactionWatch:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _see_overdue(
+    def _report_overdue(
         self, transaction: OpenTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> None:
-        """Report a prepared transaction that waits for long, once for all its partitions."""
+        """Report a two-phase transaction that waits long, once for all its partitions."""
         if now_ms - finding.start_ms <= int(self._cluster.config.get("transaction.two.phase.commit.alarm.ms")):
             return
         key = (transaction.transactional_id or "", transaction.producer_id, transaction.epoch)
@@ -347,6 +351,7 @@ class HangingTransactionWatch:
         return {
             key: None
             for open_here in self._transactions.partitions.values()
-            for t in open_here.values()
-            if (key := (t.transactional_id or "", t.producer_id, t.epoch)) in self._overdue
+            for transaction in open_here.values()
+            if (key := (transaction.transactional_id or "", transaction.producer_id, transaction.epoch))
+            in self._overdue
         }

@@ -1,1 +1,1 @@
-"""Basis of every part of a node: events and effects, deadlines, waiting requests, work for workers."""
+"""The basis of every part of a node: events and effects, deadlines, waiting requests, offloaded work."""

@@ -1,4 +1,4 @@
-"""Deadlines of the node: a heap of callbacks that can be cancelled."""
+"""The node's deadlines: a heap of callbacks that can be cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALARMS_PER_SLICE: Final = 1000
 
 
 class Alarm:
-    """A callback due at ``at_ms``; ``cancel`` makes it never happen."""
+    """A callback due at ``at_ms``; None once it ran or was cancelled."""
 
     __slots__ = ("_order", "at_ms", "callback")
 
@@ -25,7 +25,7 @@ class Alarm:
 
 
 class Deadlines:
-    """Callbacks by time; those of one millisecond run in the order they were set."""
+    """Callbacks by time; those of the same millisecond run in the order they were set."""
 
     def __init__(self) -> None:
         self._heap: list[Alarm] = []
@@ -42,12 +42,12 @@ class Deadlines:
         return alarm
 
     def cancel(self, alarm: Alarm) -> None:
-        """Make an alarm never happen. Most are cancelled (a produce is acknowledged long before its time-out), so
-        the heap is rebuilt when the dead outnumber the living."""
         if alarm.callback is None:
             return
         alarm.callback = None
         self._cancelled += 1
+        # Most alarms are cancelled: a produce is acknowledged long before its time-out. So the heap is rebuilt when
+        # cancelled ones are the majority.
         if self._cancelled > _REBUILD_ABOVE and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry.callback is not None]
             heapq.heapify(self._heap)
@@ -61,8 +61,8 @@ class Deadlines:
         return heap[0].at_ms if heap else None
 
     def run_due(self, now_ms: int) -> None:
-        """Call what is due, the next thousand of it: one request may have set thirty thousand for one time, and others
-        are to have their turn. What is left is still due."""
+        """Call the first thousand due callbacks; the rest stay due."""
+        # One request may set thirty thousand alarms for the same time, and other events must have their turn.
         for _ in range(ALARMS_PER_SLICE):
             if (at_ms := self.next_ms()) is None or at_ms > now_ms:
                 break

@@ -1,8 +1,8 @@
-"""Events go into a node, effects come out.
+"""The events that go into a node, and the effects that come out.
 
-The outside (``runtime``, ``sim``, a test) hands one event at a time to ``Node.handle`` and carries out the effects it
-returns, in order; what an effect leads to comes back as an event. Effects have an order that matters: persist, then
-send, then acknowledge. Every completion carries the token of its effect, and is ignored when nobody waits for it.
+A driver (``runtime``, ``sim``, a test) hands in one event at a time and carries out the returned effects in order:
+persist, then send, then acknowledge. Effects that complete come back as events carrying the effect's token; a
+completion that is no longer awaited is ignored.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ConnectionOpened:
-    """A client connected. ``listener`` is what to advertise to it."""
+    """A client connected. ``listener`` is the address to advertise to it."""
 
     connection_id: int
     host: str
     listener: tuple[str, int]
     principal: str = ANONYMOUS
-    """The principal by the certificate, where TLS asked for one; what SASL says comes later."""
+    """From the client's TLS certificate; a SASL login sets it later."""
     listener_name: str = PLAINTEXT_LISTENER
-    """The listener by which it came, as ``listeners`` names it."""
+    """The listener that accepted the connection."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(slots=True)
 class ConnectionHalfClosed:
-    """The client sends nothing more; it may still read answers."""
+    """The client sends no more requests; it may still read responses."""
 
     connection_id: int
 
 
 @dataclass(slots=True)
 class ConnectionClosed:
-    """The connection is gone; nothing more is sent on it."""
+    """The connection is gone; nothing can be sent on it."""
 
     connection_id: int
 
 
 @dataclass(slots=True)
 class RequestReceived:
-    """One whole frame without its size prefix. The buffer is writable and now belongs to the node."""
+    """One whole frame, without its size prefix. The buffer is writable and belongs to the node."""
 
     connection_id: int
     frame: Buffer
     spent_ns: int = 0
-    """Time that the connection's requests before this one took: told while a quota of request time is set."""
+    """Time that the connection's earlier requests took; only while a request-time quota is set."""
 
 
 @dataclass(slots=True)
 class Synced:
-    """The files of a :class:`Sync` are on disk, or ``failure`` says why not (which is the end of the node)."""
+    """The files of a :class:`Sync` are on disk, or the sync failed, which stops the node."""
 
     token: int
     failure: Exception | None = None
@@ -69,7 +69,7 @@ class Synced:
 
 @dataclass(slots=True)
 class JobFinished:
-    """A :class:`RunJob` came to its end, or ``failure`` says why not."""
+    """A :class:`RunJob` has finished, or failed."""
 
     token: int
     failure: Exception | None = None
@@ -77,7 +77,7 @@ class JobFinished:
 
 @dataclass(slots=True)
 class MetadataChanged:
-    """The next change in the order of all commits, this broker's own among them."""
+    """The next change in commit order, this broker's own included."""
 
     position: int
     token: str
@@ -86,20 +86,20 @@ class MetadataChanged:
 
 @dataclass(slots=True)
 class MetadataWritten:
-    """The outcome of a :class:`WriteMetadata` or :class:`SettleMetadata`. ``position``: of the change that was
-    committed, or up to which the tree had changed when it refused."""
+    """The outcome of a :class:`WriteMetadata` or :class:`SettleMetadata`. ``position`` is that of the committed change
+    or, after a conflict, the tree's position."""
 
     token: str
     outcome: CommitOutcome
     position: int = 0
     failure: Exception | None = None
-    """The tree has failed in a way that leaves open what is on its disk: the end of the node."""
+    """The tree failed and the state of its disk is unknown: stops the node."""
 
 
 @dataclass(slots=True)
 class NodesRead:
-    """The answer to :class:`ReadTree`: the nodes that exist, or None where they could not be read. ``position``: of the
-    last change of the tree before they were read."""
+    """The answer to :class:`ReadTree`: the nodes that exist, or None if they could not be read. ``position`` is the
+    tree's position before the read."""
 
     token: int
     nodes: Sequence[TreeNode] | None
@@ -108,26 +108,26 @@ class NodesRead:
 
 @dataclass(slots=True)
 class MetadataLoaded:
-    """The answer to :class:`LoadMetadata`: the whole tree at a position, or None where it could not be read."""
+    """The answer to :class:`LoadMetadata`: the whole tree at a position, or None if it could not be read."""
 
     position: int
     nodes: Sequence[TreeNode] | None
     session_lost: bool = False
-    """True if it could not be read because the session has ended."""
+    """The tree could not be read because the session has ended."""
     refused: str | None = None
     """The reason why this broker may not register again."""
 
 
 @dataclass(slots=True)
 class BrokerConnected:
-    """A connection that :class:`ConnectToBroker` asked for is there."""
+    """A :class:`ConnectToBroker` succeeded."""
 
     link_id: int
 
 
 @dataclass(slots=True)
 class BrokerSent:
-    """Bytes of another broker, as they arrived. The buffer is the node's until the event has been handled."""
+    """Bytes from another broker. The buffer is valid until the event is handled."""
 
     link_id: int
     data: Buffer
@@ -135,11 +135,11 @@ class BrokerSent:
 
 @dataclass(slots=True)
 class BrokerDisconnected:
-    """A connection to another broker has ended by itself, or could not be made. Nothing more comes of it."""
+    """A connection to another broker ended, or could not be made. Its number is not used again."""
 
     link_id: int
     refused: bool = False
-    """True if nobody listens at the address: the broker's process is dead."""
+    """The port is closed at every address: the broker's process is dead."""
 
 
 @dataclass(slots=True)
@@ -154,14 +154,15 @@ class Continued:
 
 @dataclass(slots=True)
 class StoodStill:
-    """The process has stood still for so long that others may take it for dead. Comes before what was due meanwhile."""
+    """The process was paused for so long that other brokers may take it for dead. Precedes the events that were due
+    meanwhile."""
 
     milliseconds: int
 
 
 @dataclass(slots=True)
 class Shutdown:
-    """Stop: finish what is in flight until ``deadline_ms``, then flush and say :class:`Stopped`."""
+    """Stop: finish requests in flight until ``deadline_ms``, then flush and emit :class:`Stopped`."""
 
     deadline_ms: int
 
@@ -189,7 +190,7 @@ Event = (
 
 @dataclass(slots=True)
 class Send:
-    """Put chunks (bytes, or file ranges read when the socket has room) on a connection, in order."""
+    """Send chunks on a connection, in order: bytes, or file ranges that are read when the socket has room."""
 
     connection_id: int
     chunks: Sequence[Chunk]
@@ -197,7 +198,7 @@ class Send:
 
 @dataclass(slots=True)
 class Close:
-    """Close a connection, after what was sent; ``reason`` is for the log, None when there is nothing to say."""
+    """Close a connection after sending the queued bytes; ``reason``, if any, is logged."""
 
     connection_id: int
     reason: str | None = None
@@ -205,14 +206,14 @@ class Close:
 
 @dataclass(slots=True)
 class Authenticated:
-    """The client of a connection has said by SASL who it is: its requests may be as large as anybody's."""
+    """The client has logged in by SASL: the limit on its requests' size is lifted."""
 
     connection_id: int
 
 
 @dataclass(slots=True)
 class Pause:
-    """Stop reading from a connection: it has too much unanswered."""
+    """Stop reading from a connection: too many of its requests are unanswered."""
 
     connection_id: int
 
@@ -226,7 +227,7 @@ class Resume:
 
 @dataclass(slots=True)
 class Sync:
-    """Make files durable, by a worker; answered by :class:`Synced`."""
+    """Make files durable on a worker; completes with :class:`Synced`."""
 
     token: int
     files: Sequence[OpenFile]
@@ -234,17 +235,17 @@ class Sync:
 
 @dataclass(slots=True)
 class RunJob:
-    """Drive a generator of bounded slices in a worker; answered by :class:`JobFinished`."""
+    """Run a generator of bounded slices on a worker; completes with :class:`JobFinished`."""
 
     token: int
     slices: Iterator[None]
     waited_for: bool = False
-    """A request waits for it: not behind those that nobody waits for."""
+    """A request waits for the job, so it must not queue behind background jobs."""
 
 
 @dataclass(slots=True)
 class WriteMetadata:
-    """Commit operations to the tree, in the order of these effects; answered by :class:`MetadataWritten`."""
+    """Commit operations to the tree, in the order of these effects; completes with :class:`MetadataWritten`."""
 
     token: str
     operations: Sequence[Operation]
@@ -252,14 +253,14 @@ class WriteMetadata:
 
 @dataclass(slots=True)
 class SettleMetadata:
-    """Find out whether a commit whose answer was lost was carried out; answered by :class:`MetadataWritten`."""
+    """Find out whether a commit with a lost answer was carried out; completes with :class:`MetadataWritten`."""
 
     token: str
 
 
 @dataclass(slots=True)
 class ReadTree:
-    """Read nodes of the tree; answered by :class:`NodesRead`."""
+    """Read nodes of the tree; completes with :class:`NodesRead`."""
 
     token: int
     paths: Sequence[str]
@@ -267,61 +268,57 @@ class ReadTree:
 
 @dataclass(slots=True)
 class LoadMetadata:
-    """Read the whole tree and follow it from there; answered by :class:`MetadataLoaded`.
-
-    ``rejoin``: the session was lost; begin a new one and register in it before.
-    """
+    """Read the whole tree and follow it from there; completes with :class:`MetadataLoaded`. ``rejoin``: the session was
+    lost, so first register in a new one."""
 
     rejoin: bool = False
 
 
 @dataclass(slots=True)
 class ConnectToBroker:
-    """Connect to another broker; answered by :class:`BrokerConnected` or :class:`BrokerDisconnected`. ``link_id`` is
-    the number of the connection, which no other ever has."""
+    """Connect to another broker; completes with :class:`BrokerConnected` or :class:`BrokerDisconnected`. ``link_id`` is
+    the connection's number and is never reused."""
 
     link_id: int
     host: str
     port: int
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     listener_name: str = PLAINTEXT_LISTENER
-    """The listener there, and here: its keys say how to connect."""
+    """The listener of that broker; its keys here configure TLS."""
 
 
 @dataclass(slots=True)
 class SendToBroker:
-    """Send bytes to another broker, in order."""
-
     link_id: int
     chunks: Sequence[Chunk]
 
 
 @dataclass(slots=True)
 class DisconnectFromBroker:
-    """End a connection, whatever state it is in. Nothing is to come of it any more."""
+    """Close a connection in whatever state; no event of it follows."""
 
     link_id: int
 
 
 @dataclass(slots=True)
 class Continue:
-    """Hand in :class:`Continued` when other events had their turn: long work on the loop goes in slices."""
+    """Hand in :class:`Continued` after other events had their turn: long work on the loop is sliced."""
 
 
 @dataclass(slots=True)
 class Report:
-    """Something an operator should read."""
+    """A log line for the operator."""
 
     level: str
     """``info``, ``warning`` or ``error``."""
     message: str
     trace: str = ""
-    """The traceback of a bug, which the log shows behind the message."""
+    """The traceback of a bug, logged after the message."""
 
 
 @dataclass(slots=True)
 class Audit:
-    """Write a record to the log of administrative aborts, before anything is sent that comes after this."""
+    """Append a record to the audit log before any later effect is carried out."""
 
     record: AuditRecord
 
@@ -337,20 +334,20 @@ class AccessLogged:
 
 @dataclass(slots=True)
 class Fatal:
-    """The node must not go on; the process ends without a clean-shutdown marker."""
+    """The node must not continue; the process ends without a clean-shutdown marker."""
 
     message: str
 
 
 @dataclass(slots=True)
 class StopListening:
-    """Accept no more connections and read no more requests: the broker is about to stop, and its leaderships have been
-    moved away. Requests that were read are handed in, then :class:`ConnectionHalfClosed` of each connection."""
+    """Stop accepting connections and reading requests: the broker stops, and its leaderships have been moved. Requests
+    that were read are handed in, then a :class:`ConnectionHalfClosed` for each connection."""
 
 
 @dataclass(slots=True)
 class Stopped:
-    """All is flushed; the process may end."""
+    """Everything is flushed; the process may end."""
 
 
 Effect = (
@@ -379,8 +376,8 @@ Effect = (
 
 
 class Outbox:
-    """The effects of the event that is being handled, in the order in which they are to be carried out; shared by those
-    parts of a node whose effects have an order among each other: answers and audit records."""
+    """The effects of the event being handled, in order. Shared by the parts of a node whose effects are ordered among
+    each other: responses and audit records."""
 
     __slots__ = ("effects",)
 

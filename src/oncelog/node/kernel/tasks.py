@@ -1,4 +1,4 @@
-"""A request under way, the queue of those that can go on, and the work that a worker does for them."""
+"""A request in progress, the queue of requests that can continue, and the work that workers do for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ C = TypeVar("C")
 
 
 class Slot:
-    """The place of one response in its connection's order."""
+    """The place of a response in its connection's order."""
 
     __slots__ = ("chunks", "held")
 
@@ -33,7 +33,7 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class RequestTask(Generic[C]):
-    """One request whose handler waits. The first to wake it clears ``waiting``: what others hold is stale then."""
+    """A request whose handler waits. The first to wake it clears ``waiting``, so that other references become stale."""
 
     steps: Steps[Any]
     api: Api
@@ -47,27 +47,27 @@ class RequestTask(Generic[C]):
     """The last wait it was parked for."""
     alarm: Alarm | None = None
     resumes: int = 0
-    """Times it went on since others had their turn."""
+    """Resumptions since other events had their turn."""
     forget: Callable[[], object] | None = None
-    """Takes the task out of what it waits in, where that could keep it for long."""
+    """Removes the task from the queue it waits in, if it could stay there for long."""
 
     finish: Callable[[], object] | None = None
-    """Ends the wait of a fetch: it answers with what is there."""
+    """Ends a fetch's wait: it answers with the data available."""
 
     nudge: Callable[[], object] | None = None
-    """Ends what the task waits for, where its client may ask for that by sending another request."""
+    """Ends a wait that gives way to the client's next request."""
 
     @property
     def request_bytes(self) -> int:
         return self.context.request_bytes
 
     def give_way(self) -> None:
-        """Go on, if the task waits for something that gives way to its client's next request."""
+        """Continue, if the task's wait gives way to its client's next request."""
         if self.waiting and self.nudge is not None:
             self.nudge()
 
     def client_closed(self, *, may_read: bool) -> None:
-        """End a wait after which only the answer is left to do; a client that ``may_read`` gets one if it can be given
+        """End a wait that only delays the answer; a client that ``may_read`` still gets an answer if one is possible
         now. Any other request is carried out to its end."""
         if not (self.waiting and getattr(self.wait, "ends_with_client", False)):
             return
@@ -75,7 +75,7 @@ class RequestTask(Generic[C]):
             self.abandon()
         elif self.finish is not None:
             self.finish()
-        elif isinstance(self.wait, Coordinate):  # others of its group may take minutes; all other waits are short
+        elif isinstance(self.wait, Coordinate):  # may wait minutes for other members; all other waits are short
             self.abandon()
 
     def abandon(self) -> None:
@@ -87,51 +87,49 @@ class RequestTask(Generic[C]):
         self.slot.chunks, self.slot.held = (), False
 
 
+# A request in progress, for parts of the node that do not know connections.
 Task = RequestTask[Any]
-"""A request under way, for parts of the node that know nothing of connections."""
 
 
 class Runnable:
-    """Tasks that can go on, each with the value or error it is resumed with: those woken in this event, drained before
-    ``handle`` returns, and those whose next slice comes when other events had their turn.
-
-    A queue and not a call, so that an append deep inside one handler never runs another handler's code."""
+    """Tasks that can continue, with the value or error to resume them with: those woken in this event, which run before
+    ``handle`` returns, and those whose next slice comes after other events. A queue instead of calls, so that an append
+    deep inside one handler never runs another handler."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Task, object, Exception | None]] = deque()
         self._slices: deque[tuple[Task, object, Exception | None]] = deque()
 
     def wake(self, task: Task, value: object = None, error: Exception | None = None) -> None:
-        """Let ``task`` go on with ``value``, or with ``error`` raised at its yield. Nothing happens if it was woken."""
+        """Let ``task`` continue with ``value``, or with ``error`` raised at its yield. No effect if it was woken
+        before."""
         if task.waiting:
             task.waiting = False
             self._queue.append((task, value, error))
 
     def take(self) -> tuple[Task, object, Exception | None] | None:
-        """The next one to run."""
+        """The next task to run."""
         return self._queue.popleft() if self._queue else None
 
     def is_empty(self) -> bool:
         return not self._queue
 
     def park(self, task: Task, _wait: NextSlice) -> None:
-        """Let ``task`` go on when others had their turn."""
         self.wait_for_slice(task)
 
     def wait_for_slice(self, task: Task, value: object = None, error: Exception | None = None) -> None:
-        """Let ``task`` go on when others had their turn."""
+        """Let ``task`` continue after other events had their turn."""
         task.waiting, task.resumes = True, 0
         self._slices.append((task, value, error))
 
     def has_slices(self) -> bool:
-        """True while a task waits for its next slice."""
         return bool(self._slices)
 
     def next_slice(self) -> None:
-        """Let one task go on after others had their turn: a hundred large requests must not take a hundred slices."""
+        # One task per turn: a hundred large requests must not take a hundred slices at once.
         while self._slices:
             task, value, error = self._slices.popleft()
-            if task.waiting:  # or its client has gone
+            if task.waiting:  # otherwise its client has disconnected
                 self.wake(task, value, error)
                 return
 
@@ -143,7 +141,7 @@ class _Work:
     result: Any = None
 
     def slices(self) -> Iterator[None]:
-        """The slices that a worker drives to the end, or until nobody waits for them."""
+        """The slices, run by a worker to the end or until the request no longer waits."""
         steps = self.wait.steps
         while self.task.waiting:
             try:
@@ -156,25 +154,23 @@ class _Work:
 
 
 class OffloadedWork:
-    """Work of requests that is too much for the loop: a worker does it, one request's of each lane at a time.
-
-    A client that leaves is not waited for, but its work is, up to its next pause: the worker has what it holds until
-    then. Tokens are negative: those of other jobs count upwards.
-    """
+    """Work of requests that is too long for the loop; workers run one request's work per lane at a time."""
 
     def __init__(self, runnable: Runnable) -> None:
         self._runnable = runnable
+        # After a client disconnects its work still runs up to the next slice, because the worker holds its data until
+        # then.
         self._queues: dict[Lane, deque[_Work]] = {lane: deque() for lane in Lane}
+        # Work in progress by token, at most one per lane. Tokens are negative; those of other jobs are positive.
         self._running: dict[int, _Work] = {}
-        """Work that workers have, by token, one of each lane at most."""
         self._token = 0
 
     def park(self, task: Task, wait: Offload) -> None:
-        """Have the work of ``task`` done when its turn comes."""
+        """Queue the work of ``task``."""
         self._queues[wait.lane].append(_Work(task, wait))
 
     def start(self, effects: list[Effect]) -> None:
-        """Have the next one of each lane done, if none is; those whose client is gone are passed over."""
+        """Start the next work of each idle lane; skip work whose client has disconnected."""
         for lane, queue in self._queues.items():
             while queue and not self._runs(lane):
                 work = queue.popleft()
@@ -187,11 +183,10 @@ class OffloadedWork:
         return any(work.wait.lane is lane for work in self._running.values())
 
     def is_idle(self) -> bool:
-        """True while no worker is busy with such work."""
         return not self._running
 
     def finished(self, event: JobFinished) -> bool:
-        """Take in the end of a job; True if it was one of these, and its request goes on."""
+        """Handle the end of a job; True if it was one of these."""
         work = self._running.pop(event.token, None)
         if work is None:
             return False

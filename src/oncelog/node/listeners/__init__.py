@@ -1,1 +1,1 @@
-"""Listeners as values: which there are, what the TLS of each needs, and whom a certificate names."""
+"""Listeners as values: their endpoints, their TLS settings, and the principals of certificates."""

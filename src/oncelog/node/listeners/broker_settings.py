@@ -1,6 +1,7 @@
-"""The settings a broker starts with, from Kafka's configuration keys: parsed and checked, nothing opened yet.
+"""The settings a broker starts with, parsed from Kafka's configuration keys and checked; nothing is opened yet.
 
-Listeners that let in anybody from outside are warned of, or refused with ``oncelog.require.security=true``.
+Listeners that admit unauthenticated clients from other hosts cause a warning, or with ``oncelog.require.security=true``
+a refusal.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ KEY: Final = "oncelog.require.security"
 
 
 def exposures(config: BrokerConfig, listeners: Listeners) -> Sequence[str]:
-    """A sentence for each listener that others than this host reach and where nobody has to say who it is. Raises
-    ConfigError where that is refused, and for TLS that cannot be."""
-    found = [
-        f"listener {endpoint} is reached from other hosts and lets in anybody: use SASL, or SSL with "
+    """A warning for each listener that other hosts reach without authentication. Raises ConfigError where that is
+    refused, and for invalid TLS settings."""
+    warnings = [
+        f"listener {endpoint} is reachable from other hosts without authentication: use SASL, or SSL with "
         "ssl.client.auth=required"
         for endpoint in listeners.endpoints
         if not _authenticates(config, endpoint) and not is_loopback(endpoint.host)
     ]
-    if found and config.get(KEY):
-        raise ConfigError(f"{KEY}=true: {found[0]}", key=KEY, value="true")
-    return found
+    if warnings and config.get(KEY):
+        raise ConfigError(f"{KEY}=true: {warnings[0]}", key=KEY, value="true")
+    return warnings
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this host reaches what listens there."""
+    """True if only this host can reach the address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -67,25 +68,25 @@ __all__ = [
     "read_settings",
 ]
 
+# Host and port.
 Address = tuple[str, int]
-"""Host and port."""
 
 DEFAULT_DATA_DIRECTORY: Final = "oncelog-data"
 DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
 
 
 class Settings(NamedTuple):
-    """Configuration and what follows from it."""
+    """A broker's configuration, and the values derived from it."""
 
     config: BrokerConfig
     data_directory: str
     listeners: Listeners
     warnings: Sequence[str] = ()
-    """Sentences for the operator about the configuration."""
+    """Warnings about the configuration, for the operator."""
 
     @property
     def listen(self) -> Address:
-        """The address of the first listener; port 0 takes a free one."""
+        """The first listener's address; port 0 takes a free one."""
         first = self.listeners.endpoints[0]
         return first.host, first.port
 
@@ -93,8 +94,8 @@ class Settings(NamedTuple):
 def read_settings(
     values: Mapping[str, str], *, data_directory: str | None = None, listen: Address | None = None
 ) -> Settings:
-    """Settings from configuration keys; the arguments win over them: ``listen`` is one PLAINTEXT listener, and is
-    what ``listeners`` is described as. Raises ConfigError."""
+    """Settings from configuration keys. The arguments override them; ``listen`` defines a single PLAINTEXT listener.
+    Raises ConfigError."""
     if listen is not None or "listeners" not in values:
         host, port = listen or DEFAULT_LISTEN
         values = {**values, "listeners": str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port))}
@@ -109,8 +110,8 @@ def read_settings(
 
 
 def _check_sasl(config: BrokerConfig, listeners: Listeners) -> None:
-    """Refuse now what could not work when somebody logs in. Raises ConfigError."""
-    names = [each.listener_name for each in listeners.endpoints if each.protocol.has_sasl]
+    """Check now what would otherwise fail at the first login. Raises ConfigError."""
+    names = [endpoint.listener_name for endpoint in listeners.endpoints if endpoint.protocol.has_sasl]
     if names:
         from oncelog.core.sasl.settings import listener_sasl
 
@@ -122,5 +123,5 @@ def parse_address(text: str) -> Address:
     """``host:port``, ``:port`` or ``[v6]:port``. Raises ConfigError."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{text}: not an address, write HOST:PORT", key="listen", value=text)
+        raise ConfigError(f"{text} is not an address: write HOST:PORT", key="listen", value=text)
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,13 +1,13 @@
-"""X.509 certificates as far as a broker needs to know them: whose they are, and until when they hold.
+"""Reads from X.509 certificates the two facts a broker needs: the subject's name and the validity period.
 
-The name is that of Java's ``X500Principal.getName()``, RFC 2253 with Java's escapes, for principals are compared as
-text with those of Apache Kafka's ACLs: relative names last to first, nine attribute types by their keyword, all others
-as number and hexadecimal value. OpenSSL has verified a certificate before it is read here; what cannot be read raises
-ValueError all the same.
+The name is formatted as Java's ``X500Principal.getName()`` does (RFC 2253 with Java's escapes), because principals are
+compared as text with Apache Kafka's ACLs: relative names last to first, nine attribute types by keyword, all others as
+number and hexadecimal value. OpenSSL has verified a certificate before it is read here; unreadable ones still raise
+ValueError.
 
-Java reads the bytes of every string type as UTF-8. A CA sees other letters where the type has another encoding: the
-two characters U+6164 U+6D69 of a BMPString are the bytes of "admi". So a value that becomes part of a principal as text
-must be UTF-8, or ASCII by its type, and well-formed; any other is refused.
+Java decodes every string type as UTF-8. A CA may see other characters in a type with another encoding: the two
+characters U+6164 U+6D69 of a BMPString are the bytes of "admi". So text that becomes part of a principal must be
+well-formed UTF-8, or ASCII, as its type says; anything else is refused.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
+# UTF8String, PrintableString and IA5String, by their tags.
 _ENCODINGS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii"}
-"""Encodings of UTF8String, PrintableString and IA5String, by their tags."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 
+# Tag, content, and the whole encoding.
 _Element = tuple[int, memoryview, memoryview]
-"""Tag, content, and the whole encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate as far as it matters here. Times are seconds since 1970."""
+    """The facts of a certificate. Times are seconds since 1970."""
 
     subject_der: bytes
-    """Relative names of the subject, encoded."""
+    """The subject's relative names, DER-encoded."""
     not_before_s: int
     not_after_s: int
 
     @property
     def subject(self) -> str:
-        """Name of the subject. Raises ValueError where it cannot be read for certain."""
+        """The subject's name. Raises ValueError if it is ambiguous or unreadable."""
         try:
             return _name(memoryview(self.subject_der))
         except IndexError as error:
@@ -57,7 +57,7 @@ class Certificate:
 
 
 def read_certificate(der: bytes) -> Certificate:
-    """A certificate from its DER encoding. Raises ValueError."""
+    """Parse a DER-encoded certificate. Raises ValueError."""
     try:
         ((_, outer, _),) = _elements(memoryview(der))
         signed = next(_elements(outer))[1]
@@ -70,19 +70,19 @@ def read_certificate(der: bytes) -> Certificate:
 
 
 def _elements(data: memoryview) -> Iterator[_Element]:
-    """The DER elements that follow each other in ``data``."""
+    """The consecutive DER elements in ``data``."""
     position = 0
     while position < len(data):
         tag, length, start = data[position], data[position + 1], position + 2
         if length & 0x80:
             size = length & 0x7F
             if not 1 <= size <= 4:
-                raise ValueError("not a certificate: a length that DER does not have")
+                raise ValueError("not a certificate: invalid DER length")
             length = int.from_bytes(data[start : start + size])
             start += size
         end = start + length
         if end > len(data):
-            raise ValueError("not a certificate: it ends too early")
+            raise ValueError("not a certificate: it is truncated")
         yield tag, data[start:end], data[position:end]
         position = end
 
@@ -95,7 +95,7 @@ def _time_s(tag: int, content: memoryview) -> int:
 
 
 def _name(content: memoryview) -> str:
-    relative_names = ["+".join(map(_attribute, _elements(each[1]))) for each in _elements(content)]
+    relative_names = ["+".join(map(_attribute, _elements(relative_name[1]))) for relative_name in _elements(content)]
     return ",".join(reversed(relative_names))
 
 
@@ -114,7 +114,9 @@ def _attribute(element: _Element) -> str:
     try:
         text = bytes(value).decode(encoding)
     except UnicodeDecodeError:
-        raise ValueError(f"{keyword} in the certificate's subject is not {encoding.upper()} as its type says") from None
+        raise ValueError(
+            f"{keyword} in the certificate's subject is not {encoding.upper()}, as its type requires"
+        ) from None
     if "\0" in text:
         raise ValueError(f"{keyword} in the certificate's subject contains a NUL character")
     return f"{keyword}={_escaped(text)}"
@@ -133,12 +135,16 @@ def _object_id(content: memoryview) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A value with Java's escapes: of special characters everywhere, of blanks at both ends."""
-    whole = "".join("\\" + letter if letter in _ESCAPED else letter for letter in text)
+    """A value with Java's escapes: special characters everywhere, blanks at both ends."""
+    whole = "".join("\\" + character if character in _ESCAPED else character for character in text)
     inner = whole.strip(_BLANKS)
     if inner == whole:
         return whole
     lead = len(whole) - len(whole.lstrip(_BLANKS))
     if lead == len(whole):
-        return "".join("\\" + letter for letter in whole)
-    return "".join(f"\\{each}" for each in whole[:lead]) + inner + "".join(f"\\{e}" for e in whole[lead + len(inner) :])
+        return "".join("\\" + character for character in whole)
+    return (
+        "".join(f"\\{blank}" for blank in whole[:lead])
+        + inner
+        + "".join(f"\\{blank}" for blank in whole[lead + len(inner) :])
+    )

@@ -1,8 +1,8 @@
-"""``ssl.principal.mapping.rules``: from the name in a client's certificate to its principal.
+"""``ssl.principal.mapping.rules``: maps the subject of a client's certificate to its principal.
 
-Rules are tried in order, the first that matches decides: ``RULE:pattern/replacement/`` (with ``L`` or ``U`` behind: in
-small letters, or capitals) or ``DEFAULT``, the name as it is. Grammar and replacement are Apache Kafka's, whose
-patterns are Java's: they are compiled as Python's, which read the same but for possessive classes and other rarities.
+The first matching rule decides: ``RULE:pattern/replacement/``, optionally followed by ``L`` or ``U`` for lower or upper
+case, or ``DEFAULT``, the name as it is. Grammar and replacement are Apache Kafka's. Its patterns are Java's; they are
+compiled by Python's ``re``, which reads them alike except for rarities such as possessive quantifiers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _NAMED_GROUP: Final = r"\(\?<(?=[A-Za-z])"
 
 
 class NoRuleApplies(Exception):
-    """No rule has a principal for a name: its client is not let in."""
+    """No rule maps the name: the client is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: re.Pattern[str] | None
-    """None: DEFAULT."""
+    """None for DEFAULT."""
     replacement: str = ""
     case: str = ""
 
@@ -41,24 +41,24 @@ class _Rule:
 
 
 class PrincipalMapping:
-    """The rules of a listener. Raises ConfigError for those that are none."""
+    """A listener's mapping rules. Raises ConfigError for invalid ones."""
 
     def __init__(self, rules: str) -> None:
         self._rules = _parse(rules)
 
     def principal(self, name: str) -> str:
-        """The principal of a certificate's name, ``User:…``. Raises NoRuleApplies."""
+        """The principal ``User:…`` for a certificate's name. Raises NoRuleApplies."""
         for rule in self._rules:
-            found = rule.apply(name)
-            if found is not None:
-                return f"User:{found}"
+            user = rule.apply(name)
+            if user is not None:
+                return f"User:{user}"
         raise NoRuleApplies(f"no rule of {KEY} applies to {name}")
 
 
 def _parse(text: str) -> Sequence[_Rule]:
     rules = []
-    for found in re.finditer(_SPLITTER, text.strip()):
-        rule = found[1]
+    for match in re.finditer(_SPLITTER, text.strip()):
+        rule = match[1]
         parsed = re.match(_RULE, rule)
         if parsed is None or parsed.end() != len(rule):
             unmatched = rule[parsed.end() :] if parsed is not None else rule
@@ -78,19 +78,19 @@ def _compiled(pattern: str, text: str) -> re.Pattern[str]:
 
 
 def _replaced(replacement: str, match: re.Match[str]) -> str:
-    """A replacement as Java's ``replaceAll`` fills it in: ``$1``, ``${name}``, and a backslash before what stands for
-    itself. A group that the pattern does not have stands for itself, too."""
+    """Fill in a replacement as Java's ``replaceAll`` does: ``$1``, ``${name}``, and backslash escapes. References to
+    groups that the pattern lacks stay as they are."""
     result: list[str] = []
     position = 0
     while position < len(replacement):
-        letter = replacement[position]
-        if letter == "\\" and position + 1 < len(replacement):
+        character = replacement[position]
+        if character == "\\" and position + 1 < len(replacement):
             result.append(replacement[position + 1])
             position += 2
             continue
         group = re.match(r"\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\})", replacement[position:])
         if group is None:
-            result.append(letter)
+            result.append(character)
             position += 1
         elif group[2] is not None:
             result.append(match[group[2]] or "" if group[2] in match.re.groupindex else group[0])
@@ -103,7 +103,7 @@ def _replaced(replacement: str, match: re.Match[str]) -> str:
 
 
 def _group_number(digits: str, groups: int) -> tuple[int | None, int]:
-    """The group that digits name, and how many of them do: as many as there is a group for."""
+    """The group that leading digits name, and the number of digits used: as many as give an existing group."""
     number, taken = int(digits[0]), 1
     while taken < len(digits) and number * 10 + int(digits[taken]) <= groups:
         number = number * 10 + int(digits[taken])

@@ -1,7 +1,7 @@
-"""Settings of TLS on a listener, from Apache Kafka's keys; nothing is read from files here.
+"""A listener's TLS settings, from Apache Kafka's keys; no file is read here.
 
-The refusals are Apache Kafka's. Rules: a key of the listener wins over the plain one; ``ssl.client.auth`` without a
-listener's prefix does not apply to SASL_SSL, where the client says by SASL who it is.
+Checks and their messages are Apache Kafka's. A listener's prefixed key overrides the plain one; unprefixed
+``ssl.client.auth`` does not apply to SASL_SSL, where clients identify themselves by SASL.
 """
 
 from __future__ import annotations
@@ -22,32 +22,30 @@ _OLD_VERSIONS: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """A key store or a trust store."""
-
     type: str
-    """JKS (Java's word for JKS or PKCS12), PKCS12 or PEM."""
+    """JKS (Java's name for JKS or PKCS12), PKCS12 or PEM."""
     location: str | None = None
     password: str | None = field(default=None, repr=False)
     certificates: str | None = field(default=None, repr=False)
-    """PEM in place of a file: the chain, or those that are trusted."""
+    """PEM instead of a file: the chain, or the trusted certificates."""
     key: str | None = field(default=None, repr=False)
-    """PEM in place of a file; key stores only."""
+    """PEM instead of a file; key stores only."""
     key_password: str | None = field(default=None, repr=False)
 
     @property
     def is_given(self) -> bool:
-        """True if there is a file or a text to read."""
+        """True if a file or inline PEM is configured."""
         return self.location is not None or self.certificates is not None
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """TLS of a listener, and of connections that are made to other brokers' listeners of this name."""
+    """TLS of a listener, and of connections to other brokers' listeners of the same name."""
 
     key_store: StoreSettings
     trust_store: StoreSettings
     client_auth: str = "none"
-    """none, requested or required."""
+    """``none``, ``requested`` or ``required``."""
     versions: tuple[str, ...] = VERSIONS
     cipher_suites: tuple[str, ...] = ()
     check_host_name: bool = True
@@ -55,12 +53,12 @@ class TlsSettings:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The files that are read."""
-        return tuple(each.location for each in (self.key_store, self.trust_store) if each.location is not None)
+        """The files of both stores."""
+        return tuple(store.location for store in (self.key_store, self.trust_store) if store.location is not None)
 
 
 def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityProtocol) -> TlsSettings:
-    """TLS of a listener. Raises ConfigError."""
+    """The TLS settings of a listener. Raises ConfigError."""
 
     def value(key: str) -> Any:
         return config.of_listener(listener_name, key)
@@ -96,11 +94,9 @@ def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityPro
 
 
 def store_type(key: str, text: str) -> str:
-    """A store's type in capitals. Raises ConfigError for one that is not read."""
+    """A store's type in capitals. Raises ConfigError for unsupported types."""
     if text.upper() not in STORE_TYPES:
-        raise ConfigError.of_value(
-            key, text, f"Stores of this type are not read, those of {', '.join(STORE_TYPES)} are"
-        )
+        raise ConfigError.of_value(key, text, f"Stores of this type are not supported; use {', '.join(STORE_TYPES)}")
     return text.upper()
 
 
@@ -157,19 +153,19 @@ def _refused(key: str, sentence: str) -> ConfigError:
 
 
 def tls_versions(key: str, enabled: tuple[str, ...]) -> tuple[str, ...]:
-    """The versions of TLS that ``key`` lets in; older ones, which Java knows, are left out: nobody may be given them.
+    """The TLS versions enabled by ``key``, without those older than 1.2, which Java knows but this broker never offers.
     Raises ConfigError."""
-    unknown = [each for each in enabled if each not in (*VERSIONS, *_OLD_VERSIONS)]
+    unknown = [version for version in enabled if version not in (*VERSIONS, *_OLD_VERSIONS)]
     if unknown:
-        raise ConfigError.of_value(key, enabled, f"{unknown[0]} is not a version of TLS, {' and '.join(VERSIONS)} are")
-    found = tuple(each for each in VERSIONS if each in enabled)
-    if not found:
-        raise ConfigError.of_value(key, enabled, f"{' or '.join(VERSIONS)} has to be among them")
-    return found
+        raise ConfigError.of_value(key, enabled, f"{unknown[0]} is not a TLS version; use {' or '.join(VERSIONS)}")
+    supported = tuple(version for version in VERSIONS if version in enabled)
+    if not supported:
+        raise ConfigError.of_value(key, enabled, f"At least one of {' and '.join(VERSIONS)} must be enabled")
+    return supported
 
 
 def check_host_name(key: str, algorithm: str | None) -> bool:
-    """True where an endpoint identification algorithm asks for host names to be verified. Raises ConfigError."""
+    """True if the endpoint identification algorithm verifies host names. Raises ConfigError."""
     if algorithm is not None and algorithm.lower() not in ("https", "none", ""):
         raise ConfigError.of_value(key, algorithm, "https verifies host names, an empty value does not")
     return (algorithm or "").lower() == "https"

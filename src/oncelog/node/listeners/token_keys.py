@@ -1,4 +1,4 @@
-"""The keys of OAUTHBEARER listeners, for the outside, which reads them and verifies signatures by them."""
+"""Locations of the key sets of OAUTHBEARER listeners, which the runtime reads to verify tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.node.listeners.broker_settings import Settings
 
 
 def key_set_places(settings: Settings) -> Mapping[str, KeySetSettings]:
-    """The place of the key set of each listener that takes tokens, by its name. Raises ConfigError."""
-    names = [each.listener_name for each in settings.listeners.endpoints if each.protocol.has_sasl]
-    found = [listener_sasl(settings.config, name) for name in names]
-    return {each.listener_name: each.key_set for each in found if each.key_set is not None}
+    """The key set settings of each listener that accepts tokens, by listener name. Raises ConfigError."""
+    names = [endpoint.listener_name for endpoint in settings.listeners.endpoints if endpoint.protocol.has_sasl]
+    listeners = [listener_sasl(settings.config, name) for name in names]
+    return {endpoint.listener_name: endpoint.key_set for endpoint in listeners if endpoint.key_set is not None}

@@ -1,7 +1,7 @@
-"""How a broker connects to ZooKeeper, from the keys that Apache Kafka had for it; nothing is read from files here.
+"""A broker's ZooKeeper connection settings, from Apache Kafka's former keys; no file is read here.
 
-What would protect something and is not honoured is refused: lists of revoked certificates, other login modules than
-DIGEST-MD5's, ACLs without anybody whom they could name.
+Security settings that cannot be honoured are refused: certificate revocation, login modules other than DIGEST-MD5's,
+and ``zookeeper.set.acl`` without an identity for the ACLs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog.core.sasl.jaas import JaasError, parse_jaas
 from oncelog.node.listeners.tls import PEM, StoreSettings, TlsSettings, check_host_name, store_type, tls_versions
 
 SENSITIVE: Final = (USER_CONFIGS, BROKER_CONFIGS, LOGIN_SECRET)
-"""Nodes, with all below, that hold credentials and passwords."""
+"""Nodes whose subtrees hold credentials and passwords."""
 ROOTS: Final = (
     *(path for path in BASE_PATHS if path.count("/") == 1),
     CONTROLLER,
@@ -37,7 +37,7 @@ ROOTS: Final = (
     LITERAL_ACLS,
     EXTENDED_ACLS,
 )
-"""The highest nodes that brokers create; everything else of theirs is below them."""
+"""The topmost nodes that brokers create."""
 _SOCKET: Final = "zookeeper.clientCnxnSocket"
 _NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 _JAAS: Final = "oncelog.zookeeper.sasl.jaas.config"
@@ -47,14 +47,14 @@ _EXTENSIONS: Final = {".pem": PEM, ".p12": "PKCS12", ".pfx": "PKCS12"}
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
-    """Addresses, TLS and login of the connection to ZooKeeper, as configured."""
+    """Authentication and TLS of the ZooKeeper connection."""
 
     tls: TlsSettings | None = None
     """None: plain TCP."""
     sasl: tuple[str, str] | None = field(default=None, repr=False)
-    """User and password, by SASL."""
+    """User and password for SASL."""
     digest: tuple[str, str] | None = field(default=None, repr=False)
-    """User and password, by ZooKeeper's own scheme."""
+    """User and password for ZooKeeper's digest scheme."""
     set_acl: bool = False
 
 
@@ -65,7 +65,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
     has_certificate = tls is not None and tls.key_store.is_given
     if settings.set_acl and not (settings.sasl or settings.digest or has_certificate):
         raise ConfigError(
-            "zookeeper.set.acl is true, but nothing says who the broker is in ZooKeeper: set "
+            "zookeeper.set.acl is true, but the broker has no identity in ZooKeeper: set "
             f"{_JAAS}, {_DIGEST}, or zookeeper.ssl.client.enable=true with zookeeper.ssl.keystore.location",
             key="zookeeper.set.acl",
         )
@@ -78,7 +78,7 @@ def _tls(config: BrokerConfig) -> TlsSettings:
         raise ConfigError.of_value(_SOCKET, socket_class, f"zookeeper.ssl.client.enable=true needs {_NETTY}")
     for key in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
         if config.get(key):
-            raise ConfigError.of_value(key, True, "Revoked certificates are not looked up here")
+            raise ConfigError.of_value(key, True, "Certificate revocation is not supported")
     versions = config.get("zookeeper.ssl.enabled.protocols") or (config.get("zookeeper.ssl.protocol"),)
     return TlsSettings(
         key_store=_store(

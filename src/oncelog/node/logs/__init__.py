@@ -1,1 +1,1 @@
-"""The logs of this broker: group commit, high watermarks, delayed fetches, maintenance, the health of the disk."""
+"""This broker's logs: group commit, high watermarks, delayed fetches, maintenance, and the disk's health."""

@@ -1,4 +1,5 @@
-"""Parked fetches: who waits for which partition to become readable (KIP-74's delayed fetch, without a purgatory)."""
+"""Parked fetches, by the partitions whose new data they wait for (Kafka's delayed fetches, KIP-74, without a
+purgatory)."""
 
 from __future__ import annotations
 
@@ -15,23 +16,25 @@ if TYPE_CHECKING:
 
 
 class DelayedFetches:
-    """Waiting fetches by partition. Dicts, not sets: the order in which they are asked is the order of arrival."""
+    """Waiting fetches by partition."""
 
     def __init__(self, deadlines: Deadlines, runnable: Runnable) -> None:
         self._deadlines = deadlines
         self._runnable = runnable
+        # Dicts instead of sets: fetches are checked in order of arrival.
         self._by_partition: dict[TopicPartition, dict[Task, UntilReadable]] = {}
-        self._of_any: dict[Task, UntilReadable] = {}
-        """Fetches that wait for any partition: of followers, whose sessions may hold thousands."""
+        # Fetches that wait for any partition: those of followers, whose sessions may hold thousands.
+        self._for_any_partition: dict[Task, UntilReadable] = {}
         self._changed: dict[TopicPartition, None] = {}
+        # The position of each partition's last change, in order of position; None until ``changed_since`` is called
+        # first.
         self._journal: dict[TopicPartition, int] | None = None
-        """Position of the last change of each partition, in the order of the positions; None while nobody asks."""
         self.position = 0
 
     def park(self, task: Task, until: UntilReadable) -> None:
         """Park ``task`` until its ``ready()`` holds, or its deadline."""
         if until.partitions is None:
-            self._of_any[task] = until
+            self._for_any_partition[task] = until
         for partition in until.partitions or ():
             self._by_partition.setdefault(partition, {})[task] = until
 
@@ -50,53 +53,54 @@ class DelayedFetches:
             task.nudge = task.finish
 
     def changed(self, partition: TopicPartition) -> None:
-        """Note that a partition's readable range moved; those who wait are asked when the event is over."""
+        """Note that a partition's readable range moved; its fetches are checked at the end of the event."""
         if self._journal is not None:
             self._journal.pop(partition, None)
             self.position += 1
             self._journal[partition] = self.position
-        if self._of_any or partition in self._by_partition:
+        if self._for_any_partition or partition in self._by_partition:
             self._changed[partition] = None
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
-        """Partitions that have changed after a position: those since the first time that anybody asked."""
+        """Partitions that changed after a position; changes before the first call are not recorded."""
         if self._journal is None:
             self._journal = {}
         if position == self.position:
             return ()
-        found = []
-        for partition, at in reversed(self._journal.items()):
-            if at <= position:
+        partitions = []
+        for partition, changed_at in reversed(self._journal.items()):
+            if changed_at <= position:
                 break
-            found.append(partition)
-        found.reverse()
-        return found
+            partitions.append(partition)
+        partitions.reverse()
+        return partitions
 
     def deleted(self, partition: TopicPartition) -> None:
-        """Remember no changes of a partition that is gone."""
+        """Forget the changes of a deleted partition."""
         if self._journal is not None:
             self._journal.pop(partition, None)
 
-    def ask_waiting(self) -> None:
-        """Ask everybody who waits for a partition that changed: once, however many did, and about those alone. Who
-        waits for thousands would else be asked thousands of times about all of them."""
+    def wake_ready(self) -> None:
+        """Check the fetches of changed partitions."""
         if not self._changed:
             return
         changed, self._changed = self._changed, {}
-        asked: dict[Task, tuple[UntilReadable, list[TopicPartition]]] = {}
+        # Each fetch is checked once, and only for its changed partitions: one that waits for thousands would otherwise
+        # be checked thousands of times for all of them.
+        checks: dict[Task, tuple[UntilReadable, list[TopicPartition]]] = {}
         for partition in changed:
             for task, until in self._by_partition.get(partition, {}).items():
-                asked.setdefault(task, (until, []))[1].append(partition)
-        if self._of_any:
-            everything = list(changed)
-            asked.update((task, (until, everything)) for task, until in self._of_any.items())
-        for task, (until, partitions) in asked.items():
+                checks.setdefault(task, (until, []))[1].append(partition)
+        if self._for_any_partition:
+            changed_partitions = list(changed)
+            checks.update((task, (until, changed_partitions)) for task, until in self._for_any_partition.items())
+        for task, (until, partitions) in checks.items():
             if not task.waiting or until.ready(partitions):
                 self._release(task, until)
 
     def _forget(self, task: Task, until: UntilReadable) -> None:
         if until.partitions is None:
-            self._of_any.pop(task, None)
+            self._for_any_partition.pop(task, None)
         for partition in until.partitions or ():
             waiting = self._by_partition.get(partition)
             if waiting is not None and waiting.pop(task, None) is not None and not waiting:

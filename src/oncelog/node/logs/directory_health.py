@@ -1,14 +1,14 @@
-"""The disk below the data directory: what becomes of the broker when it fails, or is full (KIP-112).
+"""Watches the data directory's disk: what the broker does when it fails or is full (KIP-112).
 
-There is one data directory, so what takes a directory offline elsewhere concerns all replicas of this broker:
+A broker has a single data directory, so taking a directory offline affects all of its replicas:
 
-1. A disk that fails (`base.disk_errors`) ends the broker, as Apache Kafka's ends with its last directory: what was
-   written or read there cannot be trusted, and others elect leaders at once.
-2. A full disk takes the directory offline until there is room. What others have in sync they lead, and this broker is
-   in no in-sync set with them: its registration says so. What nobody else has stays here, to be read. Retention goes
-   on. Apache Kafka ends there, too; whoever has freed space has to start it again.
-3. There is room when a hundredth of the disk is free, 1 GiB at most. Where the disk is full again soon after, one waits
-   longer and longer: a quota, or inodes, are not told by the free space.
+1. A failed disk (`base.disk_errors`) stops the broker, as Apache Kafka's broker stops with its last directory: its data
+   cannot be trusted, and other leaders are elected at once.
+2. A full disk takes the directory offline until it has room. The registration says so: this broker leads nothing that
+   another in-sync replica can lead, and leaves those in-sync sets. Partitions without such a replica stay readable
+   here. Retention continues. (Apache Kafka stops here, too, and must be restarted.)
+3. A disk has room when a hundredth of it is free, at most 1 GiB. If it is full again soon after, the next check waits
+   longer and longer: free space does not show quotas or a lack of inodes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from oncelog.ports import DiskErrors
 
 CHECK_MS: Final = 5 * SECOND_MS
-"""The first pause between two looks at a full disk."""
+"""First pause between checks of a full disk."""
 LONGEST_CHECK_MS: Final = 5 * MINUTE_MS
 RELAPSE_MS: Final = MINUTE_MS
-"""A disk that is full again so soon after there was room is looked at half as often."""
+"""A disk that is full again within this time is checked half as often."""
 _MOST_ROOM_BYTES: Final = 1 << 30
 
 
 class DirectoryHealth:
-    """Watches for a disk that has failed or is full, and says so in this broker's registration."""
+    """Watches for a failed or full disk, and announces it in this broker's registration."""
 
     def __init__(
         self, errors: DiskErrors, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox
@@ -50,17 +50,17 @@ class DirectoryHealth:
         self._deadlines = deadlines
         self._outbox = outbox
         self.measure: Callable[[], tuple[int, int]] = lambda: (-1, -1)
-        """Size of the disk and what is free on it, in bytes, −1: not known; the runtime knows."""
+        """Returns the disk's size and free bytes, −1 if unknown; set by the runtime."""
         self.is_offline = False
         """True while the disk is full."""
         self._has_failed = False
         self._interval_ms = CHECK_MS
         self._had_room_ms: int | None = None
-        self._is_saying = False
+        self._is_updating = False
         self._next_report_ms = 0
 
-    def look(self) -> None:
-        """Act on what was noted during an event."""
+    def check(self) -> None:
+        """Act on errors noted during an event."""
         failure, full = self._errors.failure, self._errors.full
         if failure is not None and not self._has_failed:
             self._has_failed = True
@@ -71,14 +71,14 @@ class DirectoryHealth:
                 self._take_offline(full)
         unopened, self._errors.unopened = self._errors.unopened, None
         if unopened is not None:
-            self._report_trouble(f"no file descriptor is left, raise the limit (ulimit -n): {unopened}")
+            self._report_trouble(f"no file descriptor is left; raise the limit (ulimit -n): {unopened}")
 
     def log_not_created(self, partition: TopicPartition, error: OSError) -> None:
         """Report that the log of a new partition cannot be created now."""
-        self._report_trouble(f"the log of {partition} cannot be created, it is tried again: {error}")
+        self._report_trouble(f"the log of {partition} cannot be created and is retried: {error}")
 
     def _report_trouble(self, message: str) -> None:
-        """Report what may happen many times a second, once a minute."""
+        """Report a recurring error, at most once a minute."""
         if self._deadlines.now_ms >= self._next_report_ms:
             self._next_report_ms = self._deadlines.now_ms + MINUTE_MS
             self._outbox.effects.append(Report("error", message))
@@ -93,37 +93,37 @@ class DirectoryHealth:
         self._interval_ms = min(2 * self._interval_ms, LONGEST_CHECK_MS) if soon else CHECK_MS
         self.is_offline = True
         self._outbox.effects.append(
-            Report("error", f"the disk of {self._directory} is full, nothing is written to it: {error}")
+            Report("error", f"the disk of {self._directory} is full; no records are accepted: {error}")
         )
-        self._say()
+        self._update_registration()
         self._deadlines.at(now_ms + self._interval_ms, self._check)
 
     def _check(self, now_ms: int) -> None:
         if self.is_offline and self._has_room():
             self.is_offline, self._had_room_ms = False, now_ms
             self._outbox.effects.append(Report("info", f"the disk of {self._directory} has room again"))
-        self._say()
-        if self.is_offline or self._is_said():
+        self._update_registration()
+        if self.is_offline or self._is_registered_full():
             self._deadlines.at(now_ms + self._interval_ms, self._check)
 
     def _has_room(self) -> bool:
         total, usable = self.measure()
         return total < 0 or usable >= min(total // 100, _MOST_ROOM_BYTES)
 
-    def _is_said(self) -> bool:
+    def _is_registered_full(self) -> bool:
         own = self._metadata.image.brokers.get(self._metadata.broker_id)
         return own is not None and own.has_full_disk
 
-    def _say(self) -> None:
-        """Let the registration say what is so; what is refused is said with the next look."""
-        if self._is_saying:
+    def _update_registration(self) -> None:
+        """Announce the present state in the registration; after a refusal the next check tries again."""
+        if self._is_updating:
             return
         operations = note_full_disk(
             self._metadata.image, self._metadata.broker_id, self._deadlines.now_ms, full=self.is_offline
         )
         if operations:
-            self._is_saying = True
-            self._commits.commit(operations, self._said)
+            self._is_updating = True
+            self._commits.commit(operations, self._registration_written)
 
-    def _said(self, _outcome: CommitOutcome) -> None:
-        self._is_saying = False
+    def _registration_written(self, _outcome: CommitOutcome) -> None:
+        self._is_updating = False

@@ -1,11 +1,12 @@
-"""Group commit: appended records become durable, the high watermark follows, and waiting tasks wake up.
+"""Group commit: appended records become durable, the high watermark follows, and waiting tasks wake.
 
 Invariants:
-1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync has covered, so no reader sees
-   a record that a power cut removes, and no acks=all is answered before.
-2. At most one sync of a partition is under way; what is appended meanwhile shares the next one. That is the group
-   commit: its size adapts to how long the disk takes.
-3. A sync that fails ends the node: the page cache may have dropped the data, a retry would lie (fsyncgate).
+
+1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync covers, so no reader sees a
+   record that a power cut removes, and no acks=all is answered early.
+2. At most one sync per partition is in flight; records appended meanwhile share the next one. So the size of a group
+   commit adapts to the speed of the disk.
+3. A failed sync stops the node: the page cache may have dropped the data, so a retry could succeed falsely (fsyncgate).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class _DurableWait:
-    """One task that waits for several partitions."""
+    """A task that waits for several partitions."""
 
     task: Task
     missing: set[TopicPartition]
@@ -47,25 +48,24 @@ class _DurableWait:
 
 
 class _Callback:
-    """A call for when one partition is durable, and one for when it never will be."""
+    """Callbacks for a partition becoming durable, or never becoming so."""
 
-    __slots__ = ("_call", "_lost")
+    __slots__ = ("_callback", "_on_lost")
 
-    def __init__(self, call: Callable[[], None], lost: Callable[[], None] | None) -> None:
-        self._call = call
-        self._lost = lost
+    def __init__(self, callback: Callable[[], None], on_lost: Callable[[], None] | None) -> None:
+        self._callback = callback
+        self._on_lost = on_lost
 
     def reached(self, _partition: TopicPartition) -> None:
-        self._call()
+        self._callback()
 
     def dropped(self) -> None:
-        """The partition was deleted, or is led by another broker now."""
-        if self._lost is not None:
-            self._lost()
+        if self._on_lost is not None:
+            self._on_lost()
 
 
 class GroupCommit:
-    """Sees appended data to disk and moves high watermarks."""
+    """Syncs appended data and advances high watermarks."""
 
     def __init__(
         self,
@@ -81,30 +81,32 @@ class GroupCommit:
         self._runnable = runnable
         self._delayed_fetches = delayed_fetches
         self._commit = commit
+        # Led partitions only: a follower's high watermark comes from its leader.
         self._replicas: dict[TopicPartition, LeaderReplicas] = {}
-        """Led partitions only: a follower's high watermark is what its leader says."""
         self._dirty: dict[TopicPartition, PartitionLog] = {}
         self._in_flight: dict[TopicPartition, int] = {}
         self._syncs: dict[int, tuple[PartitionLog, Offset]] = {}
         self._next_token = 1
         self._waits: dict[TopicPartition, deque[tuple[Offset, _DurableWait | _Callback]]] = {}
         self._unflushed: dict[TopicPartition, tuple[Offset, int]] = {}
-        self._synced_calls: dict[TopicPartition, list[tuple[Offset, Callable[[], None]]]] = {}
+        self._synced_callbacks: dict[TopicPartition, list[tuple[Offset, Callable[[], None]]]] = {}
 
     def lead(self, partition: TopicPartition, replicas: LeaderReplicas) -> None:
-        """Move the high watermark of a partition that this broker leads from now on."""
+        """Advance the high watermark of a partition that this broker leads from now on."""
         self._replicas[partition] = replicas
 
     def resign(self, partition: TopicPartition) -> None:
-        """Move it no more: those who wait for it are told that it never will."""
+        """Stop advancing it, and wake the tasks that wait for it."""
         self._replicas.pop(partition, None)
         for _, wait in self._waits.pop(partition, ()):
             wait.dropped()
 
     def appended(self, log: PartitionLog) -> None:
-        """``log`` grew: sync it by the policy and move what may move at once; followers copy it meanwhile."""
+        """``log`` grew: sync it as the policy says, and advance what can be advanced at once."""
         replicas = self._replicas.get(log.partition)
+        # Followers copy the records while they are synced here.
         if replicas is not None and replicas.has_followers:
+            # if self ==>
             self._delayed_fetches.changed(log.partition)
         if self._commit:
             self._dirty[log.partition] = log
@@ -116,12 +118,12 @@ class GroupCommit:
             self._flush_by_topic_config(log, self._deadlines.now_ms)
 
     def flush(self, log: PartitionLog) -> None:
-        """Sync ``log`` soon; nobody waits for it."""
+        """Sync ``log`` soon, with no task waiting for it."""
         if log.partition not in self._in_flight:
             self._dirty[log.partition] = log
 
     def _flush_by_topic_config(self, log: PartitionLog, now_ms: int) -> None:
-        """``flush.messages`` and ``flush.ms``: bound what a power cut takes under the page-cache policy."""
+        # ``flush.messages`` and ``flush.ms`` bound the loss in a power cut under the page-cache policy.
         first_offset, since_ms = self._unflushed.setdefault(log.partition, (log.durable_offset, now_ms))
         config = log.config
         if log.log_end_offset - first_offset >= config.flush_messages or now_ms - since_ms >= config.flush_ms:
@@ -134,32 +136,32 @@ class GroupCommit:
         if self._unflushed.pop(log.partition, None) is not None:
             self._dirty[log.partition] = log
 
-    def when_synced(self, log: PartitionLog, call: Callable[[], None]) -> None:
-        """Call back when all that ``log`` holds now is on disk; at once where the policy does not ask for that."""
+    def when_synced(self, log: PartitionLog, callback: Callable[[], None]) -> None:
+        """Call back when all that ``log`` holds now is on disk; at once if the policy does not require syncs."""
         if not self._commit or log.durable_offset >= log.log_end_offset:
-            call()
+            callback()
             return
-        self._synced_calls.setdefault(log.partition, []).append((log.log_end_offset, call))
+        self._synced_callbacks.setdefault(log.partition, []).append((log.log_end_offset, callback))
         self._dirty[log.partition] = log
 
-    def _tell_synced(self, log: PartitionLog) -> None:
-        waiting = self._synced_calls.pop(log.partition, None)
+    def _run_synced_callbacks(self, log: PartitionLog) -> None:
+        waiting = self._synced_callbacks.pop(log.partition, None)
         if waiting is None:
             return
-        # A truncation may have taken the end that was waited for.
-        left = [each for each in waiting if log.durable_offset < min(each[0], log.log_end_offset)]
-        if left:
-            self._synced_calls[log.partition] = left
+        # The awaited end may lie beyond a truncation.
+        remaining = [entry for entry in waiting if log.durable_offset < min(entry[0], log.log_end_offset)]
+        if remaining:
+            self._synced_callbacks[log.partition] = remaining
             self._dirty[log.partition] = log
-        for each in waiting:
-            if each not in left:
-                each[1]()
+        for entry in waiting:
+            if entry not in remaining:
+                entry[1]()
 
     def start_syncs(self, effects: list[Effect]) -> None:
-        """One sync effect for every partition that is dirty and has none under way."""
+        """Emit a sync for every dirty partition that has none in flight."""
         if not self._dirty:
             return
-        for partition in [p for p in self._dirty if p not in self._in_flight]:
+        for partition in [partition for partition in self._dirty if partition not in self._in_flight]:
             log = self._dirty.pop(partition)
             files, upto = log.files_to_sync()
             token = self._next_token
@@ -169,10 +171,9 @@ class GroupCommit:
             effects.append(Sync(token, files))
 
     def synced(self, event: Synced, effects: list[Effect]) -> None:
-        """A sync came back."""
         log, upto = self._syncs.pop(event.token)
         if self._in_flight.get(log.partition) != event.token:
-            return  # the partition was deleted meanwhile, its files with it; nobody waits for them
+            return  # the partition was deleted meanwhile, with its files and waits
         del self._in_flight[log.partition]
         if event.failure is not None:
             effects.append(Fatal(f"could not sync {log.partition} to disk: {event.failure}"))
@@ -180,20 +181,20 @@ class GroupCommit:
         log.synced(upto)
         if self._commit:
             self._advance(log, log.durable_offset)
-        if self._synced_calls:
-            self._tell_synced(log)
+        if self._synced_callbacks:
+            self._run_synced_callbacks(log)
 
     def _advance(self, log: PartitionLog, offset: Offset) -> None:
         replicas = self._replicas.get(log.partition)
         if replicas is not None and log.set_high_watermark(replicas.advance(self._broker_id, offset)):
             self._high_watermark_moved(log)
 
-    def vouch(self, log: PartitionLog) -> None:
-        """Stand in for what was on disk before this broker led: where there is no other replica, it is committed."""
+    def commit_durable(self, log: PartitionLog) -> None:
+        """Commit what was on disk before this broker led: without other replicas all of it counts."""
         self._advance(log, log.durable_offset)
 
     def replicas_changed(self, log: PartitionLog) -> None:
-        """A follower has fetched, or the in-sync set is another: move what may move."""
+        """A follower has fetched, or the in-sync set has changed: advance what can be advanced."""
         replicas = self._replicas.get(log.partition)
         if replicas is not None and log.set_high_watermark(replicas.settle()):
             self._high_watermark_moved(log)
@@ -226,8 +227,8 @@ class GroupCommit:
     def when_durable(
         self, log: PartitionLog, offset: Offset, call: Callable[[], None], lost: Callable[[], None] | None = None
     ) -> None:
-        """Call back when the high watermark of ``log`` has reached ``offset``, at once if it has; ``lost`` if it never
-        will here: the partition was deleted, or this broker leads it no more."""
+        """Call ``call`` when the high watermark of ``log`` reaches ``offset``, at once if it has; ``lost`` if it never
+        will here, because the partition was deleted or has another leader."""
         if log.high_watermark >= offset:
             call()
         else:
@@ -241,13 +242,12 @@ class GroupCommit:
             insort(queue, (offset, wait), key=itemgetter(0))
 
     def dropped(self, partition: TopicPartition) -> None:
-        """The partition is gone: those who wait for it are told by its being missing from what they got."""
+        """The partition is gone: tasks that wait for it wake and find it missing."""
         self._dirty.pop(partition, None)
         self._in_flight.pop(partition, None)
         self._unflushed.pop(partition, None)
-        self._synced_calls.pop(partition, None)
+        self._synced_callbacks.pop(partition, None)
         self.resign(partition)
 
     def is_idle(self) -> bool:
-        """True while nothing waits for a disk."""
         return not self._dirty and not self._syncs

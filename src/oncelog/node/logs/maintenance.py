@@ -1,7 +1,7 @@
-"""Periodic work on the logs: retention, compaction, expiry of producer state, checkpoints.
+"""Periodic maintenance of the logs: retention, compaction, expiry of producer state, checkpoints.
 
-Jobs run one after the other in a worker, so that they never take more than one core from the loop; what they made is
-applied on the loop. A pass over the logs only collects jobs; with many thousand logs it goes in slices.
+Jobs run one at a time on a worker, so that they take at most one core; their results are applied on the loop. A pass
+over the logs only collects jobs, in slices if there are many thousand logs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOGS_PER_SLICE: Final = 500
 SLICE_PAUSE_MS: Final = 10
 FIRST_RETENTION_MS: Final = 30_000
-"""The time from the start to the first retention, unless the interval is shorter; Apache Kafka's initial delay."""
+"""Time from the start to the first retention, unless the interval is shorter; Apache Kafka's initial delay."""
 
 
 class Maintenance:
@@ -50,7 +50,7 @@ class Maintenance:
         self._retention_due_ms = 0
 
     def start(self, now_ms: int) -> None:
-        """Set the first passes."""
+        """Schedule the first passes."""
         self._retention_due_ms = now_ms + min(FIRST_RETENTION_MS, self._retention_interval_ms())
         self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
         self._deadlines.at(now_ms + self._expiry_interval_ms(), self._begin_expiry)
@@ -59,8 +59,8 @@ class Maintenance:
             self.add(job)
 
     def _interval_ms(self) -> int:
-        """Retention and compaction share their passes: the shorter of Kafka's two intervals. Compaction looks each
-        time; retention has its own interval waited out, until when records stamped long ago can be read."""
+        # Retention and compaction share their passes, at the shorter of Kafka's two intervals. Every pass compacts;
+        # retention waits for its own interval, as expired records stay readable until then.
         return max(1, min(self._retention_interval_ms(), int(self._metadata.config.get("log.cleaner.backoff.ms"))))
 
     def _retention_interval_ms(self) -> int:
@@ -76,9 +76,9 @@ class Maintenance:
         retention = now_ms >= self._retention_due_ms
         if retention:
             self._retention_due_ms = now_ms + self._retention_interval_ms()
-        self._go_on(iter(list(self._logs.logs)), now_ms, retention=retention)
+        self._collect_slice(iter(list(self._logs.logs)), now_ms, retention=retention)
 
-    def _go_on(self, partitions: Iterator[TopicPartition], now_ms: int, *, retention: bool) -> None:
+    def _collect_slice(self, partitions: Iterator[TopicPartition], now_ms: int, *, retention: bool) -> None:
         for _ in range(LOGS_PER_SLICE):
             partition = next(partitions, None)
             if partition is None:
@@ -86,7 +86,7 @@ class Maintenance:
                 return
             self._collect(partition, now_ms, retention=retention)
         self._deadlines.at(
-            now_ms + SLICE_PAUSE_MS, lambda later_ms: self._go_on(partitions, later_ms, retention=retention)
+            now_ms + SLICE_PAUSE_MS, lambda later_ms: self._collect_slice(partitions, later_ms, retention=retention)
         )
 
     def _collect(self, partition: TopicPartition, now_ms: int, *, retention: bool) -> None:
@@ -97,18 +97,18 @@ class Maintenance:
         try:
             for job in self._logs.due_jobs(partition, now_ms, retention=retention):
                 self.add(job)
-        except OSError as error:  # a full disk: the next pass may free something, and the other logs must have theirs
-            self._reports.append(Report("error", f"housekeeping of {partition} failed: {error}"))
+        except OSError as error:  # a full disk: the next pass may free space, and the other logs must go on
+            self._reports.append(Report("error", f"maintenance of {partition} failed: {error}"))
         if log.log_start_offset != start_offset:
             self._delayed_fetches.changed(partition)
         if log.has_unsynced_segments:
-            self._group_commit.flush(log)  # retention may have rolled; what it deleted keeps its disk space until then
+            self._group_commit.flush(log)  # retention may have rolled; deleted segments keep their space until then
 
     def _begin_expiry(self, now_ms: int) -> None:
         self._expire(iter(list(self._logs.logs)), now_ms)
 
     def _expire(self, partitions: Iterator[TopicPartition], now_ms: int) -> None:
-        """Let the next logs forget idle producers: a pass of its own, as its interval is."""
+        """Expire idle producers of the next logs; a pass of its own, since its interval is separate."""
         for _ in range(LOGS_PER_SLICE):
             partition = next(partitions, None)
             if partition is None:
@@ -120,11 +120,11 @@ class Maintenance:
         self._deadlines.at(now_ms + SLICE_PAUSE_MS, lambda later_ms: self._expire(partitions, later_ms))
 
     def add(self, job: Job) -> None:
-        """Run a job when those before it are done."""
+        """Queue a job."""
         self._waiting.append(job)
 
     def start_jobs(self, effects: list[Effect]) -> None:
-        """Start the next job if none is running, and tell what went wrong outside of jobs."""
+        """Start the next job if none is running, and emit errors from outside jobs."""
         if self._reports:
             effects += self._reports
             self._reports.clear()
@@ -136,7 +136,7 @@ class Maintenance:
             effects.append(RunJob(token, job.run()))
 
     def job_finished(self, event: JobFinished, effects: list[Effect]) -> None:
-        """A job came to its end: take over what it made."""
+        """Apply the results of a job that has finished."""
         if self._running is None or self._running[0] != event.token:
             return
         job = self._running[1]
@@ -153,6 +153,6 @@ class Maintenance:
     def _checkpoint(self, now_ms: int) -> None:
         try:
             self._logs.checkpoints()
-        except OSError as error:  # they only save work at the next start; the disk may have room again by then
-            self._reports.append(Report("error", f"checkpoints were not written: {error}"))
+        except OSError as error:  # checkpoints only speed up the next start, and the disk may have room by then
+            self._reports.append(Report("error", f"checkpoints could not be written: {error}"))
         self._deadlines.at(now_ms + self._checkpoint_interval_ms(), self._checkpoint)

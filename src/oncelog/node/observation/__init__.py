@@ -1,1 +1,1 @@
-"""Records of a running node for operators: the flight recorder, and transactions as metrics."""
+"""Observations of a running node for operators: the flight recorder, and metrics of transactions."""

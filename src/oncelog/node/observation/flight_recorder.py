@@ -1,9 +1,9 @@
-"""The flight recorder: what went into a node, in order, and a digest of what came out, so that it can happen again.
+"""The flight recorder: a node's inputs in order, with digests of its outputs, so that a run can be replayed.
 
-A recording begins where the node begins: configuration, cluster facts, the files it finds. Then every random id, every
-event with its time, and a digest of the effects. ``oncelog sim --replay`` feeds the same to a new node: what failed in
-the field can be debugged. What it cannot hold is what workers do between two events: a job's slices run when it
-finished, and a disk that failed fails no more. One JSON document a line; bytes as base64.
+A recording begins with the node: its configuration, metadata and files. Then come every random id, every event with its
+time, and a digest of the event's effects. ``oncelog sim --replay`` feeds them to a new node, so that a failure in the
+field can be debugged. Work done by workers between events is not recorded: in a replay, a job's slices run when it
+finishes, and a failed disk does not fail again. The format is one JSON document per line, with bytes in base64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from oncelog.base.security import PLAINTEXT_LISTENER, SecurityProtocol
 from oncelog.base.tree import Change, CommitOutcome, TreeNode
-from oncelog.node.access.redaction import SECRET_BYTES, shown_frame, shown_value
+from oncelog.node.access.redaction import SECRET_BYTES, redacted_frame, redacted_value
 from oncelog.node.kernel.events import (
     BrokerSent,
     ConnectionOpened,
@@ -44,7 +44,7 @@ _EVENTS: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(Even
 
 
 class RecordingUnreadable(Exception):
-    """The file is no recording, or of a format this version does not know."""
+    """The file is not a recording, or has a format that this version does not read."""
 
 
 class RecordedFile(NamedTuple):
@@ -56,18 +56,18 @@ class RecordedFile(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """One event and what came of it."""
+    """An event and its consequences."""
 
     event: Event
     now_ms: int
     digest: str
     withheld: bool = False
-    """The request was part of a login, and is not here."""
+    """The request was part of a login and is not recorded."""
 
 
 @dataclass(slots=True)
 class Recording:
-    """The whole recording, read back."""
+    """A whole recording, read back."""
 
     config: dict[str, str] = field(default_factory=dict)
     bound: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -78,16 +78,16 @@ class Recording:
     tokens: list[bytes] = field(default_factory=list)
     disks: list[tuple[int, int]] = field(default_factory=list)
     started: str = ""
-    """Digest of the effects with which the node began."""
+    """Digest of the effects of the node's start."""
     position: int | None = None
-    """Position of the metadata with which it began; None where an earlier version does not say it."""
+    """The metadata's position at the start; None in recordings of earlier versions."""
     moments: list[Moment] = field(default_factory=list)
     end: str | None = None
-    """The reason for which the recording ends: it is full, or the node stopped."""
+    """Why the recording ends: it is full, or the node stopped."""
 
 
 class FlightRecorder:
-    """Writes a recording line by line, until ``max_bytes``. ``write`` must not fail; it gets whole lines."""
+    """Writes a recording line by line, up to ``max_bytes``. ``write`` gets whole lines and must not fail."""
 
     def __init__(self, write: Callable[[bytes], None], max_bytes: int) -> None:
         self._write = write
@@ -99,28 +99,27 @@ class FlightRecorder:
         config: Mapping[str, str],
         bound: Mapping[str, tuple[str, int]],
         now_ms: int,
-        facts: Iterable[TreeNode],
+        nodes: Iterable[TreeNode],
         files: Iterable[RecordedFile],
     ) -> None:
-        """Write down the configuration, listeners, metadata and files that the node begins with."""
+        """Record the configuration, listeners, metadata and files that the node begins with."""
         listeners = {name: list(address) for name, address in bound.items()}
         self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
-        for fact in facts:
-            value = _text_or_none(shown_value(fact.path, fact.value))
-            self._line(what="fact", path=fact.path, value=value, version=fact.version)
+        for node in nodes:
+            value = _text_or_none(redacted_value(node.path, node.value))
+            self._line(what="fact", path=node.path, value=value, version=node.version)
         for file in files:
             self._line(what="file", path=file.path, modified_ms=file.modified_ms, data=_text(file.data))
 
     def entropy(self, source: Entropy) -> Entropy:
-        """The same ids, written down as they are given."""
+        """A source of randomness that records every id."""
         return _RecordedEntropy(source, self)
 
     def token(self, token: bytes) -> None:
-        """A random id was given."""
         self._line(what="token", token=_text(bytes(SECRET_BYTES) if len(token) == SECRET_BYTES else token))
 
     def disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
-        """The same sizes of the disk, written down as they are asked for."""
+        """A measurement of the disk that records its results."""
 
         def measured() -> tuple[int, int]:
             sizes = measure()
@@ -130,15 +129,15 @@ class FlightRecorder:
         return measured
 
     def started(self, effects: Sequence[Effect], position: int) -> None:
-        """Write down the digest of the effects that the node's start gave, and the position of its metadata."""
+        """Record the digest of the start's effects, and the metadata's position."""
         self._line(what="started", digest=digest_of(effects), position=position)
 
     def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
-        """An event was handled; ``before`` is its encoding from before the node took it."""
+        """Record an event that was handled. ``before`` is its encoding from before the node changed its buffers."""
         self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
 
     def end(self, reason: str) -> None:
-        """End the recording: nothing more comes."""
+        """End the recording."""
         if not self.full:
             self.full = True
             self._write(json.dumps({"what": "end", "reason": reason}).encode() + b"\n")
@@ -166,7 +165,7 @@ class _RecordedEntropy:
 
 
 class RecordedNode:
-    """A node whose events are written down; to whoever drives it, the node itself."""
+    """A node whose events are recorded; used like the node itself."""
 
     def __init__(self, node: Node, recorder: FlightRecorder) -> None:
         self._node = node
@@ -176,7 +175,6 @@ class RecordedNode:
 
     @property
     def cluster(self) -> Metadata:
-        """The node's view of the cluster."""
         return self._node.cluster
 
     def start(self, now_ms: int) -> list[Effect]:
@@ -185,27 +183,28 @@ class RecordedNode:
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Hand an event to the node, written down before: a request's buffer is the node's to change."""
+        """Record an event and hand it to the node."""
+        # Encoded first: a request's buffer is the node's to change.
         before = {} if self._recorder.full else self._encode(event)
         effects = self._node.handle(event, now_ms)
         self._recorder.moment(event, now_ms, effects, before)
         return effects
 
     def _encode(self, event: Event) -> dict[str, Any]:
-        """The encoding of an event, without the secrets in it."""
+        """Encode an event without its secrets."""
         withheld = self._node.holds_secrets(event)
         if isinstance(event, BrokerSent) and withheld:
             return {**_encode_event(BrokerSent(event.link_id, b"")), "withheld": True}
         if not isinstance(event, RequestReceived):
             return _encode_event(event)
-        shown = None if withheld else shown_frame(event.frame)
-        if shown is None:
+        frame = None if withheld else redacted_frame(event.frame)
+        if frame is None:
             return {**_encode_event(RequestReceived(event.connection_id, b"")), "withheld": True}
-        return _encode_event(RequestReceived(event.connection_id, shown))
+        return _encode_event(RequestReceived(event.connection_id, frame))
 
 
 def digest_of(effects: Sequence[Effect]) -> str:
-    """A short digest of effects: kinds, tokens, and the bytes that are sent (of file ranges, how many)."""
+    """A short digest of effects: their kinds and tokens, and the bytes sent (for file ranges, only their sizes)."""
     digest = hashlib.blake2b(digest_size=8)
     for effect in effects:
         digest.update(type(effect).__name__.encode())
@@ -218,7 +217,7 @@ def digest_of(effects: Sequence[Effect]) -> str:
 
 
 def read_recording(lines: Iterable[bytes]) -> Recording:
-    """A recording as it was written; a torn last line is left out. Raises RecordingUnreadable."""
+    """Read a recording; a torn last line is ignored. Raises RecordingUnreadable."""
     recording = Recording()
     try:
         for content in _contents(lines):
@@ -242,7 +241,7 @@ def _take(recording: Recording, content: dict[str, Any]) -> None:
         case "begin":
             if content["format"] != FORMAT:
                 raise RecordingUnreadable(
-                    f"a flight recording of format {content['format']}, this version reads {FORMAT}"
+                    f"the recording has format {content['format']}; this version reads format {FORMAT}"
                 )
             recording.config, recording.now_ms = content["config"], content["now_ms"]
             listeners = content.get("listeners") or {PLAINTEXT_LISTENER: content["listen"]}
@@ -276,7 +275,8 @@ def _encode_event(event: Event) -> dict[str, Any]:
             fields[name] = value.value
         elif name in ("changes", "nodes") and value is not None:
             fields[name] = [
-                [each.path, _text_or_none(shown_value(each.path, each.value)), each.version] for each in value
+                [change.path, _text_or_none(redacted_value(change.path, change.value)), change.version]
+                for change in value
             ]
     return {"event": type(event).__name__, "fields": fields}
 

@@ -1,7 +1,7 @@
-"""Figures about transactions for ``/metrics``; ``docs/metrics.md`` has the names.
+"""Figures about transactions for ``/metrics``; ``docs/metrics.md`` lists the names.
 
-Counters are plain integers. What follows from the logs is worked out when somebody asks, from the partitions that have
-something open or undecided: a scrape with 10,000 idle partitions looks at one attribute of each.
+Counters are plain integers. Figures derived from the logs are computed when requested, from partitions with open or
+undurable transactions: a scrape of 10,000 idle partitions reads one attribute of each.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class PartitionTransactions(NamedTuple):
-    """One partition that has something open, or decided and not durable yet."""
+    """A partition with a transaction that is open, or decided but not durable."""
 
     partition: TopicPartition
     last_stable_offset_lag: int
     longest_ms: int
-    """Age of the transaction that has been open longest, 0: none is open."""
+    """Age of the oldest open transaction; 0: none is open."""
 
 
 class CoordinatedTransactions(NamedTuple):
@@ -33,19 +33,19 @@ class CoordinatedTransactions(NamedTuple):
 
     by_state: dict[str, int]
     timed_out: int
-    """Aborts because the time-out had passed, since the start."""
+    """Aborts after a time-out, since the start."""
     markers_outstanding: int
     markers_retried: int
-    """Outstanding markers that their log refused, and that wait to be tried again."""
+    """Outstanding markers that their log refused, waiting to be retried."""
 
 
 def partitions(node: Node, now_ms: int) -> Iterator[PartitionTransactions]:
-    """Partitions with a last stable offset that lags or a transaction that is open."""
+    """Partitions with a lagging last stable offset or an open transaction."""
     opened = node.logs.transactions.partitions
     for partition, log in node.logs.logs.items():
         producers = log.producers
         if producers.ongoing or producers.unreplicated:
-            started = [t.started_ms for t in opened.get(partition, {}).values()]
+            started = [transaction.started_ms for transaction in opened.get(partition, {}).values()]
             longest_ms = max(1, now_ms - min(started)) if started else 0
             yield PartitionTransactions(partition, _lag(log), longest_ms)
 
@@ -55,21 +55,20 @@ def _lag(log: PartitionLog) -> int:
 
 
 def late_after_ms(node: Node) -> int:
-    """The age from which on a transaction is late whatever its time-out."""
+    """The age from which a transaction is late, whatever its time-out."""
     return transaction_verdicts.late_after_ms(None, int(node.cluster.config.get("transaction.max.timeout.ms")))
 
 
 def verdicts(node: Node) -> Counter[str]:
-    """Open transactions (one a partition) by what was found out about them; ``young`` where nothing was yet."""
+    """Open transactions, one per partition, by verdict; ``young`` without one."""
     return Counter(
-        t.verdict or REPORTED_YOUNG
+        transaction.verdict or REPORTED_YOUNG
         for open_here in node.logs.transactions.partitions.values()
-        for t in open_here.values()
+        for transaction in open_here.values()
     )
 
 
 def coordinated(node: Node) -> CoordinatedTransactions:
-    """See the class."""
     by_state: Counter[str] = Counter()
     timed_out = outstanding = 0
     for shard in node.transactions.shards():

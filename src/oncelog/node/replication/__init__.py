@@ -1,1 +1,1 @@
-"""Replication between brokers: followers' fetches, and the in-sync sets that their leaders keep."""
+"""Replication between brokers: followers' fetches, and the in-sync sets that leaders maintain."""

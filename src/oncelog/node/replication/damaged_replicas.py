@@ -1,9 +1,9 @@
-"""Damaged records in the log of a partition that this broker leads: found, given up, copied from another replica.
+"""Damaged records in a led partition's log: detected, then replaced by copies from another replica.
 
-A follower takes no batch whose checksum is wrong: it asks again and again for what it was given. A leader whose
-follower does so looks at what it hands out. If a batch is damaged it leaves the in-sync set and lets another member
-lead (``withdrawal``), cuts its log before that batch when it follows, and copies the rest. Where nobody else may lead,
-the partition stays as it is, and what is sound is served.
+A follower rejects a batch with a wrong checksum and fetches it again and again; its leader then checks the records at
+that offset. If they are damaged, the leader leaves the in-sync set and hands the leadership to another member
+(``withdrawal``); as a follower it cuts its log before the damaged batch and copies the rest. If no other replica may
+lead, the partition stays here and its undamaged records are served.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.storage.log.partition_log import PartitionLog
 
-ASKED_AGAIN: Final = 3
-"""Times that a follower asks again for what it was given before the leader looks at it."""
-AGAIN_MS: Final = 1_000
-"""The time after which a hand-over that was refused is tried again."""
+SUSPICIOUS_REPEATS: Final = 3
+"""Repeated fetches of an offset after which the leader checks its records."""
+RETRY_MS: Final = 1_000
+"""Pause before a refused hand-over is retried."""
 
 
 class DamagedReplicas:
-    """Finds damaged records in led partitions, gives these up, and has the records copied."""
+    """Detects damaged records in led partitions, hands these over, and cuts their logs."""
 
     def __init__(self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
         self._metadata = metadata
         self._metadata_log = metadata_log
         self._deadlines = deadlines
         self._outbox = outbox
+        # The offset from which a partition's log is to be copied, once another broker leads.
         self._damaged: dict[TopicPartition, Offset] = {}
-        """The offset from which the log of a partition is copied anew, once another broker leads it."""
 
-    def look(self, leader: LeaderLog, offset: Offset) -> None:
-        """A follower does not get past ``offset``: give the partition up if what is there is damaged."""
-        from oncelog.storage.log.read import first_damaged  # reads logs: a broker without any has no need of it
+    def check(self, leader: LeaderLog, offset: Offset) -> None:
+        """A follower does not get past ``offset``: hand the partition over if its records are damaged there."""
+        from oncelog.storage.log.read import first_damaged  # imported late: a broker without logs does not need it
 
         if leader.partition in self._damaged:
             return
@@ -53,16 +53,16 @@ class DamagedReplicas:
         try:
             damaged = first_damaged(leader.log, offset, max_bytes)
         except (OffsetOutOfRange, OSError):
-            return  # gone meanwhile; a disk that fails is noticed elsewhere
+            return  # the records are gone; a failing disk is noticed elsewhere
         if damaged is not None:
             self._damaged[leader.partition] = damaged
             self._report(leader, damaged)
             self._hand_over(leader, 0)
 
     def follows(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
-        """Another broker leads the partition: give up what is damaged, before anything is copied behind it. A member of
-        the in-sync set is counted on for it all the same: it does not."""
+        """Another broker leads: cut the log before the damaged records, before anything is appended after them."""
         damaged = self._damaged.pop(partition, None)
+        # An in-sync member must keep its log, damaged or not: the cluster counts on its records.
         if damaged is None or self._metadata.broker_id in image.isr:
             return
         from oncelog.storage.log.truncate import truncate_to
@@ -79,22 +79,26 @@ class DamagedReplicas:
         if operations:
             self._metadata_log.commit(operations, partial(self._handed_over, leader), gives_up=False)
         else:
-            self._later(leader)
+            self._retry_later(leader)
 
     def _handed_over(self, leader: LeaderLog, outcome: CommitOutcome) -> None:
         if outcome is not CommitOutcome.COMMITTED:
-            self._later(leader)
+            self._retry_later(leader)
 
-    def _later(self, leader: LeaderLog) -> None:
-        """Try again while this leadership lasts; somebody may be in sync by then."""
+    def _retry_later(self, leader: LeaderLog) -> None:
+        """Retry while this leadership lasts: another replica may be in sync by then."""
         image = self._metadata.image.partition(leader.partition)
         if image is not None and image.leader_epoch == leader.leader_epoch:
-            self._deadlines.at(self._deadlines.now_ms + AGAIN_MS, partial(self._hand_over, leader))
+            self._deadlines.at(self._deadlines.now_ms + RETRY_MS, partial(self._hand_over, leader))
         elif image is None or image.leader == self._metadata.broker_id:
             self._damaged.pop(leader.partition, None)
 
     def _report(self, leader: LeaderLog, damaged: Offset) -> None:
         text = f"records of {leader.partition} at offset {damaged} are damaged on this broker's disk"
         others = [member for member in leader.replicas.in_sync if member != self._metadata.broker_id]
-        then = "another one in sync is to lead, and they are copied from it" if others else "no other one is in sync"
-        self._outbox.effects.append(Report("error", f"{text}: {then}"))
+        consequence = (
+            "another replica in sync will lead, and they are copied from it"
+            if others
+            else "no other replica is in sync"
+        )
+        self._outbox.effects.append(Report("error", f"{text}: {consequence}"))

@@ -1,7 +1,7 @@
-"""A follower's side of its incremental fetch session with one leader (KIP-227): requests that name only what changed.
+"""A follower's incremental fetch session with one leader (KIP-227): requests name only the partitions that changed.
 
-The session's state is what the leader will read by: what was wanted when the last request was sent. A request that is
-not answered, or refused, ends it; the next one is full.
+The leader reads by the session's state, that is, the positions as of the last request sent. A request that is
+unanswered or refused ends the session; the next one is full.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from oncelog.wire.messages.fetch import ReplicaState as WireReplicaState
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
 
+# Topic id and partition.
 Key = tuple[TopicId, int]
-"""Topic id and partition."""
 
 _LOST_SESSIONS: Final = frozenset(
     {
@@ -30,46 +30,46 @@ _LOST_SESSIONS: Final = frozenset(
 )
 
 
-class FetchFrom(NamedTuple):
-    """The place in a log that a follower fetches from."""
+class FetchPosition(NamedTuple):
+    """The position in a log from which a follower fetches."""
 
     offset: int
     last_epoch: int
-    """Leader epoch of the record before; −1: none."""
+    """Leader epoch of the preceding record; −1: none."""
     leader_epoch: int
     log_start_offset: int
     high_watermark: int
-    """The high watermark that the follower knows (KIP-1166): the leader answers at once where it knows a later one."""
+    """The follower's high watermark (KIP-1166): the leader answers at once if its own is higher."""
 
-    def is_other_than(self, other: FetchFrom | None) -> bool:
+    def differs_from(self, other: FetchPosition | None) -> bool:
         return other is None or self[:4] != other[:4]
 
 
 class FetchRequests:
-    """The fetch session of one follower with one leader, and its next request."""
+    """Tracks the session, and builds its next request."""
 
     def __init__(self) -> None:
-        self._wanted: dict[Key, FetchFrom] = {}
+        self._positions: dict[Key, FetchPosition] = {}
+        # Keys with another position than the leader knows, or no longer fetched.
         self._changed: dict[Key, None] = {}
-        """Keys whose place is another than the leader knows, or that are not wanted any more."""
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self.sent: dict[Key, FetchFrom] = {}
-        """The place of each partition as the leader knows it from the session."""
+        self.sent: dict[Key, FetchPosition] = {}
+        """Positions by key, as the leader knows them from the session."""
 
-    def want(self, key: Key, place: FetchFrom) -> None:
-        """Fetch a partition from ``place`` with the next request."""
-        if place.is_other_than(self._wanted.get(key)):
+    def fetch_from(self, key: Key, position: FetchPosition) -> None:
+        """Fetch a partition from ``position`` with the next request."""
+        if position.differs_from(self._positions.get(key)):
             self._changed[key] = None
-        self._wanted[key] = place
+        self._positions[key] = position
 
-    def want_no_more(self, key: Key) -> None:
+    def stop_fetching(self, key: Key) -> None:
         """Leave a partition out, for a while or for good."""
-        if self._wanted.pop(key, None) is not None:
+        if self._positions.pop(key, None) is not None:
             self._changed[key] = None
 
     def is_empty(self) -> bool:
-        return not self._wanted
+        return not self._positions
 
     def reset(self) -> None:
         """Begin a new session with the next request."""
@@ -77,7 +77,7 @@ class FetchRequests:
         self.sent.clear()
 
     def answered(self, response: FetchResponse) -> bool:
-        """Take in the head of an answer; False if the leader refused the session: begin a new one at once."""
+        """Handle the head of a response; False if the leader refused the session, so that a new one must begin."""
         if response.error_code in _LOST_SESSIONS:
             self.reset()
             return False
@@ -88,7 +88,7 @@ class FetchRequests:
         return True
 
     def reset_after_answer(self) -> None:
-        """Begin a new session, though this answer may still be read by what was sent."""
+        """Begin a new session, but keep ``sent``: this response is still read by it."""
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
 
     def next_request(self, broker_id: BrokerId, broker_epoch: int, config: BrokerConfig) -> FetchRequest:
@@ -104,23 +104,23 @@ class FetchRequests:
         )
         is_full = self._epoch == INITIAL_EPOCH
         if is_full:
-            self.sent = dict(self._wanted)
-            asked = list(self._wanted)
+            self.sent = dict(self._positions)
+            requested = list(self._positions)
         else:
-            asked = [key for key in self._changed if key in self._wanted]
-            gone = [key for key in self._changed if key not in self._wanted and key in self.sent]
+            requested = [key for key in self._changed if key in self._positions]
+            gone = [key for key in self._changed if key not in self._positions and key in self.sent]
             request.forgotten_topics_data = [
                 ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in _by_topic(gone).items()
             ]
             for key in gone:
                 del self.sent[key]
-            self.sent.update((key, self._wanted[key]) for key in asked)
+            self.sent.update((key, self._positions[key]) for key in requested)
         request.topics = [
             FetchTopic(
                 topic_id=topic_id,
-                partitions=[_partition(index, self._wanted[topic_id, index], limit) for index in indexes],
+                partitions=[_partition(index, self._positions[topic_id, index], limit) for index in indexes],
             )
-            for topic_id, indexes in _by_topic(asked).items()
+            for topic_id, indexes in _by_topic(requested).items()
         ]
         self._changed.clear()
         return request
@@ -133,13 +133,13 @@ def _by_topic(keys: list[Key]) -> dict[TopicId, list[int]]:
     return topics
 
 
-def _partition(index: int, place: FetchFrom, limit: int) -> FetchPartition:
+def _partition(index: int, position: FetchPosition, limit: int) -> FetchPartition:
     return FetchPartition(
         partition=index,
-        current_leader_epoch=place.leader_epoch,
-        fetch_offset=place.offset,
-        last_fetched_epoch=place.last_epoch,
-        log_start_offset=place.log_start_offset,
+        current_leader_epoch=position.leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_epoch,
+        log_start_offset=position.log_start_offset,
         partition_max_bytes=limit,
-        high_watermark=place.high_watermark,
+        high_watermark=position.high_watermark,
     )

@@ -1,21 +1,22 @@
-"""Copies partitions from one leader: fetches, appends, truncates where the two logs part (KIP-101, KIP-279, KIP-595).
+"""Copies partitions from one leader: fetches, appends, and truncates where the logs diverge (KIP-101, KIP-279,
+KIP-595).
 
-The rule that makes a high watermark safe against a power cut of all brokers: **a follower asks for more only when what
-it has is on its disk** (``log.sync.policy=commit``). Its fetch offset tells the leader that it has all before, and the
-leader moves the high watermark by that. So the next request leaves when the syncs of the last answer are done.
+The rule that makes a high watermark safe against a power cut of all brokers: **a follower fetches on only when its
+records are on disk** (``log.sync.policy=commit``). Its fetch offset tells the leader which records it has, and the
+leader advances the high watermark by that. So the next request leaves when the last response's records are synced.
 
 Phase          in the request  next
 -------------  --------------  ---------------------------------------------------------------
 ``SYNCING``    no              its log is on disk                                → ``FETCHING``
 ``FETCHING``   yes             records                                           → ``SYNCING``
-                               the logs part: truncated                          → ``FETCHING``
+                               the logs diverge: truncated                       → ``FETCHING``
                                its offset is out of the leader's range           → ``LOOKING_UP``
                                another error                                     → ``WAITING``
 ``LOOKING_UP`` no              the leader's first and last offset: truncated     → ``FETCHING``
-``WAITING``    no              after a while, or in another leader epoch         → ``FETCHING``
+``WAITING``    no              after a pause, or in another leader epoch         → ``FETCHING``
 
-A copy that is behind waits, too, while the throttle of this side is exceeded (KIP-73); and every copy does while the
-disk is full.
+A copy that lags also waits while the follower throttle is exceeded (KIP-73), and every copy waits while the disk is
+full.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from oncelog.core.replicas.follower import EpochEnd, truncation_offset
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.kernel.events import Fatal, Report
-from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
+from oncelog.node.replication.fetch_requests import FetchPosition, FetchRequests, Key
 from oncelog.node.replication.services import ReplicationServices
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.append_replicated import append_replicated
@@ -48,19 +49,19 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 FIRST_WAIT_MS: Final = 20
-"""The pause before the second try: most errors are an image that is a moment behind. It doubles up to
+"""Pause before the first retry: most errors come from an image that is slightly behind. It doubles up to
 ``replica.fetch.backoff.ms``."""
 ADDED_MS: Final = 20
-"""A fetch that the leader has held longer than this is to be answered when another partition is to be fetched: it does
-not know of that one, and may hold it for ``replica.fetch.wait.max.ms``. Another request behind it has it answered."""
+"""Age from which a fetch held by the leader is ended because a partition was added that it does not name. A request
+sent after it makes the leader answer, instead of holding it for ``replica.fetch.wait.max.ms``."""
 THROTTLED_MS: Final = 100
-"""The time after which a copy that the throttle holds back is tried again."""
+"""Pause before a throttled copy is retried."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
 
 class FetchPhase(Enum):
-    """The state of one copy; see the module's table."""
+    """The state of one copy; see the table of the module."""
 
     FETCHING = "fetching"
     SYNCING = "syncing"
@@ -81,7 +82,7 @@ class _Copy:
         self.phase = FetchPhase.SYNCING
         self.wait_ms = FIRST_WAIT_MS
         self.leader_end = 0
-        """The leader's high watermark as it was last told."""
+        """The leader's high watermark, as last received."""
 
 
 class LeaderFetcher:
@@ -94,23 +95,23 @@ class LeaderFetcher:
         self._copies: dict[Key, _Copy] = {}
         self._by_partition: dict[TopicPartition, _Copy] = {}
         self._syncing = 0
+        # Number of the last request.
         self._request = 0
-        """Number of the request under way, and of the last one."""
         self._is_under_way = False
+        # Number of the last request that was ended by another sent after it.
         self._nudged = 0
-        """Number of the last request behind which another was sent, to have it answered."""
         self._sent_ms = 0
         self._not_before_ms = 0
         self._wait_ms = FIRST_WAIT_MS
+        # A log start has risen into the middle of a segment and is not written yet.
         self._log_starts_rose = False
-        """True once one has risen, to the middle of a segment, that is not written down."""
 
     def follow(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition in ``leader_epoch``; nothing changes where that is the one already."""
-        known = self._by_partition.get(partition)
-        if known is not None and known.leader_epoch == leader_epoch and known.log is log:
+        """Copy a partition in ``leader_epoch``; no effect if that is the present one."""
+        current = self._by_partition.get(partition)
+        if current is not None and current.leader_epoch == leader_epoch and current.log is log:
             return
-        if known is not None:
+        if current is not None:
             self.stop(partition)
         copy = _Copy(partition, log, leader_epoch)
         self._by_partition[partition] = self._copies[copy.key] = copy
@@ -121,13 +122,13 @@ class LeaderFetcher:
         if copy is None:
             return
         del self._copies[copy.key]
-        self._requests.want_no_more(copy.key)
+        self._requests.stop_fetching(copy.key)
         if copy.phase is FetchPhase.SYNCING:
             self._syncing -= 1
         copy.phase = FetchPhase.WAITING
 
     def max_lag(self) -> int:
-        """The largest number of records by which a copy is behind."""
+        """The largest number of records that a copy lacks."""
         return max((copy.leader_end - copy.log.log_end_offset for copy in self._copies.values()), default=0)
 
     def _is_current(self, copy: _Copy) -> bool:
@@ -141,9 +142,9 @@ class LeaderFetcher:
     def _synced(self, copy: _Copy) -> None:
         if self._is_current(copy) and copy.phase is FetchPhase.SYNCING:
             self._syncing -= 1
-            self._go_on(copy)
+            self._continue(copy)
 
-    def _go_on(self, copy: _Copy) -> None:
+    def _continue(self, copy: _Copy) -> None:
         log, services = copy.log, self._services
         throttle, now_ms = services.metadata.follower_throttle, services.deadlines.now_ms
         if services.directory.is_offline:
@@ -151,12 +152,14 @@ class LeaderFetcher:
             return
         if copy.leader_end > log.log_end_offset and throttle.holds_back(copy.partition, now_ms):
             copy.phase = FetchPhase.WAITING
-            self._requests.want_no_more(copy.key)
+            self._requests.stop_fetching(copy.key)
             services.deadlines.at(now_ms + THROTTLED_MS, partial(self._waited, copy))
             return
         copy.phase = FetchPhase.FETCHING
         start, end, high_watermark = log.log_start_offset, log.log_end_offset, log.high_watermark
-        self._requests.want(copy.key, FetchFrom(end, log.leader_epoch, copy.leader_epoch, start, high_watermark))
+        self._requests.fetch_from(
+            copy.key, FetchPosition(end, log.leader_epoch, copy.leader_epoch, start, high_watermark)
+        )
         if self._is_under_way:
             deadlines = self._services.deadlines
             deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
@@ -164,7 +167,7 @@ class LeaderFetcher:
     def _wait(self, copy: _Copy) -> None:
         """Leave a partition out for a while."""
         copy.phase = FetchPhase.WAITING
-        self._requests.want_no_more(copy.key)
+        self._requests.stop_fetching(copy.key)
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
         deadlines = self._services.deadlines
         deadlines.at(deadlines.now_ms + min(copy.wait_ms, longest_ms), partial(self._waited, copy))
@@ -172,10 +175,10 @@ class LeaderFetcher:
 
     def _waited(self, copy: _Copy, _now_ms: int) -> None:
         if self._is_current(copy) and copy.phase is FetchPhase.WAITING:
-            self._go_on(copy)
+            self._continue(copy)
 
     def fetch(self) -> None:
-        """Send the next request, when the last one is answered and its records are on disk."""
+        """Send the next request, once the last one is answered and its records are on disk."""
         services = self._services
         now_ms = services.deadlines.now_ms
         if self._is_under_way or self._syncing or self._requests.is_empty() or now_ms < self._not_before_ms:
@@ -193,13 +196,14 @@ class LeaderFetcher:
         )
 
     def _nudge_held(self, request: int, _now_ms: int) -> None:
-        """The leader holds the request and does not know of a partition that is to be fetched: have it answered. To ask
-        anew would cost the session, and so as much as all partitions that are copied from this leader."""
+        """Make the leader answer a held request that does not name an added partition."""
         if self._is_under_way and self._request == request and self._nudged != request:
             self._nudged = request
             services = self._services
-            question = ListOffsetsRequest(replica_id=services.metadata.broker_id)
-            services.links.request(self._leader, LinkPurpose.FETCH, question, lambda _response: None)
+            # An empty request: the leader answers a held fetch when another request arrives. Sending a new fetch
+            # instead would end the session, and so cost as much as all partitions of this leader.
+            nudge = ListOffsetsRequest(replica_id=services.metadata.broker_id)
+            services.links.request(self._leader, LinkPurpose.FETCH, nudge, lambda _response: None)
 
     def _answered(self, request: int, response: FetchResponse | None) -> None:
         if request != self._request or not self._is_under_way:
@@ -222,15 +226,15 @@ class LeaderFetcher:
             self._keep_log_starts()
 
     def _keep_log_starts(self) -> None:
-        """Make log starts durable before the leader is told of them: DeleteRecords is answered by that."""
+        """Make log starts durable before the leader learns of them: DeleteRecords is answered by that."""
         self._log_starts_rose = False
         try:
             self._services.keep_log_starts()
         except OSError as error:
-            self._report("error", f"log starts that rose with their leader's were not written down: {error}")
+            self._report("error", f"risen log starts could not be written: {error}")
 
     def _pause(self) -> None:
-        """The leader cannot be reached, or refuses all: try again after a while."""
+        """The leader is unreachable or refuses everything: retry after a pause."""
         deadlines = self._services.deadlines
         self._not_before_ms = deadlines.now_ms + self._wait_ms
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
@@ -244,7 +248,7 @@ class LeaderFetcher:
             return
         sent = self._requests.sent.get(copy.key)
         if sent is None or sent.leader_epoch != copy.leader_epoch or sent.offset != copy.log.log_end_offset:
-            return  # asked for under another leadership
+            return  # the answer to a request of another leadership
         try:
             self._take_in(copy, data)
         except AppendRefused as refused:
@@ -276,15 +280,15 @@ class LeaderFetcher:
             if log.follow(data.high_watermark, data.log_start_offset):
                 services.delayed_fetches.changed(copy.partition)
             if log.starts_inside_segment and (log.log_start_offset != start or not was_inside):
-                self._log_starts_rose = True  # or the first batch reaches over a start that was the segment's
+                self._log_starts_rose = True  # the start rose, or the first batch extends over it
             if appended is not None and appended.batch_count:
                 self._sync(copy)
-            elif data.records or not self._stays(copy, start):
-                self._go_on(copy)
+            elif data.records or not self._is_unchanged(copy, start):
+                self._continue(copy)
 
-    def _stays(self, copy: _Copy, log_start: int) -> bool:
-        """True if a copy has all there is and the leader knows from where it fetches, as after most answers that tell a
-        high watermark and nothing else: the place that is wanted is the one that was."""
+    def _is_unchanged(self, copy: _Copy, log_start: int) -> bool:
+        """True if the copy has all records and fetches from the same position, as after most responses, which only
+        carry a high watermark."""
         log = copy.log
         is_same = log.log_start_offset == log_start and copy.leader_end <= log.log_end_offset
         return is_same and not self._services.directory.is_offline
@@ -296,24 +300,22 @@ class LeaderFetcher:
         self._cut(copy, partial(truncate_to, log, offset, self._services.deadlines.now_ms))
 
     def _cut(self, copy: _Copy, cut: Callable[[], object]) -> None:
-        """Truncate. A failure leaves open what is on the disk: nobody may go on from there."""
         try:
             cut()
         except OSError as error:
+            # The state of the disk is unknown: the node must not go on.
             self._services.outbox.effects.append(Fatal(f"could not truncate {copy.partition}: {error}"))
             return
         self._services.delayed_fetches.changed(copy.partition)
         self._sync(copy)
 
-    # Out of the leader's range
-
     def _look_up(self, copy: _Copy) -> None:
-        """Ask for the first and last offset of the leader's log: this one begins anew, or is cut."""
+        """Query the leader's first and last offset, to truncate this log or start it over."""
         copy.phase = FetchPhase.LOOKING_UP
-        self._requests.want_no_more(copy.key)
-        found: dict[int, int] = {}
+        self._requests.stop_fetching(copy.key)
+        offsets: dict[int, int] = {}
         for timestamp in (_EARLIEST, _LATEST):
-            asked = ListOffsetsPartition(
+            lookup = ListOffsetsPartition(
                 partition_index=copy.partition.partition, current_leader_epoch=copy.leader_epoch, timestamp=timestamp
             )
             services = self._services
@@ -322,14 +324,14 @@ class LeaderFetcher:
                 LinkPurpose.CONTROL,
                 ListOffsetsRequest(
                     replica_id=services.metadata.broker_id,
-                    topics=[ListOffsetsTopic(name=copy.partition.topic, partitions=[asked])],
+                    topics=[ListOffsetsTopic(name=copy.partition.topic, partitions=[lookup])],
                 ),
-                partial(self._looked_up, copy, found, timestamp),
+                partial(self._looked_up, copy, offsets, timestamp),
                 int(services.metadata.config.get("replica.socket.timeout.ms")),
             )
 
     def _looked_up(
-        self, copy: _Copy, found: dict[int, int], timestamp: int, response: ListOffsetsResponse | None
+        self, copy: _Copy, offsets: dict[int, int], timestamp: int, response: ListOffsetsResponse | None
     ) -> None:
         if not self._is_current(copy) or copy.phase is not FetchPhase.LOOKING_UP:
             return
@@ -337,14 +339,14 @@ class LeaderFetcher:
         if answer is None or answer.error_code:
             self._wait(copy)
             return
-        found[timestamp] = answer.offset
-        if len(found) < 2:
+        offsets[timestamp] = answer.offset
+        if len(offsets) < 2:
             return
         log, now_ms = copy.log, self._services.deadlines.now_ms
-        if found[_EARLIEST] <= log.log_end_offset:
-            self._cut(copy, partial(truncate_to, log, found[_LATEST], now_ms))
+        if offsets[_EARLIEST] <= log.log_end_offset:
+            self._cut(copy, partial(truncate_to, log, offsets[_LATEST], now_ms))
         else:
-            self._cut(copy, partial(truncate_fully_and_start_at, log, found[_EARLIEST], now_ms))
+            self._cut(copy, partial(truncate_fully_and_start_at, log, offsets[_EARLIEST], now_ms))
 
     def _failed(self, copy: _Copy, error: OSError) -> None:
         self._report("error", f"cannot append to {copy.partition}: {error}")

@@ -1,6 +1,6 @@
-"""The partitions that this broker copies from their leaders, by leader.
+"""The partitions that this broker copies, by leader.
 
-A fetcher is imported for the first leader that is followed: a broker alone follows none.
+A fetcher is imported for the first leader that is followed: a single broker follows none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Followers:
-    """One fetcher for each leader that this broker follows; see ``fetcher``."""
+    """One fetcher for each leader; see ``fetcher``."""
 
     def __init__(self, services: ReplicationServices) -> None:
         self._services = services
@@ -46,10 +46,10 @@ class Followers:
         return self._leaders.get(partition)
 
     def fetch(self) -> None:
-        """Send the fetches that are due; called when an event is over."""
+        """Send the fetches that are due; called at the end of each event."""
         for fetcher in self._fetchers.values():
             fetcher.fetch()
 
     def max_lag(self) -> int:
-        """The largest number of records by which a copy is behind what its leader last told (Kafka's MaxLag)."""
+        """The largest number of records that a copy lacks of what its leader last reported (Kafka's MaxLag)."""
         return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)

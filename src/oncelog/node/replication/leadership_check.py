@@ -1,16 +1,16 @@
-"""Makes certain that this broker still leads partitions before it tells what it knows of them.
+"""Confirms that this broker still leads a partition, before it answers from memory (Raft's ReadIndex).
 
-A broker that is cut off from the tree, or hears of a change late, goes on leading what others lead by now. What it
-appends reaches nobody and is not acknowledged, but what it remembers is old: committed offsets that are no longer the
-last ones would send a copier back over records that it has copied, and an end that is no longer the end would be lower
-than one that somebody was told. So it asks before it tells them (invariant O9 of docs/internals/groups.md and R7 of
-docs/internals/simulation.md; Raft's ReadIndex is the same idea). Apache Kafka does not ask.
+A broker that is cut off from the tree, or hears of changes late, keeps acting as leader after a successor was elected.
+Records that it appends are not acknowledged, but answers from its memory may be stale: old committed offsets would make
+a copier repeat records, and an old log end would be lower than one already reported. So it confirms its leadership
+before such answers (invariant O9 of docs/internals/groups.md, R7 of docs/internals/simulation.md). Apache Kafka does
+not.
 
-A successor is elected from the in-sync set, which only a leader adds to, or from the eligible leaders (KIP-966). Every
-other member of these is asked if it knows of a later leader epoch (OffsetForLeaderEpoch with the current one: every
-replica judges that). One that knows of none has not led before it was asked. Where one does not answer, the tree is
-asked how far it has come: who leads by all that it had taken by then has been replaced by nobody. Where that cannot be
-read either, the request waits: what is written waits for that member, too.
+A successor is elected from the in-sync set, which only the leader extends, or from the eligible leaders (KIP-966). So
+every other member of these is asked by OffsetForLeaderEpoch, with the current epoch, whether it knows a later one. A
+member that knows none had not become leader before the request. If a member does not answer, this broker reads the
+tree's position and waits until its own image has reached it. If that image still names this broker, no successor
+exists. If the tree cannot be read either, the request waits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicName, TopicPartition
 from oncelog.node.brokers.broker_links import LinkPurpose
-from oncelog.node.brokers.messages import Forget
+from oncelog.node.brokers.messages import Cancel
 from oncelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -40,23 +40,22 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.tasks import Runnable, Task
 
 ANSWER_MS: Final = 200
-"""The time that a member has to answer; a frozen one does not."""
-AGAIN_MS: Final = 50
-"""The pause before all are asked again, or this broker's image is compared again with what the tree has."""
+"""Time within which a member must answer; a frozen one does not."""
+RETRY_MS: Final = 50
+"""Pause before all members are asked again, or the image is compared again with the tree's position."""
 PARTITIONS_PER_REQUEST: Final = 1_000
-"""So many are judged by another broker between two requests of others."""
+"""A bound on the time that a request takes the other broker's loop."""
+# Answers of members that know no later leader epoch, or not even the current one.
 _NOT_LEADING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
-"""Answers of a member that knows of no later leader epoch, and of one that does not even know of this one."""
 
 Epochs = dict[TopicPartition, LeaderEpoch]
 OnSettled = Callable[[Mapping[TopicPartition, ErrorCode]], object]
 
 
-class LeadershipConfirmation:
-    """Lets requests go on when it is known of each of their partitions whether this broker leads it.
-    ``leader_log(partition)`` is its log here, or an error."""
+class LeadershipChecker:
+    """Runs leadership checks. ``leader_log(partition)`` is this broker's log, or an error."""
 
     def __init__(
         self,
@@ -73,113 +72,116 @@ class LeadershipConfirmation:
         self.deadlines = deadlines
         self.runnable = runnable
         self.leader_log = leader_log
-        self.silent: set[BrokerId] = set()
-        """The brokers that have left the last question unanswered: nobody waits for them a second time."""
+        self.unresponsive: set[BrokerId] = set()
+        """Brokers that left the last request unanswered: no check waits for them again."""
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
-        """Ask those that may lead in this broker's place, and let ``task`` go on when it is certain."""
+        """Keep ``task`` until this broker's leadership of its partitions is confirmed or disproved."""
         task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
 
-    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Forget:
-        """Find out of which partitions nobody has begun to lead them in this broker's place. ``on_settled`` is called
-        once, perhaps before this returns, with the errors of the others, as ``UntilConfirmed`` names them."""
-        question = LeadershipQuestion(self, partitions, on_settled)
-        question.ask()
-        if not question.is_over:
-            question.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: question.give_up())
-        return question.forget
+    def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Cancel:
+        """Check partitions. ``on_settled`` is called once, perhaps before this returns, with the errors of those whose
+        leadership is not confirmed, as ``UntilConfirmed`` describes. The result cancels the check."""
+        check = LeadershipCheck(self, partitions, on_settled)
+        check.start()
+        if not check.is_over:
+            check.deadline = self.deadlines.at(deadline_ms, lambda _now_ms: check.give_up())
+        return check.forget
 
-    def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Forget:
-        """Confirm one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once."""
+    def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Cancel:
+        """Check one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once, with True if it is
+        led."""
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
 
-    def may_lead_instead(self, leader: LeaderLog) -> set[BrokerId]:
-        """The other brokers of which one may have been elected, by what this one knows."""
-        known = self.metadata.image.partition(leader.partition)
-        eligible = () if known is None else known.elr
+    def possible_successors(self, leader: LeaderLog) -> set[BrokerId]:
+        """The other brokers that may have been elected, as far as this one knows."""
+        image_partition = self.metadata.image.partition(leader.partition)
+        eligible = () if image_partition is None else image_partition.elr
         return {*leader.replicas.successors(), *eligible} - {self.metadata.broker_id}
 
 
-class _Open(NamedTuple):
-    """A partition that is led here as far as this broker knows, and the brokers that have not said yet."""
+class _Pending(NamedTuple):
+    """A partition that this broker believes to lead, and the members that have not answered."""
 
     leader_epoch: LeaderEpoch
-    missing: set[BrokerId]
+    unanswered: set[BrokerId]
 
 
-class LeadershipQuestion:
-    """A question about several partitions, until it is answered or nobody waits for it."""
+class LeadershipCheck:
+    """A check of several partitions, until settled or cancelled."""
 
     def __init__(
-        self, services: LeadershipConfirmation, partitions: Sequence[TopicPartition], on_settled: OnSettled
+        self, services: LeadershipChecker, partitions: Sequence[TopicPartition], on_settled: OnSettled
     ) -> None:
         self.is_over = False
         self.deadline: Alarm | None = None
         self._services = services
         self._on_settled = on_settled
-        self._open = {each: _Open(LeaderEpoch(-1), set()) for each in partitions}
-        """The partitions of which nothing is certain yet."""
+        # The partitions that are not settled.
+        self._pending = {partition: _Pending(LeaderEpoch(-1), set()) for partition in partitions}
         self._refused: dict[TopicPartition, ErrorCode] = {}
-        self._again: Alarm | None = None
-        self._asks_tree = False
+        self._retry: Alarm | None = None
+        self._reads_tree = False
 
-    def ask(self) -> None:
-        """Ask all brokers that may lead one of the partitions instead."""
-        self._asks_tree = False
+    def start(self) -> None:
+        """Ask all possible successors."""
+        self._reads_tree = False
         by_member: dict[BrokerId, Epochs] = {}
-        for partition in list(self._open):
+        for partition in list(self._pending):
             leader = self._services.leader_log(partition)
             if isinstance(leader, ErrorCode):
                 self._settle(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
-            members = self._services.may_lead_instead(leader)
-            self._open[partition] = _Open(leader.leader_epoch, members)
+            members = self._services.possible_successors(leader)
+            self._pending[partition] = _Pending(leader.leader_epoch, members)
             for member in members:
                 by_member.setdefault(member, {})[partition] = leader.leader_epoch
             if not members:
                 self._settle(partition, ErrorCode.NONE)
         for member, epochs in sorted(by_member.items()):
-            for asked in _parts(epochs):
-                answered = partial(self._answered, member, asked)
-                self._services.links.request(member, LinkPurpose.CONTROL, _message(asked), answered, ANSWER_MS)
+            for epochs_part in _chunks(epochs):
+                on_answer = partial(self._answered, member, epochs_part)
+                self._services.links.request(
+                    member, LinkPurpose.CONTROL, _epoch_request(epochs_part), on_answer, ANSWER_MS
+                )
         self._end_if_settled()
-        if not self._services.silent.isdisjoint(by_member):
-            self._ask_tree()
+        if not self._services.unresponsive.isdisjoint(by_member):
+            self._read_tree_position()
 
     def give_up(self) -> None:
-        """Nobody could tell in time."""
-        for partition in list(self._open):
+        """Time is up: refuse the unsettled partitions."""
+        for partition in list(self._pending):
             self._settle(partition, ErrorCode.REQUEST_TIMED_OUT)
         self._end_if_settled()
 
     def forget(self) -> None:
-        """Take no more answers."""
+        """Cancel the check."""
         self.is_over = True
-        for alarm in (self.deadline, self._again):
+        for alarm in (self.deadline, self._retry):
             if alarm is not None:
                 self._services.deadlines.cancel(alarm)
 
     def _settle(self, partition: TopicPartition, error: ErrorCode) -> None:
-        del self._open[partition]
+        del self._pending[partition]
         if error is not ErrorCode.NONE:
             self._refused[partition] = error
 
     def _end_if_settled(self) -> None:
-        if not self._open and not self.is_over:
+        if not self._pending and not self.is_over:
             self.forget()
             self._on_settled(self._refused)
 
-    def _answered(self, member: BrokerId, asked: Epochs, response: OffsetForLeaderEpochResponse | None) -> None:
+    def _answered(self, member: BrokerId, epochs: Epochs, response: OffsetForLeaderEpochResponse | None) -> None:
         if response is None:
-            self._services.silent.add(member)
+            self._services.unresponsive.add(member)
         else:
-            self._services.silent.discard(member)
+            self._services.unresponsive.discard(member)
         errors = {} if response is None else _errors(response)
         is_unclear = False
-        for partition, leader_epoch in asked.items():
-            waiting = self._open.get(partition)
-            if waiting is None or waiting.leader_epoch != leader_epoch or member not in waiting.missing:
+        for partition, leader_epoch in epochs.items():
+            pending = self._pending.get(partition)
+            if pending is None or pending.leader_epoch != leader_epoch or member not in pending.unanswered:
                 continue
             error = errors.get(partition)
             if error == ErrorCode.FENCED_LEADER_EPOCH:
@@ -187,54 +189,54 @@ class LeadershipQuestion:
             elif error not in _NOT_LEADING:
                 is_unclear = True
             else:
-                waiting.missing.discard(member)
-                if not waiting.missing:
+                pending.unanswered.discard(member)
+                if not pending.unanswered:
                     self._settle(partition, ErrorCode.NONE)
         self._end_if_settled()
         if is_unclear:
-            self._ask_tree()
+            self._read_tree_position()
 
-    def _ask_tree(self) -> None:
-        if not self.is_over and not self._asks_tree:
-            self._asks_tree = True
-            self._services.tree_reads.ask_position(self._tree_answered)
+    def _read_tree_position(self) -> None:
+        if not self.is_over and not self._reads_tree:
+            self._reads_tree = True
+            self._services.tree_reads.read_position(self._tree_position_read)
 
-    def _tree_answered(self, position: int | None) -> None:
+    def _tree_position_read(self, position: int | None) -> None:
         if self.is_over:
             return
         if position is None:
-            self._after_pause(self.ask)
+            self._after_pause(self.start)
         else:
-            self._compare(position)
+            self._compare_with_image(position)
 
-    def _compare(self, position: int) -> None:
-        """Judge by this broker's image of the cluster, once it has all that the tree had taken when it was asked."""
+    def _compare_with_image(self, position: int) -> None:
+        """Settle by this broker's image, once it has reached the tree's position."""
         if self._services.metadata.position < position:
-            self._after_pause(partial(self._compare, position))
+            self._after_pause(partial(self._compare_with_image, position))
             return
-        for partition, waiting in list(self._open.items()):
+        for partition, pending in list(self._pending.items()):
             leader = self._services.leader_log(partition)
-            leads = not isinstance(leader, ErrorCode) and leader.leader_epoch == waiting.leader_epoch
+            leads = not isinstance(leader, ErrorCode) and leader.leader_epoch == pending.leader_epoch
             self._settle(partition, ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._end_if_settled()
 
     def _after_pause(self, step: Callable[[], None]) -> None:
         deadlines = self._services.deadlines
-        self._again = deadlines.at(deadlines.now_ms + AGAIN_MS, lambda _now_ms: step())
+        self._retry = deadlines.at(deadlines.now_ms + RETRY_MS, lambda _now_ms: step())
 
 
-def _parts(epochs: Epochs) -> Iterator[Epochs]:
+def _chunks(epochs: Epochs) -> Iterator[Epochs]:
     items = list(epochs.items())
     for start in range(0, len(items), PARTITIONS_PER_REQUEST):
         yield dict(items[start : start + PARTITIONS_PER_REQUEST])
 
 
-def _message(asked: Epochs) -> OffsetForLeaderEpochRequest:
-    """A question about the ends of the current epochs, asked with them: a replica that knows of a later one says so."""
+def _epoch_request(epochs: Epochs) -> OffsetForLeaderEpochRequest:
+    """Ask for the ends of the current epochs; a replica that knows a later epoch answers FENCED_LEADER_EPOCH."""
     topics: dict[TopicName, list[OffsetForLeaderPartition]] = {}
-    for (topic, index), epoch in asked.items():
-        each = OffsetForLeaderPartition(partition=index, current_leader_epoch=epoch, leader_epoch=epoch)
-        topics.setdefault(topic, []).append(each)
+    for (topic, index), epoch in epochs.items():
+        partition = OffsetForLeaderPartition(partition=index, current_leader_epoch=epoch, leader_epoch=epoch)
+        topics.setdefault(topic, []).append(partition)
     return OffsetForLeaderEpochRequest(
         topics=[OffsetForLeaderTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
     )
@@ -242,7 +244,7 @@ def _message(asked: Epochs) -> OffsetForLeaderEpochRequest:
 
 def _errors(response: OffsetForLeaderEpochResponse) -> Mapping[TopicPartition, int]:
     return {
-        TopicPartition(TopicName(topic.topic), each.partition): each.error_code
+        TopicPartition(TopicName(topic.topic), partition.partition): partition.error_code
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }

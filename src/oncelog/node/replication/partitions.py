@@ -1,12 +1,12 @@
-"""The partitions of this broker: their logs, kept in step with the cluster image, and who leads them.
+"""This broker's partitions: keeps their logs in step with the cluster's image, and finds the log that a request may
+use.
 
-Topics are created, altered, deleted and configured in the image; here it is done to the logs, and only here.
-Leadership is the only road to a log: a partition is led in one epoch, or the answer is the error to tell.
+Topics are created, altered, deleted and configured in the image; this module alone applies that to the logs. A log is
+reached only through its leadership: the partition is led here in one epoch, or the request gets an error. ``roles``
+decides which replicas lead and which follow.
 
-The role of this broker's replica of each is decided in ``roles``.
-
-Logs of new partitions are created in slices, or when a request needs one: a directory and a few files each are
-milliseconds on a busy disk, and a topic may have thousands of partitions.
+Logs of new partitions are created in slices, or when a request needs one: each takes a directory and some files, which
+is milliseconds on a busy disk, and a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log_directory import LogDirectory
 
-_SAME: Final = frozenset(LogConfig._fields) & frozenset(TopicConfig._fields)
-"""Keys that both sides name and type alike."""
+# Keys with the same name and type in both configurations.
+_SHARED_KEYS: Final = frozenset(LogConfig._fields) & frozenset(TopicConfig._fields)
 
 
 @lru_cache(maxsize=1024)
 def log_config(topic: TopicConfig) -> LogConfig:
-    """The values that a log of the topic obeys; equal configurations share one instance."""
-    values = {name: getattr(topic, name) for name in _SAME}
+    """The log's part of a topic's configuration; equal configurations share one instance."""
+    values = {name: getattr(topic, name) for name in _SHARED_KEYS}
     policy = (DELETE,) * topic.cleanup_delete + (COMPACT,) * topic.cleanup_compact
     return LogConfig(
         **values,
@@ -68,7 +68,7 @@ def storage_config(config: BrokerConfig) -> StorageConfig:
 
 
 LOGS_PER_SLICE: Final = 16
-CREATE_AGAIN_MS: Final = SECOND_MS
+CREATE_RETRY_MS: Final = SECOND_MS
 
 
 class PartitionManager:
@@ -97,9 +97,9 @@ class PartitionManager:
         self._leaders = roles.leaders
         self._missing: dict[TopicPartition, None] = {}
         self._create_from_ms = 0
-        self._taken_over: dict[TopicName, TopicImage] = {}
-        """Topics as they were when their partitions were last looked at: what is the same object needs no second look,
-        or the change of one partition would cost as much as the topic has."""
+        # Topics whose partitions were examined last; unchanged objects are skipped, or a change of one partition would
+        # cost as much as its topic has.
+        self._applied_topics: dict[TopicName, TopicImage] = {}
         self.fetch_sessions = FetchSessions(
             int(metadata.config.get("max.incremental.fetch.session.cache.slots")), metadata.random_bytes
         )
@@ -107,33 +107,35 @@ class PartitionManager:
         self.record_bytes_in = 0
 
     def start(self) -> None:
-        """Give every log its configuration and note those that the image has and the disk lacks (a crash between the
-        commit of a topic and the creation of its directory)."""
+        """Configure every log, and note those that the disk lacks after a crash between a topic's commit and its
+        creation."""
         for topic in self._metadata.image.topics.values():
-            self._configure(topic)  # the topic's id too, which a power cut may have taken and followers fetch by
+            self._configure(topic)  # also restores topic ids lost in a power cut; followers fetch by them
             self._note_replicas(topic)
 
-    def take_over(self, delta: ImageDelta) -> list[TopicPartition]:
-        """Follow a change of the image; returns the partitions that are gone with their topics."""
+    def apply_change(self, delta: ImageDelta) -> list[TopicPartition]:
+        """Apply a change of the image; returns the partitions of deleted topics."""
         if delta.broker_configs:
             self._configure_storage()
-        gone = [TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))]
-        for partition in gone:
+        deleted = [
+            TopicPartition(topic.name, index) for topic in delta.deleted for index in range(len(topic.partitions))
+        ]
+        for partition in deleted:
             self._delete(partition)
         topics = self._metadata.image.topics
-        registered_anew = self._broker_epoch != self._metadata.broker_epoch
+        registered_again = self._broker_epoch != self._metadata.broker_epoch
         self._broker_epoch = self._metadata.broker_epoch
-        for name in topics if registered_anew else (*delta.created, *delta.altered):
-            self._note_replicas(topics[name], None if registered_anew else self._taken_over.get(name))
+        for name in topics if registered_again else (*delta.created, *delta.altered):
+            self._note_replicas(topics[name], None if registered_again else self._applied_topics.get(name))
         for name in topics if delta.broker_configs else (*delta.created, *delta.configs):
             self._configure(topics[name])
         for topic in delta.deleted:
-            self._taken_over.pop(topic.name, None)
-        self._taken_over.update((name, topics[name]) for name in (*delta.created, *delta.altered))
-        return gone
+            self._applied_topics.pop(topic.name, None)
+        self._applied_topics.update((name, topics[name]) for name in (*delta.created, *delta.altered))
+        return deleted
 
     def create_slice(self) -> bool:
-        """Create some of the missing logs; True if there are more to create now."""
+        """Create some of the missing logs; True if more can be created now."""
         if not self._missing:
             return False
         for partition in list(islice(self._missing, LOGS_PER_SLICE)):
@@ -142,9 +144,9 @@ class PartitionManager:
         return bool(self._missing)
 
     def _note_replicas(self, topic: TopicImage, before: TopicImage | None = None) -> None:
-        known = () if before is None else before.partitions
+        previous = () if before is None else before.partitions
         for index, image in enumerate(topic.partitions):
-            if index < len(known) and known[index] is image:
+            if index < len(previous) and previous[index] is image:
                 continue
             partition = TopicPartition(topic.name, index)
             log = self.logs.logs.get(partition)
@@ -157,8 +159,8 @@ class PartitionManager:
                 self.roles.take(partition, log, image)
 
     def _create_log(self, partition: TopicPartition) -> bool:
-        """Create the log of a new partition. False if it cannot be now, for want of a file descriptor or of room on the
-        disk: it stays missing, and is tried again after ``CREATE_AGAIN_MS``."""
+        """Create the log of a new partition; False if the process has no descriptor or the disk no room. Then it is
+        retried after ``CREATE_RETRY_MS``."""
         now_ms = self._deadlines.now_ms
         if now_ms < self._create_from_ms:
             return False
@@ -167,8 +169,8 @@ class PartitionManager:
         try:
             log = self.logs.create(partition, topic.topic_id, config, now_ms=now_ms)
         except OSError as error:
-            self._create_from_ms = now_ms + CREATE_AGAIN_MS
-            self._deadlines.at(self._create_from_ms, lambda _now: None)  # the event alone has the missing logs created
+            self._create_from_ms = now_ms + CREATE_RETRY_MS
+            self._deadlines.at(self._create_from_ms, lambda _now: None)  # any event creates missing logs
             self.directory.log_not_created(partition, error)
             return False
         del self._missing[partition]
@@ -196,7 +198,7 @@ class PartitionManager:
             log = self.logs.logs.get(TopicPartition(topic.name, index))
             if log is None:
                 continue
-            log.set_topic_id(topic.topic_id)  # a power cut may have taken the file that says it
+            log.set_topic_id(topic.topic_id)  # a power cut may have taken the file with it
             if log.config != config:
                 log.config = config
                 self.roles.config_changed(log)
@@ -205,17 +207,17 @@ class PartitionManager:
         """Keep ``task`` until every high watermark in ``until`` is reached."""
         logs: dict[TopicPartition, PartitionLog | None] = {}
         for partition in until.offsets:
-            led = self.leader_log(partition)
-            logs[partition] = None if isinstance(led, ErrorCode) else led.log
+            leader = self.leader_log(partition)
+            logs[partition] = None if isinstance(leader, ErrorCode) else leader.log
         self._group_commit.wait(task, until, logs)
 
-    # The port of handlers
+        # handlers.broker.ports.Partitions
 
     def leader_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> LeaderLog | ErrorCode:
-        found = self._leaders.get(partition)
-        if found is None:
+        leader = self._leaders.get(partition)
+        if leader is None:
             if partition in self._missing:
                 if not self._create_log(partition):
                     return ErrorCode.KAFKA_STORAGE_ERROR
@@ -226,8 +228,8 @@ class PartitionManager:
             refusal = _epoch_refusal(current_leader_epoch, image.leader_epoch) if self.has_log(partition) else None
             return refusal or ErrorCode.NOT_LEADER_OR_FOLLOWER
         if current_leader_epoch == NO_LEADER_EPOCH:
-            return found
-        return _epoch_refusal(current_leader_epoch, found.leader_epoch) or found
+            return leader
+        return _epoch_refusal(current_leader_epoch, leader.leader_epoch) or leader
 
     def follower_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
@@ -238,11 +240,11 @@ class PartitionManager:
         return _epoch_refusal(current_leader_epoch, image.leader_epoch) or FollowerLog(log, image.leader_epoch)
 
     def leader_logs(self) -> Iterator[LeaderLog]:
-        """All partitions that this broker leads and that have a log."""
+        """All partitions led here that have a log."""
         return iter(self._leaders.values())
 
     def leader_count(self) -> int:
-        """The number of partitions that this broker leads (Kafka's LeaderCount)."""
+        """The number of partitions led here (Kafka's LeaderCount)."""
         return len(self._leaders)
 
     def has_log(self, partition: TopicPartition) -> bool:
@@ -287,8 +289,8 @@ class PartitionManager:
         return self.directory.is_offline
 
 
-def _epoch_refusal(told: int, leader_epoch: int) -> ErrorCode | None:
-    """The error for a client that believes in the leader epoch ``told`` (−1: it does not say), None if that is so."""
-    if told in (NO_LEADER_EPOCH, leader_epoch):
+def _epoch_refusal(client_epoch: int, leader_epoch: int) -> ErrorCode | None:
+    """The error for a client whose leader epoch is ``client_epoch``; None if it is right, or −1 (unknown)."""
+    if client_epoch in (NO_LEADER_EPOCH, leader_epoch):
         return None
-    return ErrorCode.FENCED_LEADER_EPOCH if told < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.FENCED_LEADER_EPOCH if client_epoch < leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH

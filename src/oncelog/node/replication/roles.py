@@ -1,8 +1,7 @@
-"""Roles of this broker's replicas: it leads a partition in one epoch, copies it from its leader, or does neither while
-nobody leads.
+"""Leads each partition in one epoch, copies it from its leader, or neither, as the image says.
 
-A broker that was restarted leads again only what it was elected for since: records that it had lost would else be
-replaced by others of the same epoch.
+After a restart a broker leads only by elections since its registration: it may have lost records, and would write
+others under the same epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.group_commit import GroupCommit
-from oncelog.node.replication.damaged_replicas import ASKED_AGAIN, DamagedReplicas
+from oncelog.node.replication.damaged_replicas import SUSPICIOUS_REPEATS, DamagedReplicas
 from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaRoles:
-    """Leads and follows partitions as the image says. ``leaders`` are those that this broker leads."""
+    """Leads and follows partitions as the image says. ``leaders`` are those led here."""
 
     def __init__(
         self,
@@ -48,13 +47,13 @@ class ReplicaRoles:
         self._damaged = damaged
 
     def leads(self, image: PartitionImage) -> bool:
-        """True if this broker leads the partition: it was elected since it registered, or is the only replica."""
+        """True if this broker leads the partition: elected since it registered, or the only replica."""
         if image.leader != self._metadata.broker_id:
             return False
         return len(image.replicas) == 1 or image.leader_broker_epoch in (UNKNOWN_EPOCH, self._metadata.broker_epoch)
 
     def take(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
-        """Begin to be, or go on as, what the image says."""
+        """Begin or continue the role that the image gives this replica."""
         if self.leads(image):
             self._followers.stop(partition)
             self._lead(partition, log, image)
@@ -68,19 +67,19 @@ class ReplicaRoles:
             self._followers.stop(partition)
 
     def give_up(self, partition: TopicPartition) -> None:
-        """Be neither any more: the replica is removed. Whoever waits is told when its log is dropped."""
+        """End the replica's role: it is removed. Waiting tasks wake when its log is dropped."""
         self.leaders.pop(partition, None)
         self._in_sync_sets.resign(partition)
         self._followers.stop(partition)
 
     def _lead(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> None:
-        led = self.leaders.get(partition)
-        if led is not None and led.leader_epoch == image.leader_epoch:
-            led.replicas.change_in_sync(image.replicas, image.isr, self._deadlines.now_ms)
+        leader = self.leaders.get(partition)
+        if leader is not None and leader.leader_epoch == image.leader_epoch:
+            leader.replicas.change_in_sync(image.replicas, image.isr, self._deadlines.now_ms)
             self._delayed_fetches.changed(partition)
         else:
-            led = self._begin_to_lead(partition, log, image)
-        self._in_sync_sets.lead(led)
+            leader = self._begin_to_lead(partition, log, image)
+        self._in_sync_sets.lead(leader)
         self._group_commit.replicas_changed(log)
 
     def _begin_to_lead(self, partition: TopicPartition, log: PartitionLog, image: PartitionImage) -> LeaderLog:
@@ -96,13 +95,13 @@ class ReplicaRoles:
             min_insync_replicas=log.config.min_insync_replicas,
             now_ms=self._deadlines.now_ms,
         )
-        led = self.leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
+        leader = self.leaders[partition] = LeaderLog(partition, log, image.leader_epoch, replicas)
         self._group_commit.lead(partition, replicas)
         if not has_followers:
-            self._group_commit.vouch(log)
+            self._group_commit.commit_durable(log)
         if has_followers or log.high_watermark < log.log_end_offset:
-            self._group_commit.appended(log)  # this broker vouches for its log, which needs no new record
-        return led
+            self._group_commit.appended(log)  # commits the existing log without waiting for a new record
+        return leader
 
     def _resign(self, partition: TopicPartition) -> None:
         self.leaders.pop(partition, None)
@@ -111,10 +110,10 @@ class ReplicaRoles:
         self._delayed_fetches.changed(partition)
 
     def config_changed(self, log: PartitionLog) -> None:
-        """Follow another ``min.insync.replicas`` of a log, if it is led here."""
-        led = self.leaders.get(log.partition)
-        if led is not None and led.replicas.min_insync_replicas != log.config.min_insync_replicas:
-            led.replicas.min_insync_replicas = log.config.min_insync_replicas
+        """Apply a changed ``min.insync.replicas`` to a led partition."""
+        leader = self.leaders.get(log.partition)
+        if leader is not None and leader.replicas.min_insync_replicas != log.config.min_insync_replicas:
+            leader.replicas.min_insync_replicas = log.config.min_insync_replicas
             self._group_commit.replicas_changed(log)
 
     def replica_fetched(
@@ -124,11 +123,11 @@ class ReplicaRoles:
             self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
         follower = leader_log.replicas.follower(replica)
-        if follower is not None and follower.asked_again == ASKED_AGAIN:
-            self._damaged.look(leader_log, offset)
+        if follower is not None and follower.asked_again == SUSPICIOUS_REPEATS:
+            self._damaged.check(leader_log, offset)
 
-    def found_damaged(self, partition: TopicPartition, offset: Offset) -> None:
-        """Give up a partition whose records from ``offset`` on cannot be read here, if another replica may lead it."""
+    def report_damage(self, partition: TopicPartition, offset: Offset) -> None:
+        """Hand over a partition whose records from ``offset`` on cannot be read here, if another replica may lead."""
         leader_log = self.leaders.get(partition)
         if leader_log is not None:
-            self._damaged.look(leader_log, offset)
+            self._damaged.check(leader_log, offset)

@@ -1,4 +1,4 @@
-"""The parts of a node that replication works with."""
+"""The parts of a node that replication uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReplicationServices(NamedTuple):
-    """Collaborators of the fetchers."""
+    """The parts of a node that fetchers use."""
 
     links: BrokerLinks
     metadata: Metadata

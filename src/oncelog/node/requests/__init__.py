@@ -1,1 +1,1 @@
-"""From a frame to its response: deciding requests, the order per connection, tasks that wait, work in slices."""
+"""From a frame to its response: deciding requests in order per connection, tasks that wait, work in slices."""

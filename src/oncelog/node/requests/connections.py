@@ -1,15 +1,17 @@
-"""Per connection: the order of its responses, and what is not decided yet.
+"""Per-connection state: the order of responses, and the requests not decided yet.
 
 Invariants:
-1. Responses leave in the order of their requests. A slot is reserved when a request is decided; what is filled from
-   the front of the queue is sent, nothing else.
-   A request that closes the connection takes its own slot and those after it away; those before are answered first.
+
+1. Responses leave in the order of their requests. Deciding a request reserves a slot; only complete slots at the front
+   of the queue are sent. A request that closes the connection removes its own slot and all later ones; earlier requests
+   are answered first.
 2. While a request holds the connection (a parked fetch, join or metadata change), later ones wait undecided in
-   ``backlog``, as do all while the broker postpones requests: Apache Kafka mutes the channel. A produce that waits for
-   its sync holds back only its response. A follower's fetch is answered when another request comes behind it.
-3. Reading is paused while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` are waiting here.
-4. A request that has arrived whole is carried out in its turn, also when its client has closed meanwhile
-   (``ClosedConnections``). Only a client that has not logged in, or sent what closes the connection, loses its own.
+   ``backlog``, as all do while the broker postpones requests: Apache Kafka mutes the channel. A produce that waits for
+   its sync delays only its response. A follower's parked fetch is answered when another request follows it.
+3. Reading pauses while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` wait.
+4. A request that arrived whole is carried out in its turn, even if its client has closed meanwhile
+   (``ClosedConnections``). Requests are dropped only for a client that is not logged in, or that sent one which closes
+   the connection.
 """
 
 from __future__ import annotations
@@ -32,34 +34,33 @@ MAX_BACKLOG_BYTES: Final = MIB
 MAX_CONNECTIONS: Final = 1_000
 """Closed connections with work left."""
 MAX_BYTES: Final = 64 * MIB
-"""Bytes of their requests, those under way among them. The last connection that came may exceed it alone: one Produce
-may be larger."""
+"""Bytes of closed connections' requests, including those in progress. The newest connection may exceed it alone: one
+Produce may be larger."""
+# Memory overhead of a frame.
 _FRAME_BYTES: Final = 300
-"""Memory that a frame takes beside its bytes."""
 
 
 class Holder(Protocol):
-    """A request whose handler waits while later ones of its connection are not decided."""
+    """A request whose handler waits while later ones of its connection are undecided."""
 
     waiting: bool
 
     def give_way(self) -> None:
-        """Go on, if it waits for something that gives way to the next request."""
+        """Continue, if the wait gives way to the client's next request."""
 
     @property
-    def request_bytes(self) -> int:
-        """Size of the request."""
+    def request_bytes(self) -> int: ...
 
     def client_closed(self, *, may_read: bool) -> None:
-        """End a wait after which only the answer is left to do, with an answer for a client that ``may_read``."""
+        """End a wait that only delays the answer; a client that ``may_read`` still gets one."""
 
     def abandon(self) -> None:
-        """End it where it waits."""
+        """End the request where it waits, without an answer."""
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One client connection as the node sees it."""
+    """A client connection as the node sees it."""
 
     id: int
     host: str
@@ -68,49 +69,48 @@ class Connection:
     listener_name: str
     security_protocol: SecurityProtocol
     login: LoginState | None = None
-    """How far its client has authenticated by SASL; None where the listener asks for none."""
+    """State of the SASL login; None on listeners without SASL."""
     open: bool = True
-    """False once nothing can be sent any more."""
+    """False once nothing can be sent."""
     half_closed: bool = False
-    """The client sends nothing more, but may still read: what has arrived is answered, then this end closes too."""
+    """The client sends no more requests but may still read; once all are answered, this end closes too."""
     paused: bool = False
     refused: bool = False
-    """Something was asked that closes the connection: nothing more is decided, what came before is answered."""
+    """A request closes the connection: nothing more is decided, earlier requests are answered."""
     refusal: str | None = None
     slots: deque[Slot] = field(default_factory=deque)
     backlog: deque[Buffer] = field(default_factory=deque)
     backlog_bytes: int = 0
     muting: Slot | None = None
-    """Stands behind all others while the client is throttled: nothing more is decided, what was is answered."""
+    """Reserved behind all other slots while the client is throttled, so that nothing more is decided."""
     muted_until_ms: int = 0
     spent_ns: int = 0
-    """Time that its requests took and that was not counted yet, while a quota of request time is set."""
+    """Time of its requests that was not counted yet; only while a request-time quota is set."""
     holder: Holder | None = None
-    """The newest task that held the connection; ended with it, while a produce goes on without it."""
+    """The newest task that held the connection. It ends with the connection, while a produce continues."""
 
     def reserve(self) -> Slot:
-        """A slot for the request being decided."""
+        """Reserve a slot for the request being decided."""
         slot = Slot()
         self.slots.append(slot)
         return slot
 
     def is_newest(self, slot: Slot) -> bool:
-        """True if no request was decided after the one behind ``slot``."""
+        """True if no request was decided after the one of ``slot``."""
         return bool(self.slots) and self.slots[-1] is slot
 
     def is_held(self) -> bool:
-        """True if the newest decided request holds the deciding of the next."""
+        """True if the newest decided request holds back the next."""
         return bool(self.slots) and self.slots[-1].held
 
     def mute(self, until_ms: int) -> None:
-        """Decide nothing until a time, or until a later one that was said before."""
+        """Decide nothing until a time, or a later one set before."""
         self.muted_until_ms = max(self.muted_until_ms, until_ms)
         if self.muting is None:
             self.muting = self.reserve()
             self.muting.held = True
 
     def unmute(self) -> None:
-        """Decide again."""
         if self.slots and self.slots[-1] is self.muting:
             self.slots.pop()
         self.muting = None
@@ -121,17 +121,17 @@ class Connection:
         self.backlog_bytes += len(frame)
 
     def postpone_first(self, frame: Buffer) -> None:
-        """Keep a frame that comes before all that are kept already."""
+        """Keep a frame ahead of all others."""
         self.backlog.appendleft(frame)
         self.backlog_bytes += len(frame)
 
-    def let_postponed_pass(self) -> None:
-        """End the wait of a request that gives way to those behind it."""
+    def yield_to_postponed(self) -> None:
+        """End a wait that gives way to later requests."""
         if self.backlog and self.holder is not None and self.is_held():
             self.holder.give_way()
 
     def next_postponed(self) -> Buffer | None:
-        """The next frame to decide, None when there is none or the connection is held."""
+        """The next frame to decide; None if there is none or the connection is held."""
         if not self.backlog or self.is_held():
             return None
         frame = self.backlog.popleft()
@@ -139,7 +139,7 @@ class Connection:
         return frame
 
     def take_ready(self) -> list[Chunk]:
-        """Chunks of all responses at the front that are complete, in order; empty when the first is not."""
+        """Chunks of the complete responses at the front, in order."""
         slots = self.slots
         ready: list[Chunk] = []
         while slots and slots[0].chunks is not None:
@@ -147,7 +147,7 @@ class Connection:
         return ready
 
     def refuse(self, slot: Slot | None, reason: str | None) -> None:
-        """Decide nothing more; of what was decided, answer only what came before ``slot``."""
+        """Decide nothing more, and of the decided requests answer only those before ``slot``."""
         self.refused, self.refusal = True, reason
         self.backlog.clear()
         self.backlog_bytes = 0
@@ -157,25 +157,25 @@ class Connection:
 
     @property
     def is_logged_in(self) -> bool:
-        """True if requests other than those of a login are taken."""
+        """True if requests other than a login's are accepted."""
         return self.login is None or self.login.again
 
     @property
     def is_working(self) -> bool:
-        """True while requests that have arrived are not decided, or one holds the others."""
+        """True while requests are undecided, or one holds the others."""
         return bool(self.backlog) or self.is_held()
 
     def lose(self) -> None:
-        """Answer nothing more; what has arrived is still carried out, but no request waits for the client's sake."""
+        """The client is gone: send nothing more, carry out what has arrived, end waits that only delay an answer."""
         self.open = False
         for slot in self.slots:
             if slot.chunks is not None:
-                slot.chunks = ()  # may be a megabyte, or hold a file
+                slot.chunks = ()  # frees up to megabytes, or an open file
         if self.holder is not None:
             self.holder.client_closed(may_read=False)
 
     def shut(self) -> None:
-        """Decide and send nothing more: what was postponed is dropped, a request that holds it is abandoned."""
+        """End the connection: drop postponed requests and abandon the one that holds it."""
         self.open = False
         self.slots.clear()
         self.backlog.clear()
@@ -196,22 +196,22 @@ def _size_bytes(connection: Connection) -> int:
 
 
 class ClosedConnections:
-    """The closed connections of a node that have work left, in the order in which they closed.
+    """A node's closed connections with work left, in the order in which they closed.
 
-    What has arrived whole is carried out in order: a consumer that commits, leaves its group and closes does not wait
-    for answers (Apache Kafka's ``Selector`` keeps closing channels for the same reason, until an answer cannot be
-    sent). Their clients hold nothing any more, so a stranger could leave ever more of them behind. Above either bound
-    the largest gives way, for good: its backlog is dropped and the request under way ends where it waits.
+    Whole requests are carried out in order: a consumer that commits, leaves its group and closes does not wait for
+    answers (Apache Kafka's ``Selector`` keeps closing channels for the same reason, until an answer cannot be sent).
+    Their clients hold no resources, so an attacker could leave ever more of them behind. Above either bound the largest
+    is dropped: its backlog is lost, and its request in progress ends where it waits.
     """
 
     def __init__(self) -> None:
         self._working: dict[Connection, None] = {}
+        # Connections whose next turn is due.
         self._ready: dict[Connection, None] = {}
-        """Connections whose turn comes again."""
 
     def update(self, connection: Connection, *, is_ready: bool) -> None:
-        """Remember a closed connection while it has work left, within the bounds. ``is_ready``: its next requests can
-        be decided when others have had their turn."""
+        """Track a closed connection while it has work left. ``is_ready``: its next requests can be decided after others
+        had their turn."""
         if not connection.is_working:
             self._working.pop(connection, None)
             return
@@ -231,11 +231,11 @@ class ClosedConnections:
         return None
 
     def has_ready(self) -> bool:
-        """True while requests wait only for the turns of others."""
+        """True while requests only wait for their turn."""
         return bool(self._ready)
 
     def is_idle(self) -> bool:
-        """True if everything that had arrived is decided."""
+        """True if every request that arrived is decided."""
         return not any(connection.backlog for connection in self._working)
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""From a frame to its response: find the API, decode, decide, wait, encode, in order.
+"""Turns frames into responses: finds the API, decodes, runs the handler, waits, encodes, in order per connection.
 
-What a peer gets for what it should not have sent: an unknown API or version, or a body that does not decode, closes
-its connection and nothing else happens (ApiVersions alone answers an unknown version, KIP-511). A handler that raises
-what it should not is our bug: it is reported and costs that connection, not the broker; a broken invariant is fatal.
+An unknown API or version, or a body that does not decode, closes the peer's connection and has no other effect; only
+ApiVersions answers an unknown version (KIP-511). An unexpected exception of a handler is a bug of ours: it is reported,
+and costs that connection but not the broker. A broken invariant is fatal.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ if TYPE_CHECKING:
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
+# The handler whose responses are file ranges; those of old versions are in memory.
 _FETCH_OF_RANGES: Final = "fetch"
-"""The handler whose answers are ranges of files; those of old versions are in memory."""
 API_VERSIONS_KEY: Final = 18
 AUTHENTICATE_KEY: Final = 36
 MAX_TRACE: Final = 4096
-"""Characters of a trace that are reported: what a peer sent may be in it."""
+"""Characters of a traceback that are reported: it may contain data of a peer."""
 LARGE_BYTES: Final = 64 * KIB
-"""A request from which on it is worked on in turns with others'. Produce is not: its bytes are records, its partitions
-few."""
+"""Size above which requests are handled in slices. Produce is exempt: its bytes are records, and it names few
+partitions."""
 LARGE_WHILE_CREATING_BYTES: Final = KIB
-"""The same while logs of new partitions are created: asking for a hundred of them would create them all at once."""
-LOAD_AGAIN_MS: Final = SECOND_MS
-"""Pause until a handler is imported again that could not be."""
+"""The same while logs are being created: a request for a hundred new partitions would create all their logs at once."""
+IMPORT_RETRY_MS: Final = SECOND_MS
+"""Pause before the import of a handler is retried."""
 RESUMES_PER_SLICE: Final = 500
-"""Times that a handler asking coordinators about one item after the other goes on before others have their turn."""
+"""Resumptions of a handler before others have their turn; it may ask coordinators about one item after another."""
 
 
+# Keeps a task that waits, by the type of its wait.
 ParkingTable = Mapping[type, Callable[[Task, Any], None]]
-"""Keeps a task that waits, by the type of what it waits for."""
 
 
 def _range_size(chunk: Chunk) -> int:
-    """Bytes of records in a chunk: a buffer is the response around them."""
+    """Bytes of records in a chunk; buffers are the response around them."""
     return 0 if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
 
 
 class Requests:
-    """Decides requests and drives the handlers that wait."""
+    """Decides requests and drives their handlers."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Requests:
         self.closed = ClosedConnections()
         self.mutes = Mutes(deadlines, outbox, self._unmuted)
         self._next_report_ms = 0
+        # Connections with requests since :meth:`postpone`; None while requests are decided at once.
         self._postponed: dict[Connection, None] | None = None
-        """Connections with requests that arrived since :meth:`postpone`; None when they are decided at once."""
 
     def receive(self, connection: Connection, frame: Buffer) -> None:
-        """A frame arrived: decide it, or keep it until the connection is no longer held."""
+        """Decide a frame, or keep it until the connection is no longer held."""
         if connection.refused:
             return
         if self._postponed is not None:
@@ -108,7 +108,7 @@ class Requests:
             connection.postpone(frame)
         elif connection.is_held():
             connection.postpone(frame)
-            connection.let_postponed_pass()
+            connection.yield_to_postponed()
         else:
             self._decide(connection, frame)
         if not connection.paused and connection.is_full():
@@ -116,8 +116,8 @@ class Requests:
             self._outbox.effects.append(Pause(connection.id))
 
     def half_close(self, connection: Connection) -> None:
-        """The client sends nothing more: answer what has arrived, then close. One that has not logged in is closed at
-        once, and so is one that waits for its group: such an answer may be minutes away."""
+        """The client sends no more: answer what has arrived, then close. Clients that are not logged in are closed at
+        once, as are those that wait for their group, whose answer may take minutes."""
         if not connection.open:
             return
         connection.half_closed = True
@@ -130,7 +130,7 @@ class Requests:
         self._decide_postponed(connection)
 
     def close(self, connection: Connection) -> None:
-        """The connection is gone: answer nothing more, but carry out what has arrived."""
+        """The connection is gone: carry out what has arrived, without answers."""
         if not connection.open:
             return
         if not connection.is_logged_in:
@@ -140,32 +140,32 @@ class Requests:
         self._flush(connection)
         self._decide_postponed(connection)
 
-    def go_on_with_closed(self) -> None:
-        """Decide the next requests of one closed connection, after others have had their turn."""
+    def serve_closed(self) -> None:
+        """Decide the next requests of one closed connection."""
         connection = self.closed.take_ready()
         if connection is not None:
             self._decide_postponed(connection)
 
     def postpone(self) -> None:
-        """Decide nothing that arrives until :meth:`go_on`."""
+        """Keep all frames undecided until :meth:`go_on`."""
         if self._postponed is None:
             self._postponed = {}
 
     def go_on(self) -> None:
-        """Decide what was postponed, in the order of each connection."""
+        """Decide the postponed frames, in the order of each connection."""
         postponed, self._postponed = self._postponed, None
         for connection in postponed or ():
             self._decide_postponed(connection)
-            connection.let_postponed_pass()
+            connection.yield_to_postponed()
 
     def run_woken(self) -> None:
-        """Let every task that was woken go on."""
+        """Resume every task that was woken."""
         while (entry := self._runnable.take()) is not None:
             task, value, error = entry
             if task.alarm is not None:
                 self._deadlines.cancel(task.alarm)
                 task.alarm = None
-            # What it waited in refers to it: a ring that would keep a megabyte of request until garbage is collected.
+            # Breaks reference cycles, which would keep a request of a megabyte until the garbage is collected.
             task.nudge = task.finish = task.forget = None
             task.resumes += 1
             if task.resumes > RESUMES_PER_SLICE:
@@ -187,21 +187,21 @@ class Requests:
             self._decide(connection, frame)
             decided += 1
             if decided == MAX_UNANSWERED and not connection.open:
-                break  # nothing has slowed this client down while it sent: others have their turn in between
+                break  # reading was never paused for this client, so it may have sent much: others have their turn
         if not connection.open:
             self.closed.update(connection, is_ready=bool(connection.backlog) and not connection.is_held())
-            # A Fetch that was decided just now may have begun a session, which nothing else would end.
+            # A Fetch decided just now may have begun a session, which nothing else would end.
             self._ports.partitions.fetch_sessions.cache.close(connection.id)
             return
         if connection.half_closed:
-            self._flush(connection)  # the last request may have ended without an answer
+            self._flush(connection)  # the last request may have had no answer
         if connection.paused and connection.open and connection.muting is None and not connection.is_full():
             connection.paused = False
             self._outbox.effects.append(Resume(connection.id))
 
     def _decide(self, connection: Connection, frame: Buffer) -> None:
         try:
-            if connection.login is not None and not self._is_let_in(connection, connection.login, frame):
+            if connection.login is not None and not self._is_admitted(connection, connection.login, frame):
                 return
             header, position = decode_request_header(frame)
             loaded = self.apis.find(header.api_key, header.api_version)
@@ -209,12 +209,12 @@ class Requests:
                 self._answer_unsupported(connection, header)
                 return
             self.traffic.received(loaded.api.key, len(frame))
-            # Who is allowed larger requests (``oncelog.request.max.bytes``) may say more in them.
-            most = 0 if header.api_key == PRODUCE_KEY else len(frame) // ELEMENT_BYTES
-            request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version, most)
+            # The bound on decoded elements grows with the request (``oncelog.request.max.bytes``).
+            max_elements = 0 if header.api_key == PRODUCE_KEY else len(frame) // ELEMENT_BYTES
+            request = loaded.request_type.decode(memoryview(frame)[position:], header.api_version, max_elements)
             in_slices = self._slicing() if header.api_key != PRODUCE_KEY and self._is_large(len(frame)) else None
-        except Exception as error:  # noqa: BLE001 - whatever a frame does to us costs one connection, see _failed
-            if isinstance(error, OSError) and error.errno in OUT_OF_DESCRIPTORS:  # of an import
+        except Exception as error:  # noqa: BLE001 - whatever a frame causes costs one connection, see _failed
+            if isinstance(error, OSError) and error.errno in OUT_OF_DESCRIPTORS:  # raised by an import
                 self._try_again_later(connection, frame, error)
             else:
                 self._failed(connection, None, "a request that cannot be decoded", error)
@@ -232,24 +232,27 @@ class Requests:
         self._advance(task, None, None)
 
     def _slicing(self) -> Callable[[str, Handle, Any, Context], Steps[Any]]:
-        from oncelog.handlers.large_requests import in_slices  # most brokers never get a request so large
+        from oncelog.handlers.large_requests import in_slices  # most brokers never get so large a request
 
         return in_slices
 
     def _try_again_later(self, connection: Connection, frame: Buffer, error: OSError) -> None:
-        """Keep a request whose handler cannot be imported now: the process has no file descriptor left."""
+        """Keep a request whose handler cannot be imported now, for want of a file descriptor."""
         if self.mutes.have_ended:
-            self._refuse(connection, None, "the broker stops before a handler could be loaded")
+            self._refuse(connection, None, "the broker is stopping and cannot load the request's handler")
             return
         now_ms = self._deadlines.now_ms
         if now_ms >= self._next_report_ms:
             self._next_report_ms = now_ms + MINUTE_MS
-            self._outbox.effects.append(Report("error", f"requests wait, for a handler cannot be loaded: {error}"))
+            self._outbox.effects.append(
+                Report("error", f"requests wait because their handler cannot be loaded: {error}")
+            )
         connection.postpone_first(frame)
-        self.mutes.mute(connection, LOAD_AGAIN_MS)
+        self.mutes.mute(connection, IMPORT_RETRY_MS)
 
-    def _is_let_in(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
-        """True if a frame of a SASL listener is decided as any other; else it is answered here. Raises PeerError."""
+    def _is_admitted(self, connection: Connection, login: LoginState, frame: Buffer) -> bool:
+        """True if a frame on a SASL listener is decided like any other; otherwise it is answered here. Raises
+        PeerError."""
         verdict = self._logins().judge(login, frame)
         if verdict is None:
             return True
@@ -261,7 +264,7 @@ class Requests:
         return False
 
     def _wait_for_verdict(self, connection: Connection, slot: Slot, verification: LoginVerification) -> None:
-        """A worker computes; until it is done, nothing more of the connection is decided."""
+        """Park the login until a worker has verified it; nothing more of the connection is decided."""
         header = verification.header or RequestHeader(AUTHENTICATE_KEY, 0, 0, None)
         api, steps = registry.BY_KEY[AUTHENTICATE_KEY], verification.steps
         context = self._context(connection, header)
@@ -288,7 +291,7 @@ class Requests:
         )
 
     def _answer_refused(self, connection: Connection, slot: Slot, chunks: Sequence[Chunk], _now_ms: int) -> None:
-        """The delay after a refused login is over: the client learns of it, and the connection is closed."""
+        """The delay of a refused login is over: answer, and close the connection."""
         if connection.open:
             slot.chunks = chunks
             self._flush(connection)
@@ -299,10 +302,10 @@ class Requests:
         )
 
     def _answer_unsupported(self, connection: Connection, header: RequestHeader) -> None:
-        """Answer a version that is not served: of ApiVersions only (KIP-511). Raises PeerError for others."""
+        """Answer an unsupported version of ApiVersions (KIP-511). Raises PeerError for other APIs."""
         if header.api_key != API_VERSIONS_KEY:
             name, version = registry.BY_KEY[header.api_key].name, header.api_version
-            raise PeerError(f"request for {name} version {version}, which this broker does not have")
+            raise PeerError(f"request for {name} version {version}, which this broker does not support")
         from oncelog.handlers.cluster.versions import unsupported_version
 
         slot = connection.reserve()
@@ -310,8 +313,9 @@ class Requests:
         self._flush(connection)
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
-        """The circumstances of a request. By position, as one is made for each: by name takes three times as long."""
+        """The circumstances of a request."""
         ports, access = self._ports, self._access
+        # By position: one is made for each request, and keywords would take three times as long.
         return Context(
             ports.partitions,
             ports.groups,
@@ -344,7 +348,7 @@ class Requests:
         self._park(task, wait)
 
     def _park(self, task: RequestTask[Connection], wait: Any) -> None:
-        """Keep a task with the part of the node that will wake it."""
+        """Hand a task to the part of the node that will wake it."""
         connection = task.connection
         task.waiting, task.wait = True, wait
         task.slot.held = wait.holds_connection
@@ -354,7 +358,7 @@ class Requests:
             self._parking[type(wait)](task, wait)
             if not connection.open or connection.half_closed:
                 task.client_closed(may_read=connection.open)
-            connection.let_postponed_pass()
+            connection.yield_to_postponed()
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
             self._failed(task.connection, task.slot, task.api.name, failure)
@@ -370,7 +374,7 @@ class Requests:
         self._answer(task, response)
 
     def _answer(self, task: RequestTask[Connection], response: Message | None) -> None:
-        """Fill a task's slot; None means that the protocol has no response here (Produce with acks=0)."""
+        """Fill a task's slot. None: the request has no response (Produce with acks=0)."""
         api, context, connection = task.api, task.context, task.connection
         try:
             throttle_ms = self.throttling.answered(api.key, context, response) if self._quotas.enabled else 0
@@ -385,7 +389,7 @@ class Requests:
             if throttle_ms:
                 self.mutes.mute(connection, throttle_ms)
             self._flush(connection)
-        except Exception as failure:  # noqa: BLE001 - as in _decide; a response may be more than its version can say
+        except Exception as failure:  # noqa: BLE001 - as in _decide; its version may be unable to encode the response
             self._failed(connection, task.slot, api.name, failure)
             return
         self.traffic.answered(api.key, self._deadlines.now_ms - task.started_ms)
@@ -408,17 +412,17 @@ class Requests:
         self._flush(connection)
         self._decide_postponed(connection)
 
-    def _failed(self, connection: Connection, slot: Slot | None, what: str, error: Exception) -> None:
+    def _failed(self, connection: Connection, slot: Slot | None, description: str, error: Exception) -> None:
         if isinstance(error, InvariantViolation):
             self._outbox.effects.append(Fatal(str(error)))
         elif isinstance(error, PeerError):
             self._refuse(connection, slot, str(error))
         else:
             trace = "".join(traceback.format_exception(error, chain=False))[-MAX_TRACE:]
-            self._outbox.effects.append(Report("error", f"{what} failed, its connection is closed", trace))
+            self._outbox.effects.append(Report("error", f"{description} failed; its connection is closed", trace))
             self._refuse(connection, slot, None)
 
     def _refuse(self, connection: Connection, slot: Slot | None, reason: str | None) -> None:
-        """Close a connection, after the answers to what was asked before (as Apache Kafka does)."""
+        """Close a connection after answering earlier requests, as Apache Kafka does."""
         connection.refuse(slot, reason)
         self._flush(connection)

@@ -1,8 +1,8 @@
-"""Large answers, encoded in slices: the metadata of ten thousand topics takes longer than others should wait.
+"""Encodes large responses in slices: the metadata of ten thousand topics takes longer than other requests should wait.
 
-The rule: an array of a response that has many elements is encoded by itself, a slice of bytes at a time with other
-connections' turns in between; then it stands in the response as one element that knows how many it is. So does an array
-within an element, which is copied for it: elements may be shared by other answers.
+The rule: an array with many elements is encoded by itself, one slice of bytes at a time with other connections' turns
+in between; then it replaces its elements in the response as a single element that knows their number. The same holds
+for arrays within an element; the element is copied first, because other responses may share it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from oncelog.wire.writer import Writer
 
 FEW: Final = 500
-"""Elements, with those in them, that are encoded with the rest."""
+"""Elements, nested ones included, up to which an array is encoded with the rest."""
 SLICE_BYTES: Final = 64 * KIB
+# Fields that are arrays of structs, each with the arrays of its structs.
 _Arrays = tuple[tuple[str, Any], ...]
-"""Fields that are arrays of structs, each with the same of those structs."""
 _ARRAYS: Final[dict[type, _Arrays]] = {}
 _ARRAY: Final = re.compile(r"list\[(\w+)\]")
 
 
 class EncodedArray:
-    """Stands for the structs of an array that were encoded beforehand."""
+    """Stands for the elements of an array that were encoded in advance."""
 
     __slots__ = ("_count", "_encoded")
 
@@ -45,8 +45,8 @@ class EncodedArray:
         yield self
 
     def write(self, writer: Writer, version: int) -> None:
-        """Write all of them, as a generated struct writes itself."""
-        writer.written(self._encoded)  # with the records that are still in their files
+        """Write all elements, as a generated struct writes itself."""
+        writer.written(self._encoded)  # including file ranges
 
 
 def is_large(response: Message) -> bool:
@@ -58,7 +58,7 @@ def is_large(response: Message) -> bool:
 
 
 def _weight(struct: Any, arrays: _Arrays) -> int:
-    """The number of structs in one, at all depths; counting stops once they are many."""
+    """The number of nested structs; counting stops once there are many."""
     weight = 0
     for name, inner in arrays:
         elements = getattr(struct, name)
@@ -73,19 +73,19 @@ def _weight(struct: Any, arrays: _Arrays) -> int:
 
 
 def _arrays_of(cls: type) -> _Arrays:
-    """The fields of a message class that are arrays of structs, and what is in those."""
-    found = _ARRAYS.get(cls)
-    if found is None:
-        found = _ARRAYS[cls] = tuple(
+    """The fields of a message class that are arrays of structs."""
+    arrays = _ARRAYS.get(cls)
+    if arrays is None:
+        arrays = _ARRAYS[cls] = tuple(
             (name, _arrays_of(element))
             for name, field in getattr(cls, "__dataclass_fields__", {}).items()
             if (element := _element(cls, str(field.type))) is not None
         )
-    return found
+    return arrays
 
 
 def _element(cls: type, annotation: str) -> type | None:
-    """The struct in an array of that type."""
+    """The struct type of an array, by its annotation; None for other arrays."""
     named = _ARRAY.match(annotation)
     if named is not None:
         for base in cls.__mro__:
@@ -96,7 +96,7 @@ def _element(cls: type, annotation: str) -> type | None:
 
 
 def encoded_in_slices(response: Message, version: int) -> Steps[Message]:
-    """The same response with its arrays encoded. The response is changed; its elements are not."""
+    """The response with its arrays encoded. The response is modified, its elements are not."""
     yield from _encode_arrays(response, _arrays_of(type(response)), response, version)
     return response
 

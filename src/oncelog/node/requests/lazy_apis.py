@@ -1,4 +1,4 @@
-"""The APIs of this broker as they are needed: which handler serves a request of a key and a version."""
+"""The APIs of this broker, imported when needed: finds the handler for an API key and version."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import ClusterView
     from oncelog.wire.message import Message
 
+# A handler as the node drives it: steps that return the response, or None if there is none.
 Handle = Callable[[Any, Context], "Steps[Message | None]"]
-"""A handler as the node drives it: steps that return the response, or None where there is none."""
 
 
 def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
-    """A handler as steps; one that never waits is a plain function in its module."""
+    """A handler as steps, even if its module defines it as a plain function because it never waits."""
     if isgeneratorfunction(handle):
         return handle
 
@@ -35,7 +35,7 @@ def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
 
 
 class LoadedApi:
-    """An API whose modules are imported: at its first request, so that what nobody asks for costs no start-up."""
+    """An API with its modules. They are imported by its first request, so that unused APIs do not slow the start."""
 
     __slots__ = ("api", "handle", "max_version", "min_version", "request_type")
 
@@ -48,23 +48,23 @@ class LoadedApi:
 
 
 class LoadedApis:
-    """The APIs that were asked for so far. Older versions are a table of their own, loaded and served where
-    ``oncelog.legacy.protocol`` says so."""
+    """The APIs requested so far. Versions that Apache Kafka 4 dropped are in a table of their own, used if
+    ``oncelog.legacy.protocol`` is set."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
         self._loaded: dict[int, LoadedApi] = {}
         self._legacy: dict[int, LoadedApi] = {}
         self.around: Callable[[Api, Handle], Handle] | None = None
-        """Puts something around every handler (a test's faults); set before the first request."""
+        """Wraps every handler, to inject faults in tests; set before the first request."""
 
     def find(self, key: int, version: int) -> LoadedApi | None:
-        """The API that serves a version; None where none does. Raises PeerError for a key that no API has."""
+        """The API that serves a version; None if none does. Raises PeerError for an unknown key."""
         loaded = self._loaded.get(key)
         if loaded is None:
             api = registry.BY_KEY.get(key)
             if api is None:
-                raise PeerError(f"request for API {key}, which this broker does not have")
+                raise PeerError(f"request for API {key}, which this broker does not support")
             loaded = self._loaded[key] = self._load(api)
         if loaded.min_version <= version <= loaded.max_version:
             return loaded
@@ -72,7 +72,7 @@ class LoadedApis:
         return older if older is not None and older.min_version <= version <= older.max_version else None
 
     def _find_legacy(self, key: int) -> LoadedApi | None:
-        """The API's versions that Apache Kafka 4 no longer has, where such versions are served."""
+        """The API's versions that Apache Kafka 4 dropped, if they are enabled."""
         loaded = self._legacy.get(key)
         if loaded is None and self._cluster.config.get("oncelog.legacy.protocol"):
             from oncelog.handlers.legacy_registry import LEGACY_BY_KEY

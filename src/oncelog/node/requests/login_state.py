@@ -1,17 +1,18 @@
-"""How far the client of one connection has come with saying who it is.
+"""The state of a connection's SASL login.
 
-Phase          a request that is taken                            then
--------------  -------------------------------------------------  ------------------------------------------
-``VERSIONS``   ApiVersions that is answered without an error      ``HANDSHAKE``
-``VERSIONS``   SaslHandshake                                      ``EXCHANGE``
-``HANDSHAKE``  SaslHandshake                                      ``EXCHANGE``
-``EXCHANGE``   SaslAuthenticate, or a token without a header      ``EXCHANGE``, until it is ``LOGGED_IN``
-``LOGGED_IN``  any; SaslHandshake, where sessions end             ``LOGGED_IN``; ``EXCHANGE`` once more (KIP-368)
-``SWITCHED``   none: another mechanism was asked for than before
+Phase          accepted request                                 then
+-------------  -----------------------------------------------  ------------------------------------------
+``VERSIONS``   ApiVersions that is answered without an error    ``HANDSHAKE``
+``VERSIONS``   SaslHandshake                                    ``EXCHANGE``
+``HANDSHAKE``  SaslHandshake                                    ``EXCHANGE``
+``EXCHANGE``   SaslAuthenticate, or a token without a header    ``EXCHANGE``, finally ``LOGGED_IN``
+``LOGGED_IN``  any; SaslHandshake if sessions expire            ``LOGGED_IN``; ``EXCHANGE`` again (KIP-368)
+``SWITCHED``   none: the client asked for another mechanism than the first time
 
 Invariants:
-1. Nothing but what the table names is decided; whatever else comes closes the connection.
-2. ``principal`` is the connection's from the first ``LOGGED_IN`` on, and never another.
+
+1. Only the requests in the table are decided; any other closes the connection.
+2. ``principal`` is set by the first ``LOGGED_IN`` and never changes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class LoginPhase(Enum):
-    """How far a login has come; the table of the module has the transitions."""
+    """Phases of a login; see the table of the module."""
 
     VERSIONS = "versions"
     HANDSHAKE = "handshake"
@@ -42,36 +43,36 @@ class LoginPhase(Enum):
 
 @dataclass(slots=True, eq=False)
 class LoginState:
-    """One connection's."""
+    """The login of one connection."""
 
     settings: ListenerSasl
     phase: LoginPhase = LoginPhase.VERSIONS
     exchange: Exchange | None = None
-    """The mechanism's machine, in ``EXCHANGE``."""
+    """The mechanism's state machine, in ``EXCHANGE``."""
     mechanism: str = ""
     with_headers: bool = True
-    """False after SaslHandshake version 0: tokens come bare."""
+    """False after SaslHandshake version 0: tokens come without request headers."""
     principal: str | None = None
     ends_ms: int | None = None
-    """Time after which nothing but a new authentication is taken."""
+    """Time after which only a new authentication is accepted."""
     began_again_ms: int | None = None
-    """Time of the last authentication after the first."""
+    """Time of the last re-authentication."""
 
     @property
     def again(self) -> bool:
-        """True if the client had authenticated before."""
+        """True if the client has authenticated before."""
         return self.principal is not None
 
 
 class LoginAnswer(NamedTuple):
-    """A frame was part of the login and is answered by these chunks; ``principal`` is there with the last of them."""
+    """The response to a frame of the login; ``principal`` is set in the last one."""
 
     chunks: Sequence[Chunk]
     principal: str | None = None
 
 
 class LoginVerification(NamedTuple):
-    """A frame was part of the login; ``steps`` wait for a worker before they return what becomes of it."""
+    """``steps`` wait for a worker and return the login's next answer."""
 
     header: RequestHeader | None
     """None: a bare token."""
@@ -79,7 +80,7 @@ class LoginVerification(NamedTuple):
 
 
 class LoginEnded(NamedTuple):
-    """The connection ends: ``chunks`` are sent after ``delay_ms``, then it is closed."""
+    """The login failed or expired: ``chunks`` are sent after ``delay_ms``, then the connection is closed."""
 
     reason: str
     chunks: Sequence[Chunk] = ()

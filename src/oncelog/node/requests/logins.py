@@ -1,14 +1,14 @@
-"""Logins: no request is served on a SASL listener before its client is known (KIP-43, 152, 368).
+"""SASL logins: no request is served on a SASL listener before its client is authenticated (KIP-43, 152, 368).
 
-``Logins.judge`` sees every frame of such a connection first: it lets pass what the phase of the connection allows
-(``login_state``), answers what belongs to the login itself, and says how the rest ends. Credentials are those of the
-configuration, of the cluster's metadata, and signed tokens. Rules:
+``Logins.judge`` sees every frame of such a connection first: it passes what the connection's phase allows
+(``login_state``), answers the login's own frames, and ends the connection otherwise. Credentials come from the
+configuration, from the cluster's metadata, and from signed tokens. Rules:
 
-1. Before the login nothing is decoded but ApiVersions, SaslHandshake and SaslAuthenticate, none of which has an array;
-   a frame has ``sasl.server.max.receive.size`` bytes at most.
-2. A login that is refused is answered after ``connection.failed.authentication.delay.ms``, then closed. Until then
-   nothing more is read.
-3. A client learns no more than Apache Kafka tells it, and the same of a user that does not exist.
+1. Before authentication only ApiVersions, SaslHandshake and SaslAuthenticate are decoded, none of which has an array,
+   and a frame has at most ``sasl.server.max.receive.size`` bytes.
+2. A failed login is answered after ``connection.failed.authentication.delay.ms``, then the connection is closed.
+   Nothing is read meanwhile.
+3. Error responses reveal no more than Apache Kafka's, and the same for users that do not exist.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ NONCE_BYTES: Final = 24
 
 
 class LoginCredentials:
-    """Makes the exchange of a mechanism."""
+    """Makes a mechanism's exchange with the credentials that it needs."""
 
     def __init__(self, cluster: Metadata, commits: MetadataLog) -> None:
         self._cluster = cluster
         self._commits = commits
+        # The secret that this broker has written, or is writing.
         self._proposed: bytes | None = None
-        """The secret that this broker has written, or tries to."""
+        # The users whose credential forms are cached.
         self._formed_of: ClientEntities | None = None
-        """The users whose forms are known."""
         self._forms: Mapping[str, CredentialForms] = {}
         self.key_sets: dict[str, VerifySignature] = {}
-        """The public keys by which tokens are verified, by listener; the outside's."""
+        """Public keys that verify tokens, by listener; set by the runtime."""
         self.added_passwords: Mapping[str, str] = {}
-        """Passwords of PLAIN beside those of the configuration, which cannot change while the broker runs; a test's."""
+        """PLAIN passwords in addition to the configured ones, which are fixed at start; for tests."""
 
     def exchange(self, settings: ListenerSasl, mechanism: str) -> Exchange:
-        """A new exchange by a mechanism that the listener has."""
+        """A new exchange by one of the listener's mechanisms."""
         if mechanism == PLAIN:
             return Plain({**settings.plain_passwords, **self.added_passwords})
         if mechanism == OAUTHBEARER:
@@ -85,17 +85,17 @@ class LoginCredentials:
 
     def _credential(self, mechanism: str, user: str) -> ScramCredential:
         image = self._cluster.image
-        if image.client_entities is not self._formed_of:  # most changes of the image are of something else
-            users = (each.configs for entity, each in image.client_entities.items() if entity.user)
+        if image.client_entities is not self._formed_of:  # most changes of the image leave the users alone
+            users = (entity_image.configs for entity, entity_image in image.client_entities.items() if entity.user)
             self._formed_of, self._forms = image.client_entities, forms_of_users(users)
         configs = configs_of(image, ClientEntity(user=user))
         return credential_for(self._secret(), mechanism, user, configs, self._forms[mechanism])
 
     def _secret(self) -> bytes:
-        """The cluster's secret; the first broker that needs one writes it."""
-        known = self._cluster.image.login_secret
-        if known is not None:
-            return known
+        """The cluster's secret; the first broker that needs it creates it."""
+        secret = self._cluster.image.login_secret
+        if secret is not None:
+            return secret
         if self._proposed is None:
             self._proposed = self._cluster.random_bytes(SECRET_BYTES)
             self._commits.commit([Create(layout.LOGIN_SECRET, self._proposed)], self._written)
@@ -103,14 +103,14 @@ class LoginCredentials:
 
     def _written(self, outcome: CommitOutcome) -> None:
         if outcome is not CommitOutcome.COMMITTED:
-            self._proposed = None  # another broker's is there, or it is tried again with the next login
+            self._proposed = None  # another broker has written one, or the next login tries again
 
 
+# Answers with what a call returns or raises (LoginRefused).
 _Answering = Callable[[Callable[[], Step]], "LoginAnswer | LoginEnded"]
-"""Answers what a call gives or raises (LoginRefused)."""
 
 AGAIN_AFTER_MS: Final = 1000
-"""A client may authenticate again once in this time; what comes sooner is answered ILLEGAL_SASL_STATE."""
+"""A client may re-authenticate once in this time; earlier attempts are answered ILLEGAL_SASL_STATE."""
 _USER: Final = "User"
 _ERROR_FIELDS: Final[Mapping[str, object]] = {
     "error_code": ErrorCode.ILLEGAL_SASL_STATE,
@@ -130,7 +130,7 @@ EXPIRED: Final = "expired"
 
 
 class LoginOutcome(NamedTuple):
-    """A kind of end that logins had; ``mechanism`` is empty where none was agreed on."""
+    """An outcome of logins, as counted; ``mechanism`` is empty if none was agreed on."""
 
     listener_name: str
     mechanism: str
@@ -143,8 +143,8 @@ class Logins:
     def __init__(
         self, config: BrokerConfig, credentials: LoginCredentials, deadlines: Deadlines, outbox: Outbox
     ) -> None:
-        """``config`` is the one that the broker was started with: a listener stays as it was opened, until a restart,
-        whatever ``sasl.enabled.mechanisms`` and others are changed to (as in Apache Kafka)."""
+        """``config`` is that of the start: a listener's login settings change only with a restart, as in Apache
+        Kafka."""
         self.credentials = credentials
         self._deadlines = deadlines
         self._outbox = outbox
@@ -153,29 +153,30 @@ class Logins:
         self.outcomes: Counter[LoginOutcome] = Counter()
 
     def begin(self, listener_name: str) -> LoginState:
-        """The state of a new connection of a SASL listener."""
+        """The login of a new connection on a SASL listener."""
         settings = self._settings.get(listener_name)
         if settings is None:
             settings = self._settings[listener_name] = self._read(listener_name)
         return LoginState(settings)
 
     def _read(self, listener_name: str) -> ListenerSasl:
-        """The settings of a listener; without mechanisms, so that nobody gets in, if they cannot be used."""
+        """A listener's settings; if they are invalid, without mechanisms, so that all logins fail."""
         try:
             return listener_sasl(self._config, listener_name)
         except ConfigError as error:
-            self._outbox.effects.append(Report("error", f"nobody can log in on listener {listener_name}: {error}"))
+            self._outbox.effects.append(Report("error", f"no client can log in on listener {listener_name}: {error}"))
             return ListenerSasl(listener_name, ())
 
     def judge(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
-        """The verdict on a frame; None: it is decided as any other. Raises PeerError, which closes at once."""
+        """The answer to a frame; None: it is decided like any other. Raises PeerError, which closes the connection at
+        once."""
         if state.phase is LoginPhase.LOGGED_IN:
             return self._judge_logged_in(state, frame)
         if len(frame) > state.settings.max_receive_bytes:
             return self._refused(state, f"{len(frame)} bytes before authentication")
         try:
             return self._judge_login(state, frame)
-        except LoginRefused as refusal:  # a token without a header: there is nothing to answer it by
+        except LoginRefused as refusal:  # a token without a header cannot be answered
             return self._refused(state, str(refusal))
 
     def _judge_login(self, state: LoginState, frame: Buffer) -> LoginAnswer | LoginEnded | LoginVerification | None:
@@ -236,22 +237,22 @@ class Logins:
         return self._step(state, header, bytes(request.auth_bytes), answer)
 
     def _answer_with_header(
-        self, state: LoginState, header: RequestHeader, take: Callable[[], Step]
+        self, state: LoginState, header: RequestHeader, step_call: Callable[[], Step]
     ) -> LoginAnswer | LoginEnded:
         try:
-            step = take()
+            step = step_call()
             lifetime_ms = 0 if step.login is None else self._log_in(state, step.login)
         except LoginRefused as refusal:
-            shown = _generic(state) if refusal.shown is None else refusal.shown
+            message = _generic(state) if refusal.shown is None else refusal.shown
             response = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=shown, auth_bytes=b""
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message, auth_bytes=b""
             )
             return self._refused(state, str(refusal), _encoded(header, response))
         response = SaslAuthenticateResponse(error_message="", auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
         return LoginAnswer(_encoded(header, response), None if step.login is None else state.principal)
 
-    def _answer_bare(self, state: LoginState, take: Callable[[], Step]) -> LoginAnswer:
-        step = take()
+    def _answer_bare(self, state: LoginState, step_call: Callable[[], Step]) -> LoginAnswer:
+        step = step_call()
         if step.login is not None:
             self._log_in(state, step.login)
         chunks = [len(step.answer).to_bytes(4, "big") + step.answer]
@@ -260,7 +261,7 @@ class Logins:
     def _step(
         self, state: LoginState, header: RequestHeader | None, message: bytes, answer: _Answering
     ) -> LoginAnswer | LoginEnded | LoginVerification:
-        """Take the client's next message, and answer what comes of it; a signature is verified by a worker first."""
+        """Process the client's next message and answer it; signatures are verified by a worker first."""
         assert state.exchange is not None
         try:
             step = state.exchange.step(message, self._deadlines.now_ms)
@@ -278,7 +279,7 @@ class Logins:
             return self._refused(state, str(refusal))
 
     def _log_in(self, state: LoginState, login: Login) -> int:
-        """Let the client in; the milliseconds for which its session lasts, 0: for ever. Raises LoginRefused."""
+        """Complete the login; returns the session's lifetime in ms, 0: unlimited. Raises LoginRefused."""
         if state.again and state.principal != f"{_USER}:{login.user}":
             before = (state.principal or "").partition(":")[2]
             raise LoginRefused.saying(
@@ -287,16 +288,17 @@ class Logins:
         self._count(state, REAUTHENTICATED if state.again else SUCCEEDED)
         state.principal = f"{_USER}:{login.user}"
         state.phase, state.exchange = LoginPhase.LOGGED_IN, None
-        now_ms, most_ms = self._deadlines.now_ms, state.settings.max_reauth_ms[state.mechanism]
-        left = [most_ms] if most_ms else []
+        now_ms, max_ms = self._deadlines.now_ms, state.settings.max_reauth_ms[state.mechanism]
+        lifetimes_ms = [max_ms] if max_ms else []
         if login.expires_ms is not None:
-            left.append(max(0, login.expires_ms - now_ms))
-        lifetime_ms = min(left, default=0)
-        state.ends_ms = now_ms + lifetime_ms if left else None
+            lifetimes_ms.append(max(0, login.expires_ms - now_ms))
+        lifetime_ms = min(lifetimes_ms, default=0)
+        state.ends_ms = now_ms + lifetime_ms if lifetimes_ms else None
         return lifetime_ms
 
     def _out_of_order(self, state: LoginState, header: RequestHeader) -> LoginEnded:
-        """End the login of a client that sends this in the middle of an exchange; the answer holds the error alone."""
+        """End the login of a client that sends another API's request during the exchange; the response contains only
+        the error."""
         api = registry.BY_KEY.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             raise PeerError(f"API {header.api_key}, version {header.api_version}, during authentication")
@@ -320,7 +322,7 @@ def _raise(refusal: LoginRefused) -> Step:
 
 
 def _work_of(check: Check) -> Generator[None, None, InvalidToken | None]:
-    """Run a check on a worker; returns what it has raised."""
+    """Run a check on a worker; returns the error that it raised."""
     yield
     try:
         check.work()
@@ -330,8 +332,8 @@ def _work_of(check: Check) -> Generator[None, None, InvalidToken | None]:
 
 
 def _generic(state: LoginState) -> str:
-    what = "re-authentication" if state.again else "authentication"
-    return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {state.mechanism}"
+    action = "re-authentication" if state.again else "authentication"
+    return f"Authentication failed during {action} due to invalid credentials with SASL mechanism {state.mechanism}"
 
 
 def _encoded(header: RequestHeader, response: Message) -> Sequence[Chunk]:

@@ -1,15 +1,15 @@
-"""Requests to a broker that has stood still, postponed until it knows what it slept through.
+"""Postpones requests after the process was paused, until the broker has caught up with the cluster's metadata.
 
-A process that is stopped, swapped out or suspended for as long as its session with the tree lasts is taken for dead:
-others lead what it led. When it goes on, the requests that wait in its sockets come before the news. What it would
-answer is what it remembers: committed offsets that are no longer the last ones, which send a transactional consumer
-back over records it has processed; and records written with acks=1, which nobody copies any more. So its first requests
-wait until the metadata have been read anew, in a new session where the old one has ended. Apache Kafka answers them.
+A process that is stopped, swapped out or suspended for as long as its session lasts is taken for dead, and other
+brokers lead its partitions. When it resumes, the requests in its sockets come before the news. Answered from memory,
+they would get old committed offsets, which make a transactional consumer repeat records, or append acks=1 records that
+no replica copies. So its first requests wait until the metadata has been read again, in a new session if the old one
+has ended. Apache Kafka answers them at once.
 
-The same holds where only the session was lost: the tree has said so, and can be reached. One that cannot be reached
-does not end a broker that serves: requests are postponed for ``LONGEST_MS`` at most. What clients and followers are
-judged by, the time-outs of members and transactions and the lag of replicas, waits as long
-(``Metadata.requests_wait``): the requests that keep them alive are among those that wait.
+A lost session alone has the same effect: the tree has said so, and can be reached. An unreachable tree does not stop a
+broker that serves, so requests are postponed for at most ``LONGEST_MS``. Time-outs of members and transactions and the
+lag of replicas are suspended as long (``Metadata.requests_postponed``), because the requests that keep them alive are
+postponed too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 LONGEST_MS: Final = 2_000
 
 
-class Standstill:
-    """Postpones requests from the moment in which this broker may have been replaced until it has read the metadata."""
+class PauseRecovery:
+    """Postpones requests from the moment this broker may have been replaced until it has read the metadata."""
 
     def __init__(
         self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, requests: Requests, outbox: Outbox
@@ -43,11 +43,11 @@ class Standstill:
         self._end: Alarm | None = None
         metadata_log.on_session_lost.append(self._begin)
 
-    def stood_still(self, event: StoodStill) -> None:
-        """The process has stood still for long enough to have been replaced."""
+    def process_paused(self, event: StoodStill) -> None:
+        """The process was paused for long enough to have been replaced."""
         message = (
-            f"this process stood still for {event.milliseconds / SECOND_MS:.1f} s (stopped, starved, or its machine "
-            "asleep); it answers when it has read the metadata"
+            f"this process was paused for {event.milliseconds / SECOND_MS:.1f} s (stopped, starved of CPU, or "
+            "asleep with its machine); it answers requests again when it has read the metadata"
         )
         self._outbox.effects.append(Report("warning", message))
         self._begin()
@@ -58,16 +58,16 @@ class Standstill:
             self.end()
 
     def end(self) -> None:
-        """Let the requests go on, if they wait."""
+        """Resume requests, if they are postponed."""
         if self._end is not None:
             self._deadlines.cancel(self._end)
             self._end = None
             self._requests.go_on()
-            self._metadata.requests_wait = False
+            self._metadata.requests_postponed = False
 
     def _begin(self) -> None:
         if self._end is not None:
             self._deadlines.cancel(self._end)
         self._end = self._deadlines.at(self._deadlines.now_ms + LONGEST_MS, lambda _now_ms: self.end())
         self._requests.postpone()
-        self._metadata.requests_wait = True
+        self._metadata.requests_postponed = True

@@ -1,4 +1,4 @@
-"""Requests and bytes that went through this node, as plain counters; ``runtime`` exports them."""
+"""Counters of the requests and bytes that went through this node; ``runtime`` exports them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from oncelog.handlers.registry import BY_KEY
 
 LATENCY_BOUNDS_MS: Final = (0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000)
-"""Upper bounds (inclusive) of the latency histogram; a last bucket holds the rest."""
+"""Inclusive upper bounds of the latency histogram; a last bucket takes the rest."""
 
 
 def api_name(api_key: int) -> str:
@@ -28,7 +28,7 @@ class ApiTraffic:
 
 
 class Traffic:
-    """Counters by API key, and of records appended."""
+    """Counters by API key, and of appended records."""
 
     def __init__(self) -> None:
         self.by_api: dict[int, ApiTraffic] = {}
@@ -45,7 +45,7 @@ class Traffic:
         traffic.bytes_in += size_bytes
 
     def answered(self, api_key: int, latency_ms: int) -> None:
-        """Count a response that was ready ``latency_ms`` after its request was decided."""
+        """Count a response, ready ``latency_ms`` after its request was decided."""
         traffic = self.by_api[api_key]
         traffic.latency_sum_ms += latency_ms
         traffic.latency_buckets[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1

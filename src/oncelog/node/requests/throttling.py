@@ -1,12 +1,13 @@
-"""Quotas at the moment of an answer: what it counts, how long its client has to wait (KIP-13, 124, 219, 599).
+"""Applies quotas to responses: counts each request, and makes its client wait if it is over a quota (KIP-13, 124, 219,
+599).
 
-An answer leaves at once and says the time; then nothing of its connection is decided until the time has passed. A
-client over several quotas waits for the longest. All versions are treated alike: Apache Kafka held back the answers
-themselves before 2.0, and clients of that time only wait once more.
+A response leaves at once and names the throttle time; until that has passed, nothing more of the connection is decided.
+A client over several quotas waits for the longest time. All versions are treated alike: before 2.0 Apache Kafka delayed
+the responses themselves, so older clients merely wait once more.
 
-What brokers ask of each other is not counted, unless it is refused; nor is logging in. A Produce without an answer
-(acks=0) counts its bytes and not its time. The time is what the outside measured of the connection's requests before
-this one, for the node has no clock for it: a client waits one request later than it would by Apache Kafka's clock.
+Requests between brokers are not counted, unless they are denied; nor are logins. A Produce without a response (acks=0)
+counts its bytes but not its time. The time is what the runtime measured for the connection's earlier requests, since
+the node has no clock: a client waits one request later than in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ _PRODUCE: Final = 0
 _FETCH: Final = 1
 _ADD_PARTITIONS_TO_TXN: Final = 24
 _BROKERS_ADD_SINCE: Final = 4
+# SaslHandshake, WriteTxnMarkers, SaslAuthenticate.
 _NOT_COUNTED: Final = frozenset({17, 27, 36})
-"""SaslHandshake, WriteTxnMarkers, SaslAuthenticate."""
 
 
 class Throttling:
-    """Decides how long the client of an answer has to wait."""
+    """Computes the throttle time of responses."""
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
 
     def answered(self, api_key: int, context: Context, response: Message | None) -> int:
-        """Count a request, and put the time to wait in its response; the time in milliseconds, 0 for none."""
-        if api_key == _FETCH:  # counted by its handler, before it gave anything away
+        """Count a request, and set the throttle time in its response; returns it in ms, 0 for none."""
+        if api_key == _FETCH:  # counted by its handler, before records were returned
             return int(getattr(response, "throttle_time_ms", 0))
-        if _is_of_a_broker(api_key, context) and not _is_denied(response):
+        if _is_uncounted(api_key, context) and not _is_denied(response):
             return 0
         throttle_ms, quota = self._throttle(api_key, context, response)
         if throttle_ms:
@@ -63,14 +64,14 @@ class Throttling:
             user = user_of(context.principal)
             other_ms = quotas.produce.record(user, context.client_id, context.request_bytes, context.now_ms)
             other: RateQuota | MutationQuota = quotas.produce
-        else:  # what its handler says: of partitions created or deleted
+        else:  # set by the handlers that create or delete partitions
             other_ms, other = int(getattr(response, "throttle_time_ms", 0)), quotas.mutations
         return (other_ms, other) if other_ms > throttle_ms else (throttle_ms, quota)
 
 
 class Mutes:
-    """Connections of which nothing is read or decided until a time, also those that have closed meanwhile. What was
-    decided before is answered. ``unmuted(connection)`` is called when the time has passed."""
+    """Connections that are throttled, including those closed meanwhile; requests decided before are answered.
+    ``unmuted(connection)`` is called when the time has passed."""
 
     def __init__(self, deadlines: Deadlines, outbox: Outbox, unmuted: Callable[[Connection], None]) -> None:
         self._deadlines = deadlines
@@ -78,7 +79,7 @@ class Mutes:
         self._unmuted = unmuted
         self._connections: dict[Connection, None] = {}
         self.have_ended = False
-        """True once the broker stops: nobody is muted again."""
+        """True once the broker is stopping: no connection is muted again."""
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -87,7 +88,7 @@ class Mutes:
         return iter(self._connections)
 
     def mute(self, connection: Connection, time_ms: int) -> None:
-        """Mute a connection for ``time_ms``, or for longer if that was said before."""
+        """Mute a connection for ``time_ms``, or until a later end set before."""
         if self.have_ended or not (connection.open or connection.backlog):
             return
         self._connections[connection] = None
@@ -98,7 +99,7 @@ class Mutes:
         self._deadlines.at(connection.muted_until_ms, partial(self._unmute, connection))
 
     def end(self) -> None:
-        """Unmute all connections: the broker stops."""
+        """Unmute all connections: the broker is stopping."""
         self.have_ended = True
         for connection in list(self._connections):
             connection.muted_until_ms = self._deadlines.now_ms
@@ -113,7 +114,7 @@ class Mutes:
 
 
 def _is_denied(response: Message | None) -> bool:
-    """True if a request among brokers was refused to somebody who is none: that one's time counts."""
+    """True if a request reserved for brokers was denied: its sender is an ordinary client, whose time counts."""
     if getattr(response, "error_code", 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         return True
     codes = (
@@ -125,6 +126,6 @@ def _is_denied(response: Message | None) -> bool:
     return next(codes, 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def _is_of_a_broker(api_key: int, context: Context) -> bool:
-    """True for what only brokers ask of each other, or what comes before a user is known."""
+def _is_uncounted(api_key: int, context: Context) -> bool:
+    """True for requests that only brokers send, and for logins."""
     return api_key in _NOT_COUNTED or (api_key == _ADD_PARTITIONS_TO_TXN and context.version >= _BROKERS_ADD_SINCE)

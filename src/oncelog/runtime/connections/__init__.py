@@ -1,1 +1,1 @@
-"""Connections of clients: listening sockets, what is received and sent, how many there may be."""
+"""Connections of clients: listening sockets, receiving and sending, limits on their number."""

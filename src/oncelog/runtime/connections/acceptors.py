@@ -1,7 +1,7 @@
-"""The listening sockets of a broker, one for each listener, and the connections that come by them.
+"""A broker's listening sockets, one or more per listener, and the connections they accept.
 
-A socket is bound first, so that its port is known, listens when the broker's logs are open, and is served when its node
-has started: see ``runtime.server``.
+A socket is bound first, so that its port is known; it listens once the logs are open, and accepts once the node has
+started: see ``runtime.server``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from oncelog.runtime.tls.listeners import ListenersTls
 
 DEFAULT_BACKLOG: Final = 1024
-"""Connections that wait until they are accepted, where ``socket.listen.backlog.size`` does not say it: one loop does
-what many threads do in Apache Kafka, and accepts in bursts."""
+"""Default for ``socket.listen.backlog.size``, larger than Apache Kafka's: one loop replaces many threads, and accepts
+in bursts."""
 _BACKLOG: Final = "socket.listen.backlog.size"
-_WHAT_TO_DO: Final = {
+_REMEDIES: Final = {
     errno.EADDRINUSE: "; stop what listens there, or choose another port",
     errno.EAFNOSUPPORT: "; this machine has no IPv6, listen on 0.0.0.0",
 }
@@ -40,16 +40,15 @@ _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 
 def cannot_listen(address: str, error: OSError) -> StartRefused:
-    """The refusal of a start whose ``address`` cannot be listened on, by the system's own reason: asyncio's repeats the
-    address."""
-    known = error.errno is not None and error.errno in errno.errorcode and not isinstance(error, socket.gaierror)
-    reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
-    return StartRefused(f"cannot listen on {address}: {reason.lower()}{_WHAT_TO_DO.get(error.errno or 0, '')}")
+    """The refusal to start if ``address`` cannot be listened on, with the system's reason."""
+    # asyncio's own messages repeat the address.
+    has_errno = error.errno is not None and error.errno in errno.errorcode and not isinstance(error, socket.gaierror)
+    reason = os.strerror(error.errno or 0) if has_errno else error.strerror or str(error)
+    return StartRefused(f"cannot listen on {address}: {reason.lower()}{_REMEDIES.get(error.errno or 0, '')}")
 
 
 class Acceptors:
-    """Binds, listens and accepts. ``bound`` has sockets to listen on in place of the addresses of the settings, by
-    listener."""
+    """Binds, listens and accepts. ``bound`` has sockets, by listener, that replace the settings' addresses."""
 
     def __init__(self, settings: Settings, quotas: ConnectionQuotas, bound: Mapping[str, socket.socket]) -> None:
         self._settings = settings
@@ -59,12 +58,12 @@ class Acceptors:
         self._effect_runner: EffectRunner | None = None
         self._ids = itertools.count(1)
         self.tls: ListenersTls | None = None
-        """None: no listener has TLS, and no start has to wait for what it needs."""
+        """None: no listener has TLS, so its code is not imported."""
         self.addresses: dict[str, Address] = {}
-        """The address at which each listener listens."""
+        """The bound address of each listener."""
 
     async def bind(self) -> None:
-        """Bind all sockets. Raises StartRefused; then the caller closes those that were bound."""
+        """Bind all sockets. Raises StartRefused; the caller then closes those already bound."""
         if any(endpoint.protocol.has_tls for endpoint in self._settings.listeners.endpoints):
             from oncelog.runtime.tls.listeners import ListenersTls
 
@@ -87,7 +86,7 @@ class Acceptors:
         if given is not None:
             given.setblocking(False)
             return [given]
-        others = (each for each in self._settings.listeners.endpoints if each is not endpoint)
+        others = (other for other in self._settings.listeners.endpoints if other is not endpoint)
         has_ipv4_already = any(other.port == endpoint.port and is_ipv4(other.host) for other in others)
         try:
             return bind(endpoint.host, endpoint.port, ipv6_only=has_ipv4_already and endpoint.port > 0)
@@ -117,22 +116,22 @@ class Acceptors:
         return int(config.get(_BACKLOG)) if config.is_set(_BACKLOG) else DEFAULT_BACKLOG
 
     def _advertised(self, endpoint: Endpoint) -> Callable[[str, int], Address]:
-        """The address that clients of a listener are told, given the one by which they came."""
-        told = self._settings.listeners.advertised.get(endpoint.listener_name, endpoint)
-        host = told.host or endpoint.host
+        """The address advertised to a client, given the one it connected to."""
+        endpoint_advertised = self._settings.listeners.advertised.get(endpoint.listener_name, endpoint)
+        host = endpoint_advertised.host or endpoint.host
 
-        def advertised(came_by_host: str, came_by_port: int) -> Address:
-            return came_by_host if host in _EVERYWHERE else host, told.port or came_by_port
+        def advertised(local_host: str, local_port: int) -> Address:
+            return local_host if host in _EVERYWHERE else host, endpoint_advertised.port or local_port
 
         return advertised
 
     def listen(self) -> None:
-        """Let clients connect, and wait until they are served: who is registered must not be taken for dead."""
+        """Let clients connect before they are served: a registered broker must not be taken for dead."""
         for acceptor in self._acceptors.values():
             acceptor.listen(self._backlog)
 
     async def serve(self, effect_runner: EffectRunner, config: Callable[[], BrokerConfig]) -> None:
-        """Hand connections to the node; ``config`` gives the present configuration. Raises StartRefused."""
+        """Hand connections to the node; ``config`` returns the present configuration. Raises StartRefused."""
         self._effect_runner = effect_runner
         if self.tls is not None:
             self.tls.start(asyncio.get_running_loop(), config, effect_runner.disk)
@@ -145,6 +144,6 @@ class Acceptors:
             acceptor.close()
 
     def close_tls(self) -> None:
-        """End the handshakes under way."""
+        """Close the handshakes in progress."""
         if self.tls is not None:
             self.tls.close()

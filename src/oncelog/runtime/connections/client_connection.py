@@ -1,12 +1,12 @@
 """A client connection: bytes in, frames to the node, chunks out.
 
-Receiving goes through one buffer shared by all connections of a loop: what arrives is copied once, into the frame it
-belongs to, and only what has arrived takes memory (500 peers that announce 90 MB and stall cost nothing). Bytes held
-in unfinished frames and unsent responses count against a bound for the whole broker; above it, reading pauses.
+All connections of a loop receive into one buffer, from which bytes are copied once, into their frame. Only bytes that
+arrived take memory: 500 peers that announce 90 MB each and stall cost nothing. Bytes of unfinished frames and unsent
+responses count against a bound for the whole broker; above it reading pauses.
 
-Requests that have arrived whole are handed in, whatever becomes of the connection. At the end of the peer's stream the
-node hears of it behind them, answers what it can, and closes. When the connection breaks, what is still with the system
-is read first: a peer that closes before it has read its answers resets the connection behind its last requests.
+Requests that arrived whole are always handed in. At the end of the stream the node is told after the last request,
+answers what it can, and closes. When the connection breaks, the bytes left in the system are read first: a peer that
+closes with unread responses resets the connection after its last requests.
 """
 
 from __future__ import annotations
@@ -31,29 +31,28 @@ from oncelog.wire.framing import FrameLimit, FrameSplitter
 
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 TURN_S: Final = 0.01
-"""Time spent on the requests that one peer sent at once before other connections are served."""
+"""Time spent on requests that one peer sent at once before other connections are served."""
 
 LEAST_PROGRESS_BYTES: Final = 64 * KIB
 LEAST_PROGRESS_SHARE: Final = 64
-"""Progress of an unfinished request within the time after which it is stalled: so many bytes, and this part of what
-has arrived."""
+"""Progress that an unfinished request must make within the stall time-out: this many bytes, or this part of its
+size."""
 
 
 class Listener(NamedTuple):
-    """The listener by which connections come. ``advertised`` gives what their clients are told of where this broker is,
-    for the address by which they came."""
+    """The listener of a connection. ``advertised`` maps the address a client connected to onto the one to advertise."""
 
     name: str
     security_protocol: SecurityProtocol
     advertised: Callable[[str, int], tuple[str, int]]
     limit: FrameLimit
-    """The largest requests."""
+    """The size limit of requests."""
     login_limit: FrameLimit
-    """The largest requests before the client has authenticated, where it has to."""
+    """The size limit of requests before the client has authenticated."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """An accepted socket."""
+    """An accepted socket, as an asyncio protocol."""
 
     def __init__(
         self,
@@ -80,27 +79,27 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._undecrypted_bytes = 0
         self._accounted = 0
         self._spent_ns = 0
+        # Time of the unfinished request's last sufficient progress: see ``_progress``.
         self._unfinished_since_s: float | None = None
-        """When enough of an unfinished request had last arrived: see ``_progress``."""
         self._unfinished_bytes = 0
         self._unsent_since_s: float | None = None
+        # The event for the node once all requests are handed in.
         self._end: ConnectionHalfClosed | ConnectionClosed | None = None
-        """The event for the node once all requests are handed in."""
         self._is_lost = self._is_cut_off = False
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is there."""
-        # uvloop's is a Transport, without saying so
+        """asyncio: the socket is connected."""
+        # uvloop's transports are not declared as asyncio.Transport.
         self.accept(cast("asyncio.Transport", transport), lambda: self.open(ANONYMOUS))
 
     def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
-        """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
+        """Count the connection; refuse it, or call ``admitted``, at once or after its delay."""
         self._transport = transport
         self.last_active_s = self._loop.time()
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        is_ending = self._effect_runner.stopped.done()  # it was accepted just before, and nobody else would close it
+        is_ending = self._effect_runner.stopped.done()  # the server no longer closes connections accepted this late
         ip = peer[0] if peer else "?"
         delay_s = None if is_ending else self._quotas.admit(self, ip, self._listener.name, self.last_active_s)
         if delay_s is None:
@@ -125,8 +124,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             admitted()
 
     def open(self, principal: str, transport: asyncio.Transport | None = None) -> None:
-        """Take requests, of ``principal`` as far as the connection itself tells, over ``transport`` if it is not the
-        one that was accepted."""
+        """Take requests. ``principal`` comes from the transport's certificate; ``transport`` replaces the accepted
+        one."""
         self._transport = transport = transport or self._transport
         assert transport is not None
         self._sending = SendQueue(transport, self._effect_runner.disk, self._lost_file)
@@ -144,21 +143,21 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quotas.garbage(self, reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is gone."""
+        """asyncio: the socket is closed."""
         self._quotas.leave(self, self._accounted)
         self._accounted = 0
         self._is_lost = True
         if self._sending is not None:
             self._sending.drop()
         if self._effect_runner.connections.pop(self.id, None) is not None:
-            # Over TLS the socket has encrypted bytes: the transport has read and decrypted them.
+            # Over TLS the transport has already read and decrypted the socket's bytes.
             if exc is not None and self._transport is not None and not self._listener.security_protocol.has_tls:
                 self._take(read_arrived(self._transport))
             self._end = ConnectionClosed(self.id)
             self._hand_in()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where to put what arrives; used up before the next connection's turn."""
+        """asyncio: the buffer for the next bytes; consumed before another connection's turn."""
         return self._receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -171,7 +170,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hand_in()
 
     def _take(self, data: Buffer) -> bool:
-        """Cut ``data`` into requests; True if some are whole now."""
+        """Split ``data`` into requests; True if some are complete now."""
         try:
             frames = self._splitter.feed(data)
         except PeerError:
@@ -180,20 +179,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         return bool(frames)
 
     def _progress(self, held: int, *, begun: bool) -> None:
-        """Note the progress of an unfinished request. A large one over a slow link is fine while bytes arrive; but the
-        more memory it takes, the more it has to send within ``oncelog.connection.stalled.ms``."""
         if not held:
             self._unfinished_since_s = None
             return
-        enough = max(LEAST_PROGRESS_BYTES, self._unfinished_bytes // LEAST_PROGRESS_SHARE)
-        if begun or self._unfinished_since_s is None or held - self._unfinished_bytes >= enough:
+        # A large request over a slow link is fine while bytes arrive; but the more memory it takes, the more it has to
+        # send within ``oncelog.connection.stalled.ms``.
+        min_progress = max(LEAST_PROGRESS_BYTES, self._unfinished_bytes // LEAST_PROGRESS_SHARE)
+        if begun or self._unfinished_since_s is None or held - self._unfinished_bytes >= min_progress:
             self._unfinished_since_s = self.last_active_s
             self._unfinished_bytes = held
 
     def _hand_in(self) -> None:
-        """Hand the node the requests that have arrived, as long as the peer takes its responses: a thousand small
-        requests with large responses in one packet must not all be answered into memory. A lost peer gets none."""
+        """Hand requests to the node while the peer reads its responses. (A lost peer gets none.)"""
         undecided, sending = self._undecided, self._sending
+        # A thousand small requests with large responses in one packet must not all be answered into memory.
         turn_ends_s = time.monotonic() + TURN_S
         while undecided and sending is not None and (self._is_lost or not sending.is_full):
             self._spent_ns = self._effect_runner.receive(self.id, undecided.popleft(), self._spent_ns)
@@ -215,7 +214,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._account()
 
     def _next_turn(self) -> None:
-        """Continue with this peer's requests after other connections were served."""
+        """Continue with this peer's requests."""
         self.resume_reading("turn")
         self._hand_in()
 
@@ -231,19 +230,19 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._quotas.account(self, change)
 
     def undecrypted(self, size: int) -> None:
-        """Note how many bytes of TLS have arrived and wait until this connection reads on."""
+        """Note the size of received TLS bytes that wait until this connection reads on."""
         self._undecrypted_bytes = size
         self._account()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer sends nothing more. True: answers may still be sent to it."""
+        """asyncio: the peer sends no more. True: responses may still be sent."""
         if self.id not in self._effect_runner.connections or self._transport is None or self._transport.is_closing():
             return False
         self.end_reading()
         return not self._transport.is_closing()
 
     def end_reading(self) -> None:
-        """Read nothing more; hand in what has arrived, and tell the node that it was the last."""
+        """Read no more; hand in what has arrived, then tell the node that it was the last."""
         if "ended" in self._paused_by:
             return
         self.pause_reading("ended")
@@ -252,7 +251,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hand_in()
 
     def pause_writing(self) -> None:
-        """asyncio: the peer reads slowly. What it sends is not read either, or its requests would pile up here."""
+        """asyncio: the peer reads slowly. Stop reading its requests, or their responses would pile up."""
         self._unsent_since_s = self._loop.time()
         if self._sending is not None:
             self._sending.pause()
@@ -279,7 +278,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._account()
 
     def authenticated(self) -> None:
-        """Take requests as large as anybody's from now on: its client has said who it is."""
+        """Lift the size limit of unauthenticated requests."""
         self._splitter.set_limit(self._listener.limit)
         self._identified()
 
@@ -288,7 +287,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quotas.identified(self)
 
     def close_after_sending(self) -> None:
-        """Read nothing more; close when what is queued was sent."""
+        """Read no more; close when the queued chunks are sent."""
         self.pause_reading("closing")
         if self._sending is not None:
             self._sending.close_when_empty()
@@ -299,23 +298,23 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def stalled_since_s(self) -> float | None:
-        """Loop time since which the peer owes the rest of a request or takes no responses; None while it does."""
+        """Loop time since which the peer owes the rest of a request or reads no responses; None if it does neither."""
         unfinished_s = self._unfinished_since_s
         if self._paused_by & {"node", "slow reader"}:
-            unfinished_s = None  # the rest cannot come: it is not being read
-        return min((since for since in (unfinished_s, self._unsent_since_s) if since is not None), default=None)
+            unfinished_s = None  # the rest cannot arrive while reading is paused
+        return min((since_s for since_s in (unfinished_s, self._unsent_since_s) if since_s is not None), default=None)
 
-    def pause_reading(self, why: str) -> None:
-        """Stop reading until every reason given is gone."""
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading until every reason is removed."""
         if not self._paused_by and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
-        self._paused_by.add(why)
+        self._paused_by.add(reason)
 
-    def resume_reading(self, why: str) -> None:
-        """Remove one reason for the pause; reading resumes after the last."""
-        if why not in self._paused_by:
+    def resume_reading(self, reason: str) -> None:
+        """Remove a reason for the pause; reading resumes after the last."""
+        if reason not in self._paused_by:
             return
-        self._paused_by.discard(why)
+        self._paused_by.discard(reason)
         if self._unfinished_since_s is not None:
             self._unfinished_since_s = self._loop.time()
         if not self._paused_by and self._transport is not None and not self._transport.is_closing():

@@ -1,12 +1,11 @@
-"""Limits of connections: how many there may be of a broker, a listener, an address, how quickly new ones may come, and
-how much memory all may take.
+"""Limits on connections: their number per broker, listener and address, their rate, and the memory held for them.
 
-Kafka's keys: ``max.connections`` and ``max.connection.creation.rate``, also for one listener;
-``max.connections.per.ip`` with its overrides; and ``connections.max.idle.ms`` (negative: never). The limits may change
-while the broker runs. Where there are several listeners, the one between brokers is protected: only its own limits hold
-for it. Ours: ``oncelog.buffered.max.bytes`` for what unfinished requests and unsent responses may hold together,
-``oncelog.connection.stalled.ms`` for how long a peer may leave one so. An address that connects more often than its
-quota allows (KIP-612) is held unread for a moment and closed.
+Kafka's keys: ``max.connections`` and ``max.connection.creation.rate``, also per listener; ``max.connections.per.ip``
+with its overrides; ``connections.max.idle.ms`` (negative: unlimited). They may change while the broker runs. With
+several listeners the one between brokers is protected: only its own limits apply to it. Own keys:
+``oncelog.buffered.max.bytes`` bounds unfinished requests and unsent responses together,
+``oncelog.connection.stalled.ms`` the time for which a peer may leave one so. A connection from an address over its rate
+quota (KIP-612) is held unread for a moment, then closed.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ from oncelog.runtime.effects.peer import Peer
 _LOG: Final = logging.getLogger("oncelog.broker")
 NO_LIMIT: Final = 2**31 - 1
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
+# Rates are measured over this time, as in Apache Kafka by default: a burst may use all of it at once.
 _BURST_S: Final = 10
-"""A rate is that of ten seconds, as by default in Apache Kafka: so many seconds' worth may come at once."""
 
 
 def _pairs(text: str) -> list[tuple[str, int]]:
-    """Hosts with their limits, as ``host:limit,…`` says."""
+    """The hosts and limits in ``host:limit,…``."""
     pairs = (part.strip().rpartition(":") for part in text.split(",") if part.strip())
     return [(host.strip().strip("[]"), int(limit)) for host, _, limit in pairs]
 
 
 class Rate:
-    """Bounds how quickly connections are taken: those above the rate wait their turn."""
+    """Limits the rate of connections by delaying those above it."""
 
     def __init__(self) -> None:
+        # Time at which the connections so far would have been due at the rate.
         self._free_s = -math.inf
-        """Time at which, at the rate, all that came so far would have been due."""
 
     def delay_s(self, rate: int, now_s: float) -> float:
-        """Time for which a connection that comes now has to wait, at so many a second."""
+        """Delay of a connection that comes now, at ``rate`` per second."""
         if rate >= NO_LIMIT:
             return 0.0
         interval_s = 1.0 / max(rate, 1)
@@ -58,7 +57,7 @@ class Rate:
 
 
 class ConnectionLimits:
-    """Counts connections and says which are too many. ``config`` gives the present configuration."""
+    """The configured limits; ``config`` returns the present configuration."""
 
     def __init__(self, config: Callable[[], BrokerConfig], listeners: Listeners) -> None:
         self._config = config
@@ -72,15 +71,15 @@ class ConnectionLimits:
         return listener == self._protected
 
     def of_broker(self) -> int:
-        """The maximum of connections."""
+        """Maximum connections of the broker."""
         return int(self._config().get("max.connections"))
 
     def of_listener(self, listener: str) -> int:
-        """The maximum of connections by one listener."""
+        """Maximum connections of a listener."""
         return self._own(listener, "max.connections")
 
     def of_address(self, ip: str) -> int:
-        """The maximum of connections from one address."""
+        """Maximum connections from an address."""
         config = self._config()
         text = config.get(_OVERRIDES)
         if text != self._overrides_text:
@@ -88,25 +87,25 @@ class ConnectionLimits:
         return self._overrides.get(ip, int(config.get("max.connections.per.ip")))
 
     def resolve(self) -> None:
-        """Ask for the addresses of names in ``max.connections.per.ip.overrides``; may take long."""
+        """Resolve the host names in ``max.connections.per.ip.overrides``; may block for long."""
         self._overrides_text = text = self._config().get(_OVERRIDES)
         self._overrides = _limits_of(_pairs(text))
 
     def _overrides_changed(self, text: str) -> None:
-        """Addresses count at once, names when a thread has asked for them: nobody waits meanwhile."""
         pairs = _pairs(text)
         self._overrides_text = text
-        self._overrides = _limits_of((host, most) for host, most in pairs if _is_numeric(host))
+        # Addresses apply at once, names when a thread has resolved them, so that accepting never blocks.
+        self._overrides = _limits_of((host, max_connections) for host, max_connections in pairs if _is_numeric(host))
         if not all(_is_numeric(host) for host, _ in pairs):
-            threading.Thread(target=self._look_up, args=(text, pairs), name="oncelog-names", daemon=True).start()
+            threading.Thread(target=self._resolve_names, args=(text, pairs), name="oncelog-names", daemon=True).start()
 
-    def _look_up(self, text: str, pairs: Sequence[tuple[str, int]]) -> None:
-        found = _limits_of(pairs)
+    def _resolve_names(self, text: str, pairs: Sequence[tuple[str, int]]) -> None:
+        limits = _limits_of(pairs)
         if text == self._overrides_text:
-            self._overrides = found
+            self._overrides = limits
 
     def delay_s(self, listener: str, now_s: float) -> float:
-        """Time for which a new connection of a listener has to wait."""
+        """Delay of a new connection of a listener."""
         key = "max.connection.creation.rate"
         delay_s = self._rate(listener).delay_s(self._own(listener, key), now_s)
         if self.is_protected(listener):
@@ -131,17 +130,18 @@ def _is_numeric(host: str) -> bool:
 
 
 def _limits_of(pairs: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-    """Limits by address; a host that has no address is reported and left out. Asks for names, so it may take long."""
-    found: dict[str, int] = {}
-    for host, most in pairs:
+    """Limits by address; a host without an address is reported and skipped. Resolves names, so it may block for
+    long."""
+    limits: dict[str, int] = {}
+    for host, max_connections in pairs:
         try:
             addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError as error:
             _LOG.warning("max.connections.per.ip.overrides: %s has no address: %s", host, error.strerror or error)
             continue
         for *_, address in addresses:
-            found[str(address[0])] = most
-    return found
+            limits[str(address[0])] = max_connections
+    return limits
 
 
 _OVER_BOUND: Final = "held bytes"
@@ -157,22 +157,22 @@ class ConnectionQuotas:
     ) -> None:
         self._limits = limits
         self.address_delay_s: Callable[[str], float] = lambda _ip: 0.0
-        """Time after which a new connection from an address is closed, because that one connects too often; 0: it is
-        let in. Set by whoever keeps the rates of addresses."""
+        """Time after which a new connection from an address over its rate is closed; 0: it is admitted. Set by the
+        server."""
         self._max_held_bytes = max_held_bytes
         self._max_idle_s = max_idle_s if max_idle_s >= 0 else inf
         self._max_stalled_s = max_stalled_s
         self._by_ip: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
+        # Address and listener by connection.
         self._admitted: dict[Peer, tuple[str, str]] = {}
-        """Address and listener by connection."""
-        self._strangers: Waiting[Peer] = Waiting()
-        """Connections that have not sent a whole request yet, or not logged in where they have to."""
+        # Connections without a complete request or a required login so far.
+        self._unidentified: Waiting[Peer] = Waiting()
         self._refusals = LimitedLines(_LOG, logging.WARNING)
         self._displaced = LimitedLines(_LOG, logging.WARNING)
         self._paused: dict[Peer, None] = {}
+        # Above the bound of held bytes, the only connection that still reads; otherwise all might wait for each other.
         self._favoured: Peer | None = None
-        """Above the bound of held bytes, the one connection that still reads: else all might wait for each other."""
         self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
         self.refused = 0
@@ -184,7 +184,7 @@ class ConnectionQuotas:
         return len(self._admitted)
 
     def admit(self, connection: Peer, ip: str, listener: str, now_s: float) -> float | None:
-        """Count a new connection: the time for which it has to wait, or None if a limit refuses it."""
+        """Count a new connection; returns its delay, or None if a limit refuses it."""
         limits = self._limits
         is_full = len(self._admitted) >= limits.of_broker()
         if is_full and limits.is_protected(listener):
@@ -201,60 +201,59 @@ class ConnectionQuotas:
         self._admitted[connection] = ip, listener
         self._by_ip[ip] += 1
         self._by_listener[listener] += 1
-        self._strangers.add(connection, source_of(ip))
+        self._unidentified.add(connection, source_of(ip))
         return limits.delay_s(listener, now_s)
 
     def identified(self, connection: Peer) -> None:
-        """Note that a connection has sent a whole request, and has logged in where it has to."""
-        self._strangers.discard(connection)
+        """The connection has sent a complete request, and has logged in if required."""
+        self._unidentified.discard(connection)
 
     def count_refusal(self) -> None:
         """Count a connection that was closed before it was admitted."""
         self.refused += 1
 
     def make_room(self, listener: str) -> None:
-        """Close a connection for a new one of ``listener``, for file descriptors run out: one that has not shown yet
-        what it wants."""
-        stranger = self._strangers.next_to_go()
-        if stranger is None:
+        """Free a file descriptor for a new connection of ``listener`` by closing one that is still unidentified."""
+        connection = self._unidentified.next_to_displace()
+        if connection is None:
             if self._limits.is_protected(listener):
                 self._make_room(listener)
             return
-        self._strangers.discard(stranger)
+        self._unidentified.discard(connection)
         self.cut_off += 1
         self._displaced.log(
-            f"closing connection from {stranger.peer}, which has sent nothing: others need its file descriptor "
+            f"closing connection from {connection.peer}, which has sent no request: others need its file descriptor "
             f"(ulimit -n is {limit()}); raise the limit"
         )
-        stranger.abort()
+        connection.abort()
 
     def _make_room(self, protected: str) -> None:
-        """Close the connection of another listener that was silent for the longest: brokers must reach each other."""
-        others = [each for each, (_, listener) in self._admitted.items() if listener != protected]
+        """Close the longest idle connection of another listener: brokers must be able to reach each other."""
+        others = [connection for connection, (_, listener) in self._admitted.items() if listener != protected]
         if others:
-            self._cut(min(others, key=lambda each: each.last_active_s), "a broker needs its place")
+            self._cut(min(others, key=lambda connection: connection.last_active_s), "a broker needs its place")
 
     def leave(self, connection: Peer, held_bytes: int) -> None:
         """Forget a closed connection and the bytes held for it."""
-        found = self._admitted.pop(connection, None)
-        if found is None:
+        admission = self._admitted.pop(connection, None)
+        if admission is None:
             return
-        ip, listener = found
+        ip, listener = admission
         self._by_listener[listener] -= 1
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]
         self._paused.pop(connection, None)
-        self._strangers.discard(connection)
+        self._unidentified.discard(connection)
         self._change(connection, -held_bytes)
 
     def garbage(self, connection: Peer, reason: str) -> None:
-        """Count and log a peer that is cut off because its bytes are no frame."""
+        """Count and log a peer that is cut off for a malformed frame."""
         self.cut_off += 1
         _LOG.info("closing connection from %s: %s", connection.peer, reason)
 
     def account(self, connection: Peer, change_bytes: int) -> None:
-        """Count ``change_bytes`` more held for a connection. Above the bound, connections that add to it are paused."""
+        """Count ``change_bytes`` held for a connection. Above the bound, connections that add to it are paused."""
         self._change(connection, change_bytes)
         if change_bytes > 0 and self.held_bytes > self._max_held_bytes and connection is not self._favoured:
             if self._favoured is None:
@@ -271,15 +270,15 @@ class ConnectionQuotas:
             return
         if self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
             paused, self._paused = self._paused, {}
-            for each in paused:
-                each.resume_reading(_OVER_BOUND)
+            for paused_connection in paused:
+                paused_connection.resume_reading(_OVER_BOUND)
         elif self._favoured is None:
             self._favoured = next(iter(self._paused))
             del self._paused[self._favoured]
             self._favoured.resume_reading(_OVER_BOUND)
 
     def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cut off idle and stalled peers from time to time."""
+        """Cut off idle and stalled peers periodically."""
         delay_s = max(_SHORTEST_SWEEP_S, min(10.0, self._max_idle_s / 2, self._max_stalled_s / 2))
         self._timer = loop.call_later(delay_s, self._sweep, loop)
 
@@ -292,7 +291,7 @@ class ConnectionQuotas:
         for connection in list(self._admitted):
             stalled_s = connection.stalled_since_s()
             if stalled_s is not None and now_s - stalled_s > self._max_stalled_s:
-                self._cut(connection, "stalled inside a request or before its responses")
+                self._cut(connection, "stalled in the middle of a request or of its responses")
             elif now_s - connection.last_active_s > self._max_idle_s:
                 self._cut(connection, "idle for too long")
         self.start_sweeping(loop)

@@ -1,7 +1,7 @@
-"""The sending half of a connection: chunks in order, file ranges read only when the socket has room.
+"""The sending half of a connection: chunks in order, with file ranges read only when the socket has room.
 
-So a slow reader of a 55 MB fetch holds a few hundred kilobytes here, whatever it asked for. What is not in the page
-cache is read by a worker, never on the loop.
+So a slow reader of a 55 MB fetch holds a few hundred kilobytes here. Ranges outside the page cache are read by a
+worker, never on the loop.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from oncelog.runtime.workers import Workers
 
 READ_SIZE: Final = MIB
-"""File ranges are read and handed to the socket in pieces of this size."""
+"""Size of the pieces in which file ranges are read and sent."""
 HIGH_WATER: Final = 256 * KIB
-"""Unsent bytes of a socket from which on nothing more is handed to it."""
+"""Unsent bytes of a socket above which sending pauses."""
+# Size up to which joining chunks is cheaper than passing them one by one.
 _JOIN_BELOW: Final = 64 * KIB
-"""Up to here copying chunks together is cheaper than handing them over one by one."""
+# Bytes of one system call: a piece of a file with the chunks around it.
 _MOST_BYTES: Final = READ_SIZE + _JOIN_BELOW
-"""Bytes of one system call: a piece of a file, a head and a tail around it."""
+# Chunks of one system call; the kernel takes 1,024.
 _MOST_PARTS: Final = 256
-"""Chunks of one system call; the kernel takes 1,024."""
 
 
 def _size_in_memory(chunk: object) -> int:
@@ -37,23 +37,25 @@ def _size_in_memory(chunk: object) -> int:
 class SendQueue:
     """Chunks of responses that wait for one transport."""
 
-    def __init__(self, transport: asyncio.WriteTransport, workers: Workers, lost: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, transport: asyncio.WriteTransport, workers: Workers, on_error: Callable[[Exception], None]
+    ) -> None:
         self._transport = transport
         self._workers = workers
-        self._lost = lost
+        self._on_error = on_error
         self._chunks: deque[object] = deque()
         self._reading = False
         self._full = False
         self._close_when_empty = False
         self.held_bytes = 0
-        """Bytes of responses waiting here; ranges of files hold none."""
+        """Bytes of responses queued here, without file ranges."""
         transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def add(self, chunks: Sequence[object]) -> None:
         """Queue chunks and send what the socket takes."""
         self._chunks.extend(chunks)
         self.held_bytes += sum(map(_size_in_memory, chunks))
-        self._pump()
+        self._send_ready()
 
     @property
     def is_full(self) -> bool:
@@ -62,34 +64,34 @@ class SendQueue:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of responses in memory: those queued here and, for a slow reader, those with the transport."""
+        """Bytes of responses in memory: queued here and, for a slow reader, in the transport."""
         return self.held_bytes + (self._transport.get_write_buffer_size() if self._full else 0)
 
     def close_when_empty(self) -> None:
-        """Close the transport after what is queued."""
+        """Close the transport once the queue is sent."""
         self._close_when_empty = True
-        self._pump()
+        self._send_ready()
 
     def pause(self) -> None:
-        """Hand the socket nothing more (asyncio's ``pause_writing``)."""
+        """Pause sending (asyncio's ``pause_writing``)."""
         self._full = True
 
     def resume(self) -> None:
-        """Continue sending (asyncio's ``resume_writing``)."""
+        """Resume sending (asyncio's ``resume_writing``)."""
         self._full = False
-        self._pump()
+        self._send_ready()
 
     def drop(self) -> None:
-        """Drop everything queued: the connection is closed."""
+        """Drop the queue: the connection is closed."""
         self._chunks.clear()
         self.held_bytes = 0
         self._full = True
 
     def is_empty(self) -> bool:
-        """True once everything was handed to the socket."""
+        """True once everything was handed to the transport."""
         return not self._chunks and not self._reading
 
-    def _pump(self) -> None:
+    def _send_ready(self) -> None:
         while self._chunks and not self._full and not self._reading:
             parts = self._next_parts()
             if len(parts) == 1:
@@ -100,20 +102,18 @@ class SendQueue:
             self._transport.close()
 
     def _next_parts(self) -> list[Buffer]:
-        """Take what is next for one system call: a response's head, its records and its tail wake the client once.
-
-        It ends after the piece of a range that is larger, and before one that has to be read by a worker, which is
-        under way then.
-        """
-        chunks, left = self._chunks, _MOST_BYTES
+        """Dequeue the parts for the next system call. It ends after a piece of a larger range, and before a range that
+        a worker has to read, which is then in progress."""
+        chunks, room = self._chunks, _MOST_BYTES
+        # A response's head, records and tail go together, so that they wake the client once.
         parts: list[Buffer] = []
-        while chunks and left > 0 and len(parts) < _MOST_PARTS:
+        while chunks and room > 0 and len(parts) < _MOST_PARTS:
             chunk = chunks.popleft()
             if isinstance(chunk, FileRange):
-                size = min(chunk.size_bytes, READ_SIZE, left)
+                size = min(chunk.size_bytes, READ_SIZE, room)
                 if size < chunk.size_bytes:
                     chunks.appendleft(FileRange(chunk.file, chunk.position + size, chunk.size_bytes - size))
-                    left = 0
+                    room = 0
                 data = self._read_cached(chunk, size)
                 if data is None:
                     return parts if self._reading else []
@@ -123,18 +123,18 @@ class SendQueue:
             else:
                 continue
             parts.append(data)
-            left -= len(data)
-        is_small = len(parts) > 1 and _MOST_BYTES - left <= _JOIN_BELOW
+            room -= len(data)
+        is_small = len(parts) > 1 and _MOST_BYTES - room <= _JOIN_BELOW
         return [b"".join(parts)] if is_small else parts
 
     def _read_cached(self, piece: FileRange, size: int) -> Buffer | None:
-        """The first bytes of a range of a file, from the page cache. None: a worker reads them, or the file cannot be
-        read and the connection is given up."""
+        """The first bytes of a file range, from the page cache. None: a worker reads them, or the file is unreadable
+        and the connection is given up."""
         try:
             data = piece.file.read_cached(piece.position, size)
         except OSError as error:
             self._chunks.clear()
-            self._lost(error)
+            self._on_error(error)
             return None
         if data is None or len(data) != size:
             self._read_cold(piece, size)
@@ -149,15 +149,15 @@ class SendQueue:
                 data = piece.file.read(piece.position, size)
             except OSError as error:
                 failure = error
-                return lambda: self._lost(failure)
-            return lambda: self._cold_read(data, size)
+                return lambda: self._on_error(failure)
+            return lambda: self._cold_read_done(data, size)
 
         self._workers.submit(work)
 
-    def _cold_read(self, data: bytes, size: int) -> None:
+    def _cold_read_done(self, data: bytes, size: int) -> None:
         self._reading = False
         if len(data) != size:
-            self._lost(OSError(f"expected {size} bytes of a log, the file has {len(data)}"))
+            self._on_error(OSError(f"expected {size} bytes of a log, but the file has {len(data)}"))
             return
         self._transport.write(data)
-        self._pump()
+        self._send_ready()

@@ -1,1 +1,1 @@
-"""Data that a broker has open: its directory with files and coordination tree, audit log and flight recording."""
+"""A broker's open data: its directory with files and coordination tree, audit log and flight recording."""

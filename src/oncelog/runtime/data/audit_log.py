@@ -1,9 +1,9 @@
-"""The log of administrative aborts: ``audit.jsonl`` in the data directory, one JSON object a line.
+"""The audit log of administrative aborts: ``audit.jsonl`` in the data directory, one JSON object per line.
 
-The rule: a record is in the page cache before anything is sent that the node said after it, and on disk soon after (a
-worker syncs); a record is never cut in two by a rotation. Repeated records are counted instead, and the counts written
-later (``audit_repeats``). If the disk refuses a record, both are logged for the operator, and nothing stops: the abort
-has happened.
+The rule: a record is in the page cache before any later effect of the node is carried out, and on disk soon after (a
+worker syncs). Rotation never splits a record. Repeated records are counted, and the counts are written later
+(``audit_repeats``). If the disk refuses a record, the error and the record go to the operator's log and the broker
+continues: the abort has already happened.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from oncelog.node.access.audit_repeats import INTERVAL_S, Repeats
+from oncelog.node.access.audit_repeats import INTERVAL_S, AuditLimiter
 from oncelog.ports import Files, OpenFile
 from oncelog.runtime.workers import Workers
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "audit.jsonl"
 KEPT: Final = 10
-"""Older files: ``audit.jsonl.1`` is the newest of them."""
+"""Number of rotated files; ``audit.jsonl.1`` is the newest."""
 _LOG: Final = logging.getLogger("oncelog.audit")
 
 
 class AuditLog:
-    """Appends records; ``max_bytes`` is read from the configuration before each. The file is created by the first one.
-    ``later(seconds, callback)`` is the loop's."""
+    """Appends records, creating the file with the first. ``max_bytes`` is read before each record; ``later(seconds,
+    callback)`` is the loop's timer."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class AuditLog:
         self._file: OpenFile | None = None
         self._sync_queued = False
         self._later = later
-        self._repeats = Repeats()
+        self._repeats = AuditLimiter()
         self._is_counting = False
 
     def write(self, effect: Audit) -> None:
-        """Append one record and queue its sync, or count it if it repeats another."""
-        if self._repeats.is_said(effect):
+        """Append a record and queue its sync, or only count it if it repeats another."""
+        if self._repeats.should_write(effect):
             self._append(effect)
         if not self._is_counting:
             self._is_counting = True
@@ -71,7 +71,7 @@ class AuditLog:
         except OSError as error:
             _LOG.error("the audit log cannot be written (%s); the record is: %s", error, line.decode().rstrip())
             return
-        if not self._sync_queued:  # one for all that come before it begins: data waits for the same workers
+        if not self._sync_queued:  # one sync covers all records before it: log data needs the same workers
             self._sync_queued = True
             self._workers.submit(lambda: self._sync(file))
 
@@ -80,9 +80,9 @@ class AuditLog:
         if file is None:
             file = self._files.open(FILE_NAME, create=True)
             if file.size() and file.read(file.size() - 1, 1) != b"\n":
-                file.append((b"\n",))  # a power cut has torn the last line: the next one begins anew
+                file.append((b"\n",))  # a power cut has torn the last line
         if file.size() and file.size() + size_bytes > self._max_bytes():
-            self._sync_now(file)  # the sync that is queued may find the new one in its place
+            self._sync_now(file)  # the queued sync may run after the rotation
             file.close()
             self._rotate()
             file = self._files.open(FILE_NAME, create=True)
@@ -98,7 +98,7 @@ class AuditLog:
                 self._files.rename(newer, older)
 
     def _sync(self, file: OpenFile) -> Callable[[], None]:
-        self._sync_queued = False  # first: what is written from now on has a sync of its own
+        self._sync_queued = False  # first, so that later records queue another sync
         self._sync_now(file)
         return lambda: None
 

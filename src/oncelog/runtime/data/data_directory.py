@@ -18,17 +18,17 @@ from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
 _LOG: Final = logging.getLogger("oncelog.broker")
 TREE_FILE: Final = "coordination.db"
 ADOPTED_TREE: Final = f"adopted-{TREE_FILE}"
-"""The tree of a broker that was alone, after ``oncelog cluster adopt`` has copied it into ZooKeeper."""
+"""A single broker's tree after ``oncelog cluster adopt`` has copied it into ZooKeeper."""
 
 
 class Tree(Protocol):
-    """The coordination tree as a process has it open."""
+    """An open coordination tree."""
 
     def session(self) -> Coordination:
-        """A new session. Raises TreeUnavailable."""
+        """Begin a session. Raises TreeUnavailable."""
 
     def close(self) -> None:
-        """Let go of it, after its sessions have ended."""
+        """Close it, after its sessions have ended."""
 
 
 @dataclass(slots=True)
@@ -37,11 +37,11 @@ class DataDirectory:
 
     files: DiskFiles
     tree: Tree | None
-    """None: the coordination tree is somewhere else."""
+    """None: the caller has brought a session of its own."""
     outside: Outside
 
     def release(self) -> None:
-        """Close everything and give the directory's lock back."""
+        """Close everything and release the directory's lock."""
         self.outside.coordination.close()
         if self.tree is not None:
             self.tree.close()
@@ -49,8 +49,8 @@ class DataDirectory:
 
 
 def open_data_directory(settings: Settings, coordination: Coordination | None = None) -> DataDirectory:
-    """Lock and open a broker's data directory, created when missing, and open the tree, unless ``coordination`` is a
-    session of one. Raises StartRefused."""
+    """Lock and open a broker's data directory, created if missing, and its coordination tree, unless ``coordination``
+    is already a session. Raises StartRefused."""
     path = Path(settings.data_directory)
     try:
         files = DiskFiles(path)
@@ -61,7 +61,7 @@ def open_data_directory(settings: Settings, coordination: Coordination | None = 
         raise StartRefused(f"cannot use {path} as data directory: {error.strerror or error}") from None
     mode = exposed_mode(path)
     if mode is not None:
-        _LOG.warning("users other than its owner have rights in %s (mode %s): chmod 700 it", path, mode)
+        _LOG.warning("other users have access to %s (mode %s): run chmod 700 on it", path, mode)
     if coordination is not None:
         return DataDirectory(files, None, Outside(files, coordination, SystemEntropy()))
     try:
@@ -77,7 +77,7 @@ def open_data_directory(settings: Settings, coordination: Coordination | None = 
 
 
 def _open_tree(settings: Settings) -> Tree:
-    """The coordination tree of the broker's cluster. Raises StartRefused, TreeUnusable."""
+    """Open the tree of the broker's cluster. Raises StartRefused, TreeUnusable."""
     config = settings.config
     path, connect = config.get("oncelog.tree.path"), config.get("zookeeper.connect")
     timeout_ms = int(config.get("zookeeper.session.timeout.ms"))
@@ -85,7 +85,9 @@ def _open_tree(settings: Settings) -> Tree:
     if connect is None:
         return SqliteTree(path or Path(settings.data_directory) / TREE_FILE, timeout_ms)
     if path is not None:
-        raise StartRefused("zookeeper.connect and oncelog.tree.path: the coordination tree is in one of them, set one")
+        raise StartRefused(
+            "zookeeper.connect and oncelog.tree.path are both set, but a cluster has one coordination tree: remove one"
+        )
     try:
         from oncelog.runtime.data.zookeeper_tree import open_zookeeper_tree
     except ModuleNotFoundError as error:
@@ -98,20 +100,21 @@ def _open_tree(settings: Settings) -> Tree:
 
 
 def _check_own_tree(directory: Path, path: str | None, connect: str | None) -> None:
-    """Raise StartRefused where the topics of the directory are not those of the tree that is configured: their logs
-    would be set aside."""
+    """Refuse to start if the directory's topics are those of another tree than the configured one. Raises
+    StartRefused."""
+    # Otherwise the logs of these topics would be set aside as strays.
     own = directory / TREE_FILE
     if connect is None and path is None:
         if (directory / ADOPTED_TREE).exists() and not own.exists():
             raise StartRefused(
-                f"the topics of {directory} are those of a cluster in ZooKeeper since oncelog cluster adopt: "
+                f"the topics of {directory} were moved to a cluster in ZooKeeper by oncelog cluster adopt: "
                 "set zookeeper.connect"
             )
     elif own.exists() and (path is None or own.resolve() != Path(path).resolve()):
-        from oncelog.base.notation.shell_words import argument, option  # a start that succeeds has no use for it
+        from oncelog.base.notation.shell_words import argument, option  # only needed for the refusal
 
         cluster = "--data-dir DIR" if connect is None else option("--zookeeper", connect)
         raise StartRefused(
-            f"the broker of {directory} has been alone, its topics are in {own}; take them along: "
+            f"the broker of {directory} has been a single broker, and its topics are in {own}; move them with "
             f"oncelog cluster adopt {cluster} {argument(str(directory))}"
         )

@@ -1,9 +1,9 @@
-"""Real files under one data directory: the ``Files`` port over the operating system.
+"""The ``Files`` port over the operating system: real files below one data directory.
 
-The rule: an ``OpenFile`` is a name for a file, not a descriptor. Descriptors are opened when needed and the least
-recently used are closed again, so that tens of thousands of segments fit under ``ulimit -n``; a file that is renamed
-is followed, and one that is removed keeps its descriptor for as long as somebody holds the ``OpenFile``, so a reader
-in the middle of a response never sees a gap. Reads may come from any thread: a descriptor in use is never closed.
+The rule: an ``OpenFile`` names a file; it is not a descriptor. Descriptors are opened on demand and the least recently
+used are closed, so that tens of thousands of segments fit under ``ulimit -n``. A renamed file is followed. A removed
+file keeps its descriptor while an ``OpenFile`` for it exists, so that a reader in the middle of a response sees no gap.
+Reads may come from any thread: a descriptor in use is never closed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class DiskFile:
         if position + size > self.size():
             size = max(0, self._size - position)
         if not self._files.nowait:
-            # Without the flag only what was written last is surely in the page cache.
+            # Without the flag, only the newest bytes are certainly in the page cache.
             return self.read(position, size) if position >= self._size - _HOT_TAIL else None
         descriptor = self._files.acquire(self)
         try:
@@ -154,22 +154,22 @@ class DiskFile:
         self._files.close_descriptor(self)
 
     def __del__(self) -> None:
-        # No lock: nobody else can reach this object any more, and the collector may run while the lock is held.
+        # No lock: no other thread can reach this object, and the collector may run while the lock is held.
         if self._descriptor != _NO_DESCRIPTOR:
             os.close(self._descriptor)
             self._files.note_closed()
 
 
 class DiskFiles:
-    """The files below ``root``, which is created when missing, for its owner only. ``max_open_files`` defaults to
-    this directory's part of the descriptors that all data files of the process share."""
+    """The files below ``root``, which is created if missing, with access for its owner only. ``max_open_files``
+    defaults to this directory's share of the descriptors for data files."""
 
     def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
         self._root = os.path.abspath(root)
         os.makedirs(self._root, mode=DIRECTORY_MODE, exist_ok=True)
         self._lock = threading.Lock()
         self._recent: OrderedDict[int, DiskFile] = OrderedDict()
-        self._known: dict[str, WeakValueDictionary[str, DiskFile]] = {}
+        self._by_directory: dict[str, WeakValueDictionary[str, DiskFile]] = {}
         self._local = threading.local()
         self._max_open = max_open_files
         self._lock_descriptor = _NO_DESCRIPTOR
@@ -178,7 +178,7 @@ class DiskFiles:
         add_cache(self)
 
     def open_count(self) -> int:
-        """Descriptors of the files that are open now, and may be closed."""
+        """Open descriptors that may be closed."""
         return len(self._recent)
 
     def shrink(self, most: int) -> None:
@@ -196,11 +196,10 @@ class DiskFiles:
 
     @property
     def root(self) -> str:
-        """Absolute path of the data directory."""
         return self._root
 
     def lock(self) -> None:
-        """Take the directory's lock for this process. Raises DirectoryInUse when another one has it."""
+        """Take the directory's lock. Raises DirectoryInUse if another process has it."""
         descriptor = os.open(self._path(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,7 +209,7 @@ class DiskFiles:
         self._lock_descriptor = descriptor
 
     def close(self) -> None:
-        """Close every descriptor and give the lock back."""
+        """Close every descriptor and release the lock."""
         remove_cache(self)
         with self._lock:
             for file in list(self._recent.values()):
@@ -222,12 +221,12 @@ class DiskFiles:
     def open(self, path: str, *, create: bool = False) -> OpenFile:
         directory, name = _split(path)
         with self._lock:
-            known = self._known.setdefault(directory, WeakValueDictionary())
-            file = known.get(name)
+            open_files = self._by_directory.setdefault(directory, WeakValueDictionary())
+            file = open_files.get(name)
             if file is None:
                 file = DiskFile(self, path)
                 self._open(file, os.O_CREAT if create else 0)
-                known[name] = file
+                open_files[name] = file
         return file
 
     def list(self, directory: str) -> list[str]:
@@ -240,9 +239,9 @@ class DiskFiles:
             return None
 
     def space(self) -> tuple[int, int]:
-        """Size of the volume that holds the directory, and what is free on it for us, in bytes."""
-        found = os.statvfs(self._root)
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        """Size of the volume, and its free bytes for this user."""
+        statistics = os.statvfs(self._root)
+        return statistics.f_blocks * statistics.f_frsize, statistics.f_bavail * statistics.f_frsize
 
     def modified_ms(self, path: str) -> int:
         return os.stat(self._path(path)).st_mtime_ns // 1_000_000
@@ -253,7 +252,7 @@ class DiskFiles:
 
     def rename(self, old: str, new: str) -> None:
         with self._noting(), self._lock:
-            if new in self._known or old in self._known:
+            if new in self._by_directory or old in self._by_directory:
                 os.rename(self._path(old), self._path(new))
                 self._follow_directory(old, new)
                 return
@@ -263,13 +262,13 @@ class DiskFiles:
             if file is not None:
                 file.path = new
                 directory, name = _split(new)
-                self._known.setdefault(directory, WeakValueDictionary())[name] = file
+                self._by_directory.setdefault(directory, WeakValueDictionary())[name] = file
 
     def remove(self, path: str) -> None:
         with self._noting(), self._lock:
-            known = self._known.pop(path, None)
-            if known is not None:
-                for file in list(known.values()):
+            open_files = self._by_directory.pop(path, None)
+            if open_files is not None:
+                for file in list(open_files.values()):
                     self._keep_open(file)
             self._detach(path)
             absolute = self._path(path)
@@ -278,7 +277,7 @@ class DiskFiles:
             except FileNotFoundError:
                 return
             except (IsADirectoryError, PermissionError):
-                from shutil import rmtree  # loads the archive formats; nothing is removed at most starts
+                from shutil import rmtree  # imports the archive formats; most starts remove nothing
 
                 rmtree(absolute)
 
@@ -291,10 +290,10 @@ class DiskFiles:
             finally:
                 os.close(descriptor)
 
-    # For DiskFile.
+        # Used by DiskFile
 
     def acquire(self, file: DiskFile) -> int:
-        """The file's descriptor, opened if need be, and kept open until :meth:`release`."""
+        """The file's descriptor, opened if necessary, and kept open until :meth:`release`."""
         with self._lock:
             if file._descriptor == _NO_DESCRIPTOR:
                 self._open(file, 0)
@@ -304,27 +303,27 @@ class DiskFiles:
             return file._descriptor
 
     def release(self, file: DiskFile) -> None:
-        """End one use of the file's descriptor."""
+        """End a use of the file's descriptor."""
         with self._lock:
             file._pins -= 1
 
     def close_descriptor(self, file: DiskFile) -> None:
-        """Close the descriptor unless it is in use; a file that was removed stays readable for its holders."""
+        """Close the descriptor unless it is in use; a removed file stays readable for its holders."""
         with self._lock:
             if file._descriptor != _NO_DESCRIPTOR and not file._pins and not file._detached:
                 self._drop(file)
 
     def note_closed(self) -> None:
-        """Note that a collected file closed its descriptor. Nothing to do: its entry has left the list."""
+        """A collected file has closed its descriptor; its entry has left the table already."""
 
     def scratch(self) -> memoryview:
-        """The calling thread's buffer for reads that must not wait."""
+        """The calling thread's buffer for non-blocking reads."""
         buffer: memoryview | None = getattr(self._local, "scratch", None)
         if buffer is None:
             buffer = self._local.scratch = memoryview(bytearray(_SCRATCH_SIZE))
         return buffer
 
-    # Under the lock.
+        # Called with the lock held
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -337,8 +336,8 @@ class DiskFiles:
         self._evict(self._max_open or share_of_cache())
 
     def _descriptor_of(self, path: str, flags: int) -> int:
-        """Open a file or directory. Where the process has no descriptor left, those of the files here are a cache:
-        half of them are closed. Raises OSError."""
+        """Open a file or directory. If the process is out of descriptors, half of the cached ones are closed first.
+        Raises OSError."""
         try:
             return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
@@ -348,7 +347,7 @@ class DiskFiles:
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
     def _evict(self, most: int) -> None:
-        """Close the least recently used until ``most`` are open; those in use go to the back."""
+        """Close the least recently used files until ``most`` are open; skip those in use."""
         for _ in range(len(self._recent)):
             if len(self._recent) <= most:
                 return
@@ -370,8 +369,8 @@ class DiskFiles:
 
     def _forget(self, path: str) -> DiskFile | None:
         directory, name = _split(path)
-        known = self._known.get(directory)
-        return None if known is None else known.pop(name, None)
+        open_files = self._by_directory.get(directory)
+        return None if open_files is None else open_files.pop(name, None)
 
     def _keep_open(self, file: DiskFile) -> None:
         if file._descriptor == _NO_DESCRIPTOR:
@@ -379,18 +378,18 @@ class DiskFiles:
                 self._open(file, 0)
             except OSError as error:
                 if error.errno in (errno.ENOENT, *OUT_OF_DESCRIPTORS):
-                    return  # a removal goes on: a reader of the file is told that it is gone
+                    return  # the removal continues; a reader of the file gets an error
                 raise
         file._detached = True
         self._recent.pop(id(file), None)
 
     def _follow_directory(self, old: str, new: str) -> None:
-        known = self._known.pop(old, None)
-        if known is None:
+        open_files = self._by_directory.pop(old, None)
+        if open_files is None:
             return
-        for name, file in list(known.items()):
+        for name, file in list(open_files.items()):
             file.path = f"{new}/{name}"
-        self._known[new] = known
+        self._by_directory[new] = open_files
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -399,13 +398,13 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _write_all(descriptor: int, chunks: Sequence[Buffer], position: int) -> int:
-    """Write all chunks at ``position``; return how many bytes."""
+    """Write all chunks at ``position``; returns the number of bytes."""
     if len(chunks) == 1:
-        only = chunks[0]
-        written = os.pwrite(descriptor, only, position)
-        if written == len(only):
+        chunk = chunks[0]
+        written = os.pwrite(descriptor, chunk, position)
+        if written == len(chunk):
             return written
-        pending = [memoryview(only)[written:]]
+        pending = [memoryview(chunk)[written:]]
     else:
         written = 0
         pending = [memoryview(chunk) for chunk in chunks if len(chunk)]

@@ -1,7 +1,7 @@
-"""Keeps a flight recording in the data directory while the broker runs (``oncelog.flight.recorder.max.bytes``).
+"""Writes a flight recording into the data directory while the broker runs (``oncelog.flight.recorder.max.bytes``).
 
-One file, begun anew at each start; the previous one is kept beside it, because after a failure the broker is usually
-started again first. Events are written as they happen, without syncs: those before a kill are in the file.
+Each start begins a new file and keeps the previous one, since after a failure the broker is usually restarted first.
+Events are written as they happen, without syncs: after a kill the file has them all.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ class FlightRecording:
         self.recorder = FlightRecorder(self._write, max_bytes)
 
     def begin(self, outside: Outside, settings: Settings, bound: Mapping[str, Address], now_ms: int) -> Outside:
-        """Record the state in which the broker starts, but for its secrets; returns the ports that record from then
-        on."""
+        """Record the broker's initial state without its secrets; returns ports that record from then on."""
         facts = outside.coordination.subtree("/")
         files = _files_below(outside.files, "")
         self.recorder.begin(settings.config.without_secrets(), bound, now_ms, facts, files)
         if self.recorder.full:
-            _LOG.warning("%s is too small for what is in the data directory: nothing is recorded", KEY)
+            _LOG.warning("%s is too small for the contents of the data directory: nothing is recorded", KEY)
         return Outside(outside.files, outside.coordination, self.recorder.entropy(outside.entropy))
 
     def close(self) -> None:
@@ -51,7 +50,7 @@ class FlightRecording:
     def _write(self, line: bytes) -> None:
         try:
             self._file.write(line)
-        except OSError as error:  # a full disk: the broker goes on, the recording does not
+        except OSError as error:  # a full disk ends the recording, not the broker
             _LOG.warning("the flight recording ends: %s", error)
             self.recorder.full = True
 
@@ -71,5 +70,5 @@ def _files_below(files: Files, directory: str) -> Iterator[RecordedFile]:
 
 
 def _belongs(path: str) -> bool:
-    """True if the file at ``path`` is the node's; the tree's database and the recordings are not."""
+    """True if the file is an input of the node: not the tree's database, a recording, or the lock."""
     return not path.startswith(("coordination.db", "flight-recording", ".lock"))

@@ -1,6 +1,6 @@
-"""The coordination tree in ZooKeeper as a broker's configuration says: where it is, TLS, and who the broker is there.
+"""Opens the coordination tree in ZooKeeper as a broker's configuration says: addresses, TLS, and credentials.
 
-Imported only where ``zookeeper.connect`` is set: it needs kazoo.
+Imported only if ``zookeeper.connect`` is set, because it needs kazoo.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from oncelog.runtime.tls.credentials import ClientCredentials
 
 
 def open_zookeeper_tree(config: BrokerConfig, connect: str, session_timeout_ms: int) -> ZooKeeperTree:
-    """The tree at ``connect``; nothing is connected yet. Raises StartRefused."""
+    """The tree at ``connect``, not connected yet. Raises StartRefused."""
     try:
         access = zookeeper_access(config)
     except (ConfigError, StoreUnusable) as error:
-        raise StartRefused(f"zookeeper.connect is set, but ZooKeeper cannot be asked: {error}") from None
+        raise StartRefused(f"zookeeper.connect is set, but the connection cannot be configured: {error}") from None
     return ZooKeeperTree(connect, session_timeout_ms, config.get("zookeeper.connection.timeout.ms"), access)
 
 
 def apply_node_acls(
     config: BrokerConfig, connect: str, session_timeout_ms: int, progress: Callable[[int], None]
 ) -> int:
-    """Give the nodes of a cluster's tree the ACLs that a broker of this configuration creates them with; their number.
-    Raises ConfigError, StoreUnusable, TreeUnavailable, SessionLost."""
+    """Set the ACLs of a cluster's existing nodes to those with which this broker would create them; returns their
+    number. Raises ConfigError, StoreUnusable, TreeUnavailable, SessionLost."""
     return apply_acls(connect, zookeeper_access(config), ROOTS, session_timeout_ms, progress)
 
 

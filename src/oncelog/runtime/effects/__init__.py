@@ -1,1 +1,1 @@
-"""Effects of the node carried out on an asyncio loop, and the events they end in."""
+"""Carries out a node's effects on an asyncio loop, and turns their completions into events."""

@@ -1,6 +1,6 @@
-"""Connections to other brokers: bytes out, bytes in. What they mean is the node's business (``node.links``).
+"""Sockets to other brokers: carries bytes between them and the node, which interprets them (``node.brokers``).
 
-All connections of a loop receive into one buffer: the node copies what arrives into the frame it belongs to, once.
+All connections of a loop receive into one buffer; the node copies the bytes once, into their frame.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from oncelog.wire.chunks import join_chunks
 _LOG: Final = logging.getLogger("oncelog.broker")
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 
+# Errors for unreachable address families, such as a name's IPv6 address on a machine without IPv6.
 _NO_SUCH_NETWORK: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
-"""Errors of an address that no host has from here: of a name's IPv6 address on a machine without IPv6."""
 
 Dispatch = Callable[[Event], None]
 
 
 class BrokerSockets:
-    """The outbound connections of one node, by link id."""
+    """The outgoing connections of one node, by link id."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch) -> None:
         self._loop = loop
@@ -46,30 +46,30 @@ class BrokerSockets:
         self._connected: dict[int, asyncio.Transport] = {}
         self._receive_buffer: memoryview | None = None
         self.tls: Callable[[str], ssl.SSLContext] | None = None
-        """Gives the context to connect to other brokers' listeners of a name; the server's."""
+        """Returns the TLS context for other brokers' listeners of a name; set by the server."""
+        # The last reason for a failed handshake, by address, so that it is logged once.
         self._refusals: dict[tuple[str, int], str] = {}
-        """Why a handshake failed with a broker, so that it is said once."""
 
     def connect(self, effect: ConnectToBroker) -> None:
         """Begin to connect."""
         self._connecting[effect.link_id] = self._loop.create_task(self._connect(effect))
 
     def send(self, effect: SendToBroker) -> None:
-        """Send bytes on a connection, if it is still there."""
+        """Send bytes on a connection, if it is still open."""
         transport = self._connected.get(effect.link_id)
         if transport is not None:
             transport.write(join_chunks(effect.chunks))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
-        """End a connection at once, or the attempt at one."""
+        """Close a connection, or cancel the attempt, at once."""
         self._end(effect.link_id, in_order=False)
 
     def close(self) -> None:
-        """End all connections in order: what was sent still arrives."""
+        """Close all connections after sending what is queued."""
         self._end_all(in_order=True)
 
     def abort(self) -> None:
-        """End all connections at once."""
+        """Close all connections at once."""
         self._end_all(in_order=False)
 
     def _end_all(self, *, in_order: bool) -> None:
@@ -87,14 +87,14 @@ class BrokerSockets:
             transport.abort()
 
     async def _connect(self, effect: ConnectToBroker) -> None:
-        """Try the addresses of the host in turn, as asyncio does, which does not say if all have refused."""
+        # Tries the host's addresses in turn, as asyncio does; asyncio does not tell if all of them refused.
         failures: list[Exception] = []
         try:
-            found = await self._loop.getaddrinfo(effect.host, effect.port, type=socket.SOCK_STREAM)
+            addresses = await self._loop.getaddrinfo(effect.host, effect.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             failures.append(error)
-            found = []
-        for *_, address in found:
+            addresses = []
+        for *_, address in addresses:
             try:
                 await self._connect_to(effect, str(address[0]))
             except (OSError, OverflowError, StoreUnusable) as error:  # SSLError is an OSError
@@ -106,7 +106,7 @@ class BrokerSockets:
             self._dispatch(BrokerDisconnected(effect.link_id, refused=_is_refusal(failures)))
 
     async def _connect_to(self, effect: ConnectToBroker, address: str) -> None:
-        """Connect to one address, with TLS where the listener has it: the certificate must be of the broker's host."""
+        """Connect to one address, with TLS if the listener uses it; the certificate must name the broker's host."""
         secure: dict[str, Any] = {}
         if effect.security_protocol.has_tls:
             if self.tls is None:
@@ -116,7 +116,7 @@ class BrokerSockets:
         self._refusals.pop((effect.host, effect.port), None)
 
     def _report(self, effect: ConnectToBroker, failures: Sequence[Exception]) -> None:
-        """Say why TLS with a broker fails, when that is new."""
+        """Log why TLS with a broker fails, unless the reason was logged before."""
         for failure in failures:
             if isinstance(failure, (ssl.SSLError, StoreUnusable)):
                 reason = getattr(failure, "verify_message", None) or getattr(failure, "reason", None) or str(failure)
@@ -130,7 +130,7 @@ class BrokerSockets:
         return BrokerConnection(self, link_id, self._receive_buffer)
 
     def made(self, link_id: int, transport: asyncio.Transport) -> None:
-        """A connection is there, if it is still wanted."""
+        """A connection is open; it is closed again if the attempt was cancelled."""
         if self._connecting.pop(link_id, None) is None:
             transport.abort()
             return
@@ -138,28 +138,27 @@ class BrokerSockets:
         self._dispatch(BrokerConnected(link_id))
 
     def received(self, link_id: int, data: memoryview) -> None:
-        """Bytes have arrived."""
         if link_id in self._connected:
             self._dispatch(BrokerSent(link_id, data))
 
     def lost(self, link_id: int) -> None:
-        """A connection has ended; the node is told unless it ended it."""
+        """A connection has ended; the node gets an event unless it closed the connection itself."""
         if self._connected.pop(link_id, None) is not None:
             self._dispatch(BrokerDisconnected(link_id))
 
 
 def _is_refusal(failures: Sequence[Exception]) -> bool:
-    """True if nobody listens at any address of a host that can be reached from here."""
+    """True if the port is closed at every reachable address."""
     reached = [failure for failure in failures if getattr(failure, "errno", None) not in _NO_SUCH_NETWORK]
     return bool(reached) and all(isinstance(failure, ConnectionRefusedError) for failure in reached)
 
 
 MakeSockets = Callable[[asyncio.AbstractEventLoop, Dispatch], BrokerSockets]
-"""Makes the connections of a node: a test's own, which it can cut."""
+"""Makes a node's connections; tests bring their own, which they can cut."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """One connection to another broker."""
+    """One connection to another broker, as an asyncio protocol."""
 
     def __init__(self, sockets: BrokerSockets, link_id: int, receive_buffer: memoryview) -> None:
         self._sockets = sockets
@@ -167,7 +166,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._receive_buffer = receive_buffer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is there."""
+        """asyncio: the connection is open."""
         sock: Any = transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):  # it has ended already
@@ -175,7 +174,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._sockets.made(self._link_id, cast("asyncio.Transport", transport))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where to put what arrives; used up before another connection's turn."""
+        """asyncio: the buffer for the next bytes; consumed before another connection's turn."""
         return self._receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -183,11 +182,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._sockets.received(self._link_id, self._receive_buffer[:nbytes])
 
     def eof_received(self) -> bool:
-        """asyncio: the other broker has closed. Told now, not when the transport has ended in the loop's next turn: the
-        clients that ask who leads, since their connections to that broker have ended too, may be read before that."""
+        """asyncio: the other broker has closed."""
+        # Reported now instead of when the transport has closed, one turn later: clients whose connections to that
+        # broker also ended may ask for the new leader before that.
         self._sockets.lost(self._link_id)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is gone."""
+        """asyncio: the connection is closed."""
         self._sockets.lost(self._link_id)

@@ -1,7 +1,7 @@
-"""Carries out a node's effects and brings their completions back as events; the only caller of ``Node.handle``.
+"""Drives a node: carries out its effects, and hands their completions back as events. Alone calls ``Node.handle``.
 
-Three kinds of workers, so that none waits for another: syncs and cold reads side by side, jobs (compaction, deletes)
-one at a time, the coordination tree one commit at a time in the order of the effects.
+Three groups of workers, so that none delays another: syncs and cold reads in parallel, jobs (compaction, deletes) one
+at a time, and commits to the coordination tree one at a time, in the order of the effects.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ SYNC_WORKERS: Final = 8
 _LOG: Final = logging.getLogger("oncelog.broker")
 AUTHORIZER_LOG: Final = "oncelog.authorizer"
 _ACCESS_LOG: Final = logging.getLogger(AUTHORIZER_LOG)
+# The clock may be moved ahead during a sleep; deadlines are then late by at most this.
 _LONGEST_SLEEP_S: Final = 1.0
-"""The clock may be set ahead while the alarm sleeps: deadlines then wait no longer than this."""
 
 
 def _log_access(effect: AccessLogged) -> None:
@@ -74,7 +74,7 @@ def _log_access(effect: AccessLogged) -> None:
 
 
 class EffectRunner:
-    """The effects of one node on one asyncio loop, and the events they end in."""
+    """Carries out the effects of one node on one asyncio loop."""
 
     def __init__(
         self,
@@ -97,17 +97,17 @@ class EffectRunner:
         self._continues = 0
         self.connections: dict[int, Peer] = {}
         self.before_sync: Callable[[], None] = lambda: None
-        """Called by a worker before each sync; may wait, or raise as the disk would: for tests of slow disks."""
+        """Called on the worker before each sync; tests of slow disks block or raise here."""
         self.stop_listening: Callable[[], None] = lambda: None
-        """Accepts no more connections; the server's."""
+        """Stops accepting connections; set by the server."""
         self.stopped: asyncio.Future[str | None] = loop.create_future()
-        """Done when the node has stopped: None after a clean shutdown, else the reason."""
+        """Done when the node has stopped: None after a clean shutdown, otherwise the reason."""
         self.brokers = sockets(loop, self.dispatch)
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
         self._jobs = Workers(loop, 1, "jobs")
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
-        self.standstill = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
+        self.pause_watch = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._files = outside.files
         self._audit: AuditLog | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {
@@ -135,14 +135,15 @@ class EffectRunner:
         }
 
     def dispatch(self, event: Event) -> None:
-        """Hand an event to the node and carry out the effects. Does nothing once the node has stopped."""
+        """Hand an event to the node and carry out its effects. No effect once the node has stopped."""
         if self.stopped.done():
             return
-        self.standstill.look()
+        self.pause_watch.check()
         self.carry_out(self._node.handle(event, self._clock.now_ms()))
 
     def receive(self, connection_id: int, frame: Buffer, spent_ns: int) -> int:
-        """Hand in a request, with what those before it took; what this one took, 0 unless a quota asks for it."""
+        """Hand in a request, with the time that earlier requests took; returns the time of this one, 0 without a time
+        quota."""
         if not self._quotas.measures_time:
             self.dispatch(RequestReceived(connection_id, frame))
             return 0
@@ -151,21 +152,21 @@ class EffectRunner:
         return time.perf_counter_ns() - started_ns
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Carry out effects in their order."""
+        """Carry out effects in order."""
         carry_out = self._carry_out
         try:
             for effect in effects:
                 carry_out[type(effect)](effect)
             self._set_alarm()
-        except Exception:  # noqa: BLE001 - the rest of the list is lost, syncs with it: nobody may go on from there
+        except Exception:  # noqa: BLE001 - the remaining effects, syncs among them, are lost: the node must not go on
             self._fatal(Fatal(traceback.format_exc()))
 
     def backlog_bytes(self, connection_id: int) -> int:
-        """Bytes of requests that the node keeps undecided for a connection."""
+        """Bytes of a connection's requests that the node keeps undecided."""
         return self._node.backlog_bytes(connection_id)
 
     async def settle(self) -> None:
-        """Wait until the workers are idle and their results have been handled on the loop."""
+        """Wait until the workers are idle and their results are handled."""
         while self._continues or any(workers.is_busy() for workers in (self.disk, self._jobs, self._metadata)):
             await asyncio.sleep(0 if self._continues else 0.0005)
             if self.stopped.done():
@@ -173,10 +174,10 @@ class EffectRunner:
         await asyncio.sleep(0)
 
     def shut(self) -> None:
-        """Stop the workers once their queues are empty; a running job ends with its present slice."""
+        """Stop the workers once their queues are empty; a running job ends after its present slice."""
         self._ending = True
         self.brokers.close()
-        self.standstill.stop()
+        self.pause_watch.stop()
         if self._alarm is not None:
             self._alarm.cancel()
         if self._audit is not None:
@@ -185,8 +186,9 @@ class EffectRunner:
             workers.stop()
 
     def _set_alarm(self) -> None:
-        """See that the alarm rings at the next deadline, or before. One that is earlier stays: most deadlines are
-        taken back long before they come, and the alarm would be set anew with each of them."""
+        """Arrange for a wake-up at the next deadline or earlier."""
+        # An earlier alarm is kept: most deadlines are cancelled long before they come, and resetting the alarm for each
+        # would be costly.
         at_ms, alarm_ms = self._node.next_deadline_ms(), self._alarm_ms
         if at_ms is None or (alarm_ms is not None and alarm_ms <= at_ms):
             return
@@ -197,7 +199,7 @@ class EffectRunner:
         self._alarm = self._loop.call_later(delay_s, self._deadline_reached)
 
     def clock_jumped(self) -> None:
-        """Set the alarm anew after the clock was moved ahead: its deadline comes earlier."""
+        """Reset the alarm after the clock was moved ahead."""
         self._alarm_ms = None
         self._set_alarm()
 
@@ -254,19 +256,19 @@ class EffectRunner:
         (self.disk if effect.waited_for else self._jobs).submit(work)
 
     def follow_metadata(self, after: int) -> None:
-        """Hand every committed change after a position to the node, in order, and the end of the session."""
+        """Deliver committed changes after a position to the node, in order, and the end of the session."""
         self._coordination.follow(after, self._metadata_changed, self._session_ended)
 
     def _metadata_changed(self, change: CommittedChange) -> None:
-        """Called by whichever thread hears of it."""
+        """Called on any thread."""
         self._dispatch_soon(MetadataChanged(change.position, change.token, change.changes))
 
     def _session_ended(self) -> None:
-        """Called by whichever thread hears of it."""
+        """Called on any thread."""
         self._dispatch_soon(tree_access.SESSION_LOST)
 
     def _dispatch_soon(self, event: Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.dispatch, event)
 
     def _write_metadata(self, effect: WriteMetadata) -> None:
@@ -299,7 +301,7 @@ class EffectRunner:
 
     def _continue(self, _effect: Continue) -> None:
         self._continues += 1
-        # Once round: what has arrived meanwhile comes before it, not behind it.
+        # Scheduled twice, so that events which arrived meanwhile come first.
         self._loop.call_soon(self._loop.call_soon, self._continued)
 
     def _continued(self) -> None:
@@ -308,7 +310,7 @@ class EffectRunner:
 
     def _write_audit(self, effect: Audit) -> None:
         if self._audit is None:
-            from oncelog.runtime.data.audit_log import AuditLog  # most brokers never audit anything
+            from oncelog.runtime.data.audit_log import AuditLog  # most brokers write no audit records
 
             self._audit = AuditLog(self._files, self.disk, self._audit_max_bytes, self._loop.call_later)
         self._audit.write(effect)
@@ -338,7 +340,8 @@ class EffectRunner:
             self.stopped.set_result(None)
 
     def _drain(self, slices: Iterator[None]) -> Exception | None:
-        """Run a job to its end, or to the end of its slice when the broker stops: leftovers are removed at start."""
+        """Run a job to its end, or, while the broker stops, to the end of a slice; leftovers are removed at the next
+        start."""
         try:
             for _ in slices:
                 if self._ending:

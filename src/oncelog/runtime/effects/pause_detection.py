@@ -1,4 +1,4 @@
-"""How a process notices that it has stood still: stopped by a signal, swapped out, or with its machine asleep."""
+"""Detects that the process was paused: stopped by a signal, swapped out, or asleep with its machine."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_LOOKS: Final = 6
-"""Times that the clock is looked at in a session's time-out."""
+# Clock checks per session time-out.
+_CHECKS_PER_SESSION: Final = 6
+# ZooKeeper's longest session (20 ``tickTime``), unless configured otherwise.
 _LONGEST_SESSION_MS: Final = 40_000
-"""ZooKeeper grants no longer ones unless it is told to (20 ``tickTime``)."""
+# Linux's monotonic clock stops while the machine sleeps; CLOCK_BOOTTIME does not.
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops its monotonic clock while the machine sleeps, and not this one."""
 
 
 def clock_ns() -> int:
-    """Nanoseconds, of which a machine that sleeps misses none where it has a clock for that."""
+    """Nanoseconds, including the time for which the machine slept, where the system has such a clock."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 class PauseWatch:
-    """Looks at the clock again and again, and calls ``stood_still`` with the milliseconds since the last time when
-    these are more than half the time-out of the session: it may have ended, for what the tree heard last was before."""
+    """Checks the clock periodically, and calls ``on_pause`` with the milliseconds since the last check if these
+    exceed half the session time-out: the tree may have heard nothing since, so the session may have ended."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         session_ms: int,
-        stood_still: Callable[[int], None],
+        on_pause: Callable[[int], None],
         now_ns: Callable[[], int] = clock_ns,
     ) -> None:
         session_ms = min(session_ms, _LONGEST_SESSION_MS)
         self._loop = loop
         self._now_ns = now_ns
-        self._interval_s = session_ms / _LOOKS / 1_000
+        self._interval_s = session_ms / _CHECKS_PER_SESSION / 1_000
         self._longest_ns = session_ms * 1_000_000 // 2
-        self._stood_still = stood_still
-        self._looked_ns = now_ns()
+        self._on_pause = on_pause
+        self._checked_ns = now_ns()
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._looked_ns = self._now_ns()
-        self._handle = self._loop.call_later(self._interval_s, self._look_again)
+        self._checked_ns = self._now_ns()
+        self._handle = self._loop.call_later(self._interval_s, self._check_again)
 
     def stop(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
 
-    def look(self) -> None:
-        """Notice a standstill that has just ended. Called before each event: what was due meanwhile, and what waited in
-        the sockets, comes in any order."""
+    def check(self) -> None:
+        """Detect a pause that has just ended. Called before each event, because the events that were due meanwhile come
+        in any order."""
         now_ns = self._now_ns()
-        since_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
+        since_ns, self._checked_ns = now_ns - self._checked_ns, now_ns
         if since_ns > self._longest_ns:
-            self._stood_still(since_ns // 1_000_000)
+            self._on_pause(since_ns // 1_000_000)
 
-    def _look_again(self) -> None:
-        self.look()
-        self._handle = self._loop.call_later(self._interval_s, self._look_again)
+    def _check_again(self) -> None:
+        self.check()
+        self._handle = self._loop.call_later(self._interval_s, self._check_again)

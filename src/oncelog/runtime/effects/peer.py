@@ -1,4 +1,4 @@
-"""A client's connection as the effect runner and the connection quotas see it; ``ClientConnection`` is one."""
+"""A client's connection as the effect runner and the connection quotas see it; implemented by ``ClientConnection``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Peer(Protocol):
-    """One connection: where responses go, and what pauses, resumes and ends its reading."""
+    """A connection: takes responses; its reading can be paused, resumed and ended."""
 
     @property
     def peer(self) -> str:
@@ -15,28 +15,26 @@ class Peer(Protocol):
 
     @property
     def last_active_s(self) -> float:
-        """Loop time of the last byte from the peer or response to it."""
+        """Loop time of the last byte received from the peer or response sent to it."""
 
-    def send(self, chunks: Sequence[object]) -> None:
-        """Queue chunks for the peer."""
+    def send(self, chunks: Sequence[object]) -> None: ...
 
     def authenticated(self) -> None:
-        """Take requests as large as anybody's from now on."""
+        """Lift the size limit of unauthenticated requests."""
 
-    def pause_reading(self, why: str) -> None:
-        """Stop reading until every reason given is gone."""
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading until every reason is removed."""
 
-    def resume_reading(self, why: str) -> None:
-        """Remove one reason for the pause."""
+    def resume_reading(self, reason: str) -> None:
+        """Remove a reason for the pause."""
 
     def stalled_since_s(self) -> float | None:
-        """Loop time since which the peer owes the rest of a request or takes no responses; None while it does."""
+        """Loop time since which the peer owes the rest of a request or reads no responses; None if it does neither."""
 
     def end_reading(self) -> None:
-        """Read nothing more; hand in what has arrived, and tell the node that it was the last."""
+        """Read no more; hand in what has arrived, then tell the node that it was the last."""
 
     def close_after_sending(self) -> None:
-        """Read nothing more; close once the queued responses are sent."""
+        """Read no more; close once the queued responses are sent."""
 
-    def abort(self) -> None:
-        """Close at once."""
+    def abort(self) -> None: ...

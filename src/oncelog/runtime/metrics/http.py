@@ -95,7 +95,7 @@ class HttpEndpoint:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(MAX_HEAD_BYTES), self._serve)
 
     def _make_room(self) -> None:
-        oldest = self._connections.next_to_go()
+        oldest = self._connections.next_to_displace()
         if oldest is not None:
             self._connections.discard(oldest)
             oldest.abort()

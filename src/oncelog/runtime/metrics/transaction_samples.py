@@ -112,12 +112,12 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
         value=watch.overdue_count(),
     )
     for name, text, value in (
-        ("oncelog_hanging_transactions_found", "Hanging transactions found since the start.", watch.found),
+        ("oncelog_hanging_transactions_found", "Hanging transactions found since the start.", watch.found_count),
         ("oncelog_hanging_transactions_aborted", "Hanging transactions aborted by this broker.", watch.aborted),
         (
             "oncelog_orphaned_transactions_found",
             "Deprecated: use oncelog_hanging_transactions_found_total.",
-            watch.found,
+            watch.found_count,
         ),
         (
             "oncelog_orphaned_transactions_aborted",

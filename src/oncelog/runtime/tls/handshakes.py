@@ -67,7 +67,7 @@ class Handshakes:
     def begin(self, connection: Handshaking) -> None:
         """A connection was accepted."""
         if len(self._since_s) >= self._most:
-            waiting = self._waiting.next_to_go()
+            waiting = self._waiting.next_to_displace()
             self._displace(next(iter(self._since_s)) if waiting is None else waiting)
         self._since_s[connection] = self._loop.time()
         self._waiting.add(connection, _source(connection))

@@ -71,7 +71,7 @@ class Bench:
     broker_id = ME
     config = BrokerConfig({})
     quotas = UNLIMITED
-    lost_brokers: frozenset[BrokerId] = frozenset()
+    failed_brokers: frozenset[BrokerId] = frozenset()
     departed_brokers: Brokers = MappingProxyType({})
 
     def random_bytes(self, size: int) -> bytes:

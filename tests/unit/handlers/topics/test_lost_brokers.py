@@ -48,7 +48,7 @@ def die(broker: ClusterBroker) -> None:
 
 @pytest.mark.parametrize("version", [1, 8, 13])
 def test_metadata_waits_for_the_next_leader(broker: ClusterBroker, version: int) -> None:
-    broker.lost_brokers = frozenset([OTHER])
+    broker.failed_brokers = frozenset([OTHER])
     broker.elect = lambda: die(broker)
     found = partitions(broker, version=version)
     assert [(each.error_code, each.leader_id) for each in found] == [(ErrorCode.NONE, 1)] * 2
@@ -56,10 +56,10 @@ def test_metadata_waits_for_the_next_leader(broker: ClusterBroker, version: int)
 
 
 def test_metadata_names_the_leader_again_when_it_is_not_lost_after_all(broker: ClusterBroker) -> None:
-    broker.lost_brokers = frozenset([OTHER])
+    broker.failed_brokers = frozenset([OTHER])
 
     def reach() -> None:
-        broker.lost_brokers = frozenset()
+        broker.failed_brokers = frozenset()
 
     broker.elect = reach
     assert [each.leader_id for each in partitions(broker)] == [1, 2]
@@ -67,7 +67,7 @@ def test_metadata_names_the_leader_again_when_it_is_not_lost_after_all(broker: C
 
 def test_nobody_waits_for_partitions_that_are_led_by_others(broker: ClusterBroker) -> None:
     die(broker)
-    broker.lost_brokers = frozenset([OTHER])
+    broker.failed_brokers = frozenset([OTHER])
     assert [each.leader_id for each in partitions(broker)] == [1, 1]
     assert broker.waited == 0
 
@@ -75,13 +75,13 @@ def test_nobody_waits_for_partitions_that_are_led_by_others(broker: ClusterBroke
 @pytest.mark.parametrize("version", [1, 8, 13])
 def test_who_asks_for_all_topics_is_told_at_once_of_no_leader_that_is_lost(broker: ClusterBroker, version: int) -> None:
     before = partitions(broker, named=False, version=version)
-    broker.lost_brokers = frozenset([OTHER])
+    broker.failed_brokers = frozenset([OTHER])
     first, second = partitions(broker, named=False, version=version)
     assert (broker.waited, first) == (0, before[0])
     assert (second.error_code, second.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert second.leader_epoch == before[1].leader_epoch, "of an older epoch, clients would not believe it"
     assert (second.replica_nodes, second.isr_nodes) == ([2, 1], [2, 1])
-    broker.lost_brokers = frozenset()
+    broker.failed_brokers = frozenset()
     assert partitions(broker, named=False, version=version) == before
 
 
@@ -101,7 +101,7 @@ def test_a_request_for_a_coordinator_waits_for_the_next(broker: ClusterBroker) -
         return {(each.node_id, each.error_code) for each in answer.coordinators}
 
     assert located() == {(1, ErrorCode.NONE), (2, ErrorCode.NONE)}
-    broker.lost_brokers = frozenset([OTHER])
+    broker.failed_brokers = frozenset([OTHER])
     broker.elect = lambda: die(broker)
     assert located() == {(1, ErrorCode.NONE)}
     assert broker.waited == 1

@@ -90,7 +90,7 @@ def test_what_is_allowed_is_written_for_who_looks_for_it() -> None:
     bench.ask(allowed=True)
     assert bench.lines() == []
     bench.ruling = Ruling(allowed=True, reason=Reason.SUPER_USER)
-    bench.log.tells_allowed = True
+    bench.log.logs_allowed = True
     bench.ask(allowed=True)
     assert [effect.level for effect in bench.effects if isinstance(effect, AccessLogged)] == ["debug"]
     assert "is Allowed operation = READ" in bench.lines()[0]

@@ -41,7 +41,7 @@ class Bench:
         self.deadlines = Deadlines()
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self.metadata: Any = SimpleNamespace(
-            broker_id=ME, config=BrokerConfig(settings), image=self.image(epoch=7), lost_brokers=frozenset()
+            broker_id=ME, config=BrokerConfig(settings), image=self.image(epoch=7), failed_brokers=frozenset()
         )
         self.links = BrokerLinks(self.metadata, self.deadlines)
         self.answers: list[Any] = []
@@ -193,7 +193,7 @@ def test_a_late_answer_ends_the_connection_and_all_that_was_sent_on_it() -> None
     bench.pass_time(100)
     report, end = bench.effects()
     assert isinstance(report, Report)
-    assert report.message == "broker 2 at broker-2:9092: no answer to ListTransactionsRequest in time"
+    assert report.message == "broker 2 at broker-2:9092: no response to ListTransactionsRequest before its time-out"
     assert end == DisconnectFromBroker(link_id)
     assert bench.answers == [None, None]
     bench.answer(link_id, ListTransactionsResponse())
@@ -278,7 +278,7 @@ def test_a_broker_that_left_or_registered_anew_is_another(image: ClusterImage) -
     link_id = bench.connect()
     bench.sent(link_id)
     bench.metadata.image = image
-    bench.links.take_over(image)
+    bench.links.apply_change(image)
     assert bench.effects() == [DisconnectFromBroker(link_id)]
     assert bench.answers == [None]
     bench.links.disconnected(BrokerDisconnected(link_id))
@@ -294,7 +294,7 @@ def test_other_changes_of_the_cluster_leave_a_link_alone() -> None:
     bench = Bench()
     bench.ask()
     link_id = bench.connect()
-    bench.links.take_over(bench.metadata.image)
+    bench.links.apply_change(bench.metadata.image)
     assert bench.sent(link_id) == [66]
 
 

@@ -10,7 +10,7 @@ from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import BrokerImage, BrokerRecord
 from oncelog.handlers.broker.waits import UntilElected
-from oncelog.node.cluster.failed_brokers import DEPARTED_MS, LOST_MS, LostBrokers
+from oncelog.node.cluster.failed_brokers import DEPARTED_MS, FAILED_MS, FailedBrokers
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable
 
@@ -26,12 +26,12 @@ class Bench:
     def __init__(self) -> None:
         self.deadlines = Deadlines()
         self.runnable = Runnable()
-        self.metadata: Any = SimpleNamespace(image=image(7), lost_brokers=frozenset(), departed_brokers={})
-        self.brokers = LostBrokers(self.metadata, self.deadlines, self.runnable)
+        self.metadata: Any = SimpleNamespace(image=image(7), failed_brokers=frozenset(), departed_brokers={})
+        self.brokers = FailedBrokers(self.metadata, self.deadlines, self.runnable)
 
     @property
     def lost(self) -> set[BrokerId]:
-        return set(self.metadata.lost_brokers)
+        return set(self.metadata.failed_brokers)
 
     @property
     def departed(self) -> set[BrokerId]:
@@ -63,35 +63,35 @@ class _Task:
 
 def test_a_broker_is_lost_for_a_moment_and_once() -> None:
     bench = Bench()
-    bench.brokers.lose(OTHER)
+    bench.brokers.mark_failed(OTHER)
     task = bench.wait()
-    bench.pass_time(LOST_MS - 1)
-    bench.brokers.lose(OTHER)
+    bench.pass_time(FAILED_MS - 1)
+    bench.brokers.mark_failed(OTHER)
     assert (bench.lost, bench.woken()) == ({OTHER}, None)
     bench.pass_time(1)
     assert (bench.lost, bench.woken()) == (set(), task)
-    bench.brokers.lose(OTHER)
+    bench.brokers.mark_failed(OTHER)
     assert bench.lost == set(), "nobody is elected, and nobody waits for that again"
 
 
 def test_a_broker_that_is_reached_is_there_and_may_be_lost_anew() -> None:
     bench = Bench()
-    bench.brokers.lose(OTHER)
+    bench.brokers.mark_failed(OTHER)
     task = bench.wait()
-    bench.brokers.reach(OTHER)
+    bench.brokers.mark_reachable(OTHER)
     assert (bench.lost, bench.woken()) == (set(), task)
-    bench.brokers.lose(OTHER)
+    bench.brokers.mark_failed(OTHER)
     assert bench.lost == {OTHER}
 
 
 def test_a_broker_stays_lost_when_its_registration_has_ended_and_is_named_for_longer() -> None:
     bench = Bench()
-    bench.brokers.lose(OTHER)
+    bench.brokers.mark_failed(OTHER)
     bench.change(image(None))
     assert (bench.lost, bench.departed) == ({OTHER}, {OTHER})
-    bench.pass_time(LOST_MS)
+    bench.pass_time(FAILED_MS)
     assert (bench.lost, bench.departed) == (set(), {OTHER})
-    bench.pass_time(DEPARTED_MS - LOST_MS)
+    bench.pass_time(DEPARTED_MS - FAILED_MS)
     assert (bench.lost, bench.departed) == (set(), set())
 
 
@@ -103,8 +103,8 @@ def test_the_end_of_a_registration_alone_says_that_a_broker_is_lost() -> None:
 
 def test_who_was_lost_long_ago_is_not_lost_again_when_its_registration_ends() -> None:
     bench = Bench()
-    bench.brokers.lose(OTHER)
-    bench.pass_time(LOST_MS)
+    bench.brokers.mark_failed(OTHER)
+    bench.pass_time(FAILED_MS)
     bench.change(image(None))
     assert (bench.lost, bench.departed) == (set(), {OTHER})
 
@@ -121,7 +121,7 @@ def test_a_broker_that_said_that_it_stops_is_named_and_nobody_waits_for_what_it_
 def test_a_broker_that_registers_anew_is_there() -> None:
     for after in (image(None), image(7)):  # with or without an image in which it was absent
         bench = Bench()
-        bench.brokers.lose(OTHER)
+        bench.brokers.mark_failed(OTHER)
         bench.change(after)
         bench.change(image(8))
         assert (bench.lost, bench.departed) == (set(), set())
@@ -129,7 +129,7 @@ def test_a_broker_that_registers_anew_is_there() -> None:
 
 def test_requests_are_asked_with_every_change_of_the_image_and_forgotten_with_their_clients() -> None:
     bench = Bench()
-    bench.brokers.lose(OTHER)
+    bench.brokers.mark_failed(OTHER)
     tasks = [_Task(), _Task()]
     asked = []
     for number, task in enumerate(tasks):

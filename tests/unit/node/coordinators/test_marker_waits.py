@@ -28,7 +28,7 @@ from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.store import record_of
 from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.broker.waits import UntilMarked
-from oncelog.node.brokers.messages import UNREACHABLE, Answered, AwaitMarkers, BrokerMessages, Forget
+from oncelog.node.brokers.messages import UNREACHABLE, AwaitMarkers, BrokerMessages, Cancel, OnAnswer
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.kernel.deadlines import Deadlines
 
@@ -52,8 +52,8 @@ class Bench:
         topic = TopicImage(TRANSACTION_STATE, b"t" * 16, tuple(image))  # type: ignore[arg-type]  # any id does
         self.metadata: Any = SimpleNamespace(image=ClusterImage(topics={TRANSACTION_STATE: topic} if image else {}))
         self.messages = BrokerMessages(ME)
-        self.messages.send_with(self.send)
-        self.elsewhere: list[tuple[BrokerId, AwaitMarkers, Answered]] = []
+        self.messages.set_sender(self.send)
+        self.elsewhere: list[tuple[BrokerId, AwaitMarkers, OnAnswer]] = []
         """The questions that other brokers were asked."""
         self.deadlines = Deadlines()
         self.deadlines.now_ms = NOW_MS
@@ -82,7 +82,7 @@ class Bench:
         self.shard.markers_written(self.markers, [partition], NOW_MS)
         self.waits.marked(partition, DECIDED)
 
-    def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: Answered) -> Forget:
+    def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: OnAnswer) -> Cancel:
         asked = broker_id, message, answered
         self.elsewhere.append(asked)
         return lambda: self.elsewhere.remove(asked)
@@ -124,13 +124,13 @@ def test_the_wait_ends_at_its_deadline_and_is_forgotten() -> None:
     assert bench.outcomes() == []
     bench.deadlines.run_due(NOW_MS + 100)
     assert bench.outcomes() == [False]
-    assert bench.waits._questions == {}
+    assert bench.waits._queries == {}
 
 
 def test_who_left_is_forgotten() -> None:
     bench = Bench(ME)
     bench.ask(DECIDED).forget()
-    assert bench.waits._questions == {}
+    assert bench.waits._queries == {}
 
 
 def test_every_broker_that_coordinates_transactions_is_asked_once() -> None:
@@ -150,7 +150,7 @@ def test_a_broker_that_cannot_be_reached_may_have_decided(answers_first: bool) -
     ((_, _, answered),) = bench.elsewhere
     answered(UNREACHABLE)
     assert bench.outcomes() == [False]
-    assert bench.waits._questions == {}
+    assert bench.waits._queries == {}
 
 
 def test_a_partition_without_a_leader_has_nobody_to_ask() -> None:

@@ -77,7 +77,7 @@ REFUSED = [
         "SSL trust store password cannot be specified for PEM format.",
     ),
     ({"ssl_truststore_password": "p"}, "SSL trust store is not specified, but trust store password is specified."),
-    ({"ssl_keystore_type": "BKS"}, "Stores of this type are not read, those of JKS, PKCS12, PEM are"),
+    ({"ssl_keystore_type": "BKS"}, "Stores of this type are not supported; use JKS, PKCS12, PEM"),
 ]
 
 

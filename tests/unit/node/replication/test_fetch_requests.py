@@ -13,7 +13,7 @@ from oncelog.base.ids import BrokerId, TopicId, TopicName
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.sessions.fetch import FetchSessions
 from oncelog.core.sessions.fetch_cache import FetchPartition, Requester
-from oncelog.node.replication.fetch_requests import FetchFrom, FetchRequests, Key
+from oncelog.node.replication.fetch_requests import FetchPosition, FetchRequests, Key
 from oncelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 TOPIC, OTHER = TopicId(bytes(15) + b"\1"), TopicId(bytes(15) + b"\2")
@@ -21,8 +21,8 @@ ME = BrokerId(3)
 CONFIG = BrokerConfig({})
 
 
-def at(offset: int, last_epoch: int = 0, high_watermark: int = 0) -> FetchFrom:
-    return FetchFrom(offset, last_epoch, 5, 0, high_watermark)
+def at(offset: int, last_epoch: int = 0, high_watermark: int = 0) -> FetchPosition:
+    return FetchPosition(offset, last_epoch, 5, 0, high_watermark)
 
 
 def sent(requests: FetchRequests) -> FetchRequest:
@@ -43,7 +43,7 @@ def forgotten(request: FetchRequest) -> set[Key]:
 
 def test_the_first_request_is_full_and_says_who_asks() -> None:
     requests = FetchRequests()
-    requests.want((TOPIC, 0), at(4, last_epoch=2, high_watermark=3))
+    requests.fetch_from((TOPIC, 0), at(4, last_epoch=2, high_watermark=3))
     request = sent(requests)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert request.replica_state is not None
@@ -56,13 +56,13 @@ def test_the_first_request_is_full_and_says_who_asks() -> None:
 def test_later_requests_name_what_changed() -> None:
     requests = FetchRequests()
     for index in range(3):
-        requests.want((TOPIC, index), at(0))
-    requests.want((OTHER, 0), at(7))
+        requests.fetch_from((TOPIC, index), at(0))
+    requests.fetch_from((OTHER, 0), at(7))
     assert len(named(sent(requests))) == 4
     assert requests.answered(FetchResponse(session_id=9))
-    requests.want((TOPIC, 1), at(5))
-    requests.want((TOPIC, 2), at(0, high_watermark=2))  # the session's answers tell of high watermarks
-    requests.want_no_more((OTHER, 0))
+    requests.fetch_from((TOPIC, 1), at(5))
+    requests.fetch_from((TOPIC, 2), at(0, high_watermark=2))  # the session's answers tell of high watermarks
+    requests.stop_fetching((OTHER, 0))
     request = sent(requests)
     assert (request.session_id, request.session_epoch) == (9, 1)
     assert named(request) == {(TOPIC, 1): 5}
@@ -74,23 +74,23 @@ def test_later_requests_name_what_changed() -> None:
 
 def test_what_was_forgotten_and_is_wanted_again_is_named_again() -> None:
     requests = FetchRequests()
-    requests.want((TOPIC, 0), at(3))
+    requests.fetch_from((TOPIC, 0), at(3))
     sent(requests)
     requests.answered(FetchResponse(session_id=9))
-    requests.want_no_more((TOPIC, 0))
+    requests.stop_fetching((TOPIC, 0))
     assert forgotten(sent(requests)) == {(TOPIC, 0)}
     requests.answered(FetchResponse(session_id=9))
-    requests.want((TOPIC, 0), at(3))
+    requests.fetch_from((TOPIC, 0), at(3))
     assert named(sent(requests)) == {(TOPIC, 0): 3}
 
 
 def test_what_the_leader_never_heard_of_is_not_forgotten_there() -> None:
     requests = FetchRequests()
-    requests.want((TOPIC, 0), at(3))
+    requests.fetch_from((TOPIC, 0), at(3))
     sent(requests)
     requests.answered(FetchResponse(session_id=9))
-    requests.want((TOPIC, 1), at(3))
-    requests.want_no_more((TOPIC, 1))
+    requests.fetch_from((TOPIC, 1), at(3))
+    requests.stop_fetching((TOPIC, 1))
     request = sent(requests)
     assert (named(request), forgotten(request)) == ({}, set())
 
@@ -98,7 +98,7 @@ def test_what_the_leader_never_heard_of_is_not_forgotten_there() -> None:
 @pytest.mark.parametrize("error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
 def test_a_refused_session_is_followed_by_a_full_request(error: ErrorCode) -> None:
     requests = FetchRequests()
-    requests.want((TOPIC, 0), at(3))
+    requests.fetch_from((TOPIC, 0), at(3))
     sent(requests)
     requests.answered(FetchResponse(session_id=9))
     sent(requests)
@@ -109,7 +109,7 @@ def test_a_refused_session_is_followed_by_a_full_request(error: ErrorCode) -> No
 
 def test_without_a_slot_every_request_is_full() -> None:
     requests = FetchRequests()
-    requests.want((TOPIC, 0), at(3))
+    requests.fetch_from((TOPIC, 0), at(3))
     for _ in range(3):
         request = sent(requests)
         assert (request.session_id, request.session_epoch, named(request)) == (0, 0, {(TOPIC, 0): 3})
@@ -125,10 +125,10 @@ def test_the_leaders_session_is_what_is_wanted(steps: list[tuple[int, int | None
     for index, offset, then in steps:
         key = (TOPIC, index)
         if offset is None:
-            requests.want_no_more(key)
+            requests.stop_fetching(key)
             wanted.pop(key, None)
         else:
-            requests.want(key, at(offset))
+            requests.fetch_from(key, at(offset))
             wanted[key] = offset
         if then == "keep" or requests.is_empty():
             continue

@@ -47,7 +47,7 @@ def test_the_oldest_stranger_of_the_address_with_most_makes_room_and_one_line(ca
     assert known.is_open
     assert quotas.cut_off == 3
     (line,) = caplog.messages
-    assert line.startswith("closing connection from first, which has sent nothing: others need its file descriptor")
+    assert line.startswith("closing connection from first, which has sent no request: others need its file descriptor")
 
 
 @pytest.mark.parametrize(("listener", "is_open"), [("CLIENTS", True), ("BROKERS", False)])

@@ -135,7 +135,7 @@ def test_a_log_that_is_shorter_than_it_was_ends_the_connection() -> None:
     bench = _Bench()
     bench.queue.add([FileRange(cast("Any", _Log(b"short")), 0, 100)])
     bench.worker.run()
-    assert "expected 100 bytes of a log, the file has 5" in str(bench.lost)
+    assert "expected 100 bytes of a log, but the file has 5" in str(bench.lost)
 
 
 def test_many_small_chunks_are_one_system_call() -> None:

@@ -42,11 +42,11 @@ def watch(clock, noticed):
 
 def test_half_the_time_out_of_the_session_is_noticed_once(watch, clock, noticed):
     clock.time_ns += HALF_NS
-    watch.look()
+    watch.check()
     assert not noticed, "the tree has heard of it later than that"
     clock.time_ns += HALF_NS + 1
-    watch.look()
-    watch.look()
+    watch.check()
+    watch.check()
     assert noticed == [SESSION_MS // 2]
 
 
@@ -54,7 +54,7 @@ def test_a_session_is_not_taken_for_longer_than_a_server_grants(clock, noticed):
     loop = asyncio.new_event_loop()
     watch = PauseWatch(loop, 600_000, noticed.append, lambda: clock.time_ns)
     clock.time_ns += 21_000_000_000
-    watch.look()
+    watch.check()
     assert noticed == [21_000]
     loop.close()
 

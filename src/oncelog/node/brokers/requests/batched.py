@@ -1,18 +1,18 @@
 """Messages to other brokers that share requests: markers (KIP-98), partitions (KIP-890), descriptions (KIP-664).
 
-The messages of one event for one broker go together, as many as fit. Each kind has a connection of its own, because
-what may wait long must not hold up what may not:
+The messages of one event for one broker are sent together, as many as fit into a request. Each kind uses its own
+connection, so that slow requests do not delay fast ones:
 
-- *Markers* are for partitions that other brokers lead, by WriteTxnMarkers. One request at a time is under way to a
-  broker: it is answered when its markers are durable there, and what has come meanwhile goes with the next. A response
-  names a marker by producer id alone, so a request has one marker of a producer. A partition that the response does not
-  name has no marker as far as is known.
-- *Partitions* of transactions that other brokers coordinate are added or verified by AddPartitionsToTxn, from version 4
-  on as only brokers may. A response names a transaction by its id, so a request has an id once. Questions that only
-  verify are answered at once and go ahead of those that add, which may wait for a transaction to be completed. An
-  answer counts for exactly the partitions it names: one that is missing makes the whole answer worthless.
-- *Descriptions* come by DescribeTransactions. A coordinator answers by what is durable, or with an error. An error
-  other than "not known", and an id that the response does not name, are no answer.
+- *Markers* go to the leaders of their partitions, by WriteTxnMarkers. At most one request per broker is in flight: it
+  is answered when its markers are durable, and markers queued meanwhile share the next one. A response identifies a
+  marker by producer id alone, so a request has at most one marker of a producer. A partition missing from the response
+  counts as unmarked.
+- *Partitions* are added to transactions, or verified, by AddPartitionsToTxn, from version 4 on, which only brokers may
+  send. A response identifies a transaction by its id, so a request has each id once. Requests that only verify overtake
+  those that add, which may wait for a transaction to complete. A response that lacks one of the partitions counts as no
+  answer.
+- *Descriptions* come by DescribeTransactions. The coordinator describes what is durable, or returns an error. An id
+  missing from the response, and any error but "not found", count as no answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.core.transactions.model import AddReply, Identity, TransactionDescr
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.transactions.requests import by_topic
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
-from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions, Answered, DescribeTransaction, Forget, WriteMarker
+from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions, Cancel, DescribeTransaction, OnAnswer, WriteMarker
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from oncelog.wire.message import Request
 
 MOST_BYTES: Final = 512 * 1024
-"""Bytes of names in one request: half of what a broker accepts by default (``oncelog.request.max.bytes``)."""
+"""Bytes of names in a request: half of what a broker accepts by default (``oncelog.request.max.bytes``)."""
 MOST_MARKERS: Final = 1000
-"""Markers in one request, one a partition: a quarter of a megabyte at most."""
+"""Markers in a request, one per partition: at most a quarter of a megabyte."""
 MOST_DESCRIPTIONS: Final = 100
 ANSWER_IS_DUE_MS: Final = 5000
-"""Beyond the time-out of a receiver of markers: its answer has to come back yet."""
+"""Time for the response to travel, after the receiver's own time-out for markers."""
 _ENTRY_BYTES: Final = 32
 
 M = TypeVar("M")
@@ -69,34 +69,32 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(slots=True, eq=False)
 class Queued(Generic[M]):
-    """A message and the callback for its answer; None once nobody waits for it."""
+    """A message and the callback for its answer, which is None once answered or cancelled."""
 
     message: M
-    answered: Answered | None
+    on_answer: OnAnswer | None
 
     def answer(self, answer: object) -> None:
         """Hand the answer over, once."""
-        answered, self.answered = self.answered, None
-        if answered is not None:
-            answered(answer)
+        on_answer, self.on_answer = self.on_answer, None
+        if on_answer is not None:
+            on_answer(answer)
 
     def forget(self) -> None:
-        """Forget the answer: nobody waits for it any more."""
-        self.answered = None
+        self.on_answer = None
 
 
 class Batch(Protocol[M_contra]):
-    """The messages of one request."""
-
     def take(self, message: M_contra, /) -> bool:
-        """Take a message in; False where the request is full, or cannot have it beside another. The first fits."""
+        """Add a message; False if the request is full, or the message conflicts with another. The first message always
+        fits."""
 
     def request(self) -> Request[Any]:
-        """The request for all of them."""
+        """The request with all messages."""
 
 
 class QueuedRequests(Generic[M]):
-    """Messages that wait to share a request: first in, first out, for each broker."""
+    """Queues of messages, one per broker, whose first messages share the next request."""
 
     def __init__(
         self, links: BrokerLinks, purpose: LinkPurpose, new_batch: Callable[[], Batch[M]], timeout_ms: int | None = None
@@ -107,48 +105,48 @@ class QueuedRequests(Generic[M]):
         self._timeout_ms = timeout_ms
         self._queues: dict[BrokerId, deque[Queued[M]]] = {}
 
-    def send(self, broker_id: BrokerId, message: M, answered: Answered) -> Forget:
-        """Queue a message; the result forgets it."""
-        queued = Queued(message, answered)
+    def send(self, broker_id: BrokerId, message: M, on_answer: OnAnswer) -> Cancel:
+        """Queue a message; the result cancels it."""
+        queued = Queued(message, on_answer)
         self._queues.setdefault(broker_id, deque()).append(queued)
         return queued.forget
 
     def send_queued(self) -> bool:
-        """Send the messages that the event has queued; True if some still wait."""
+        """Send the messages queued by this event; True if some still wait."""
         while self._queues:
             for broker_id in list(self._queues):
                 self._send_next(broker_id)
         return False
 
     def _send_next(self, broker_id: BrokerId) -> bool:
-        """Send the first messages for a broker, up to the first that does not fit; False if all were forgotten."""
+        """Send the first messages for a broker, up to the first that does not fit; False if all were cancelled."""
         batch = self._new_batch()
         queue, taken = self._queues[broker_id], list[Queued[M]]()
-        while queue and (queue[0].answered is None or batch.take(queue[0].message)):
+        while queue and (queue[0].on_answer is None or batch.take(queue[0].message)):
             queued = queue.popleft()
-            if queued.answered is not None:
+            if queued.on_answer is not None:
                 taken.append(queued)
         if not queue:
             del self._queues[broker_id]
         if taken:
-            answered = partial(self._answered, broker_id, taken)
-            self._links.request(broker_id, self._purpose, batch.request(), answered, self._timeout_ms)
+            on_response = partial(self._answered, broker_id, taken)
+            self._links.request(broker_id, self._purpose, batch.request(), on_response, self._timeout_ms)
         return bool(taken)
 
     def _answered(self, broker_id: BrokerId, sent: list[Queued[M]], response: Any) -> None:
-        """Hand out the answers in a response; None if there was none."""
+        """Hand out the answers in a response; None: no response came."""
         raise NotImplementedError
 
 
 class MarkerRequests(QueuedRequests[WriteMarker]):
-    """Sends markers to remote leaders by WriteTxnMarkers, one request at a time to each."""
+    """Sends markers by WriteTxnMarkers, one request at a time to each broker."""
 
     def __init__(self, links: BrokerLinks, request_timeout_ms: int) -> None:
         super().__init__(links, LinkPurpose.MARKERS, _MarkerBatch, request_timeout_ms + ANSWER_IS_DUE_MS)
         self._under_way: set[BrokerId] = set()
 
     def send_queued(self) -> bool:
-        """Send to the brokers that have answered all before; True if some messages still wait."""
+        """Send to the brokers without a request in flight; True if some messages still wait."""
         for broker_id in list(self._queues):
             if broker_id not in self._under_way and self._send_next(broker_id):
                 self._under_way.add(broker_id)
@@ -159,10 +157,10 @@ class MarkerRequests(QueuedRequests[WriteMarker]):
     ) -> None:
         self._under_way.discard(broker_id)
         outcomes = {
-            (marker.producer_id, TopicPartition(TopicName(topic.name), each.partition_index)): each.error_code
+            (marker.producer_id, TopicPartition(TopicName(topic.name), result.partition_index)): result.error_code
             for marker in (() if response is None else response.markers)
             for topic in marker.topics
-            for each in topic.partitions
+            for result in topic.partitions
         }
         for queued in sent:
             code = outcomes.get((queued.message.marker.producer_id, queued.message.partition))
@@ -170,9 +168,8 @@ class MarkerRequests(QueuedRequests[WriteMarker]):
 
 
 class _MarkerBatch:
-    """Markers, one of a producer, with the partitions of each by topic."""
-
     def __init__(self) -> None:
+        # At most one marker of a producer, and the partitions of each by topic.
         self._markers: dict[ProducerId, Marker] = {}
         self._topics: dict[ProducerId, dict[str, dict[int, None]]] = {}
         self._count = 0
@@ -206,7 +203,7 @@ class _MarkerBatch:
 
 
 class PartitionRequests(QueuedRequests[AddPartitions]):
-    """Asks remote coordinators by AddPartitionsToTxn. One instance adds partitions, another verifies them."""
+    """Sends AddPartitionsToTxn. One instance adds partitions, another verifies them."""
 
     def __init__(self, links: BrokerLinks, purpose: LinkPurpose, timeout_ms: int) -> None:
         super().__init__(links, purpose, _PartitionBatch, timeout_ms)
@@ -221,9 +218,11 @@ class PartitionRequests(QueuedRequests[AddPartitions]):
             return
         by_id: dict[str, Errors] = {
             result.transactional_id: {
-                TopicPartition(TopicName(topic.name), each.partition_index): error_code_of(each.partition_error_code)
+                TopicPartition(TopicName(topic.name), partition_result.partition_index): error_code_of(
+                    partition_result.partition_error_code
+                )
                 for topic in result.topic_results
-                for each in topic.results_by_partition
+                for partition_result in topic.results_by_partition
             }
             for result in response.results_by_transaction
         }
@@ -232,7 +231,7 @@ class PartitionRequests(QueuedRequests[AddPartitions]):
 
 
 def _added(request: AddRequest, errors: Errors) -> object:
-    """The reply to one question, as the coordinator gives it to a question of its own broker."""
+    """The reply to one request, in the form that the own broker's coordinator gives."""
     if any(partition not in errors for partition in request.partitions):
         return UNREACHABLE
     outcomes = {partition: errors[partition] for partition in request.partitions}
@@ -244,22 +243,20 @@ def _added(request: AddRequest, errors: Errors) -> object:
 
 
 class _PartitionBatch:
-    """Transactions, each id once."""
-
     def __init__(self) -> None:
         self._transactions: dict[str, AddPartitionsToTxnTransaction] = {}
         self._bytes = 0
 
     def take(self, message: AddPartitions) -> bool:
         request = message.request
-        # An upper bound: every partition with its topic's name.
+        # An upper bound: the topic's name counts for every partition.
         names = sum(_ENTRY_BYTES + len(partition.topic) for partition in request.partitions)
         size = _ENTRY_BYTES + 4 * len(request.transactional_id) + names
-        known = self._transactions
-        if request.transactional_id in known or (known and self._bytes + size > MOST_BYTES):
+        transactions = self._transactions
+        if request.transactional_id in transactions or (transactions and self._bytes + size > MOST_BYTES):
             return False
         self._bytes += size
-        known[request.transactional_id] = AddPartitionsToTxnTransaction(
+        transactions[request.transactional_id] = AddPartitionsToTxnTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.identity.producer_id,
             producer_epoch=request.identity.producer_epoch,
@@ -276,7 +273,7 @@ class _PartitionBatch:
 
 
 class TransactionDescriptions(QueuedRequests[DescribeTransaction]):
-    """Asks remote coordinators by DescribeTransactions."""
+    """Sends DescribeTransactions."""
 
     def __init__(self, links: BrokerLinks) -> None:
         super().__init__(links, LinkPurpose.VERIFICATION, _DescriptionBatch)
@@ -310,8 +307,6 @@ def _description(state: TransactionState) -> object:
 
 
 class _DescriptionBatch:
-    """Transactional ids."""
-
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
         self._bytes = 0
@@ -329,7 +324,7 @@ class _DescriptionBatch:
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """The error code of a response; UNKNOWN_SERVER_ERROR for one that this version does not know: never NONE."""
+    """The error code of a response. Codes unknown to this version become UNKNOWN_SERVER_ERROR, never NONE."""
     try:
         return ErrorCode(number)
     except ValueError:

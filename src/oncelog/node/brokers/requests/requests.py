@@ -1,6 +1,6 @@
-"""Messages of this broker to others, as requests.
+"""The requests that carry this broker's messages to others.
 
-The senders, and the classes of their requests, are imported for the first message: a broker alone has none to send.
+Senders and message classes are imported for the first message: a single broker sends none.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import (
     AddPartitions,
-    Answered,
     AwaitMarkers,
     BrokerMessages,
+    Cancel,
     DescribeTransaction,
     FindTransactionalIds,
-    Forget,
     Message,
+    OnAnswer,
     Sender,
     WriteMarker,
 )
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class BrokerRequests:
-    """One sender for each type of message. Those of them that queue send the messages of one event together."""
+    """One sender for each type of message; ``send_queued`` sends what the event has queued."""
 
     def __init__(self, messages: BrokerMessages, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
         self._links = links
@@ -41,13 +41,13 @@ class BrokerRequests:
         self._queues: tuple[QueuedRequests[Any], ...] = ()
         self._has_queued = False
         self._awaited_markers: AwaitedMarkers | None = None
-        messages.send_with(self._send)
+        messages.set_sender(self._send)
 
-    def _send(self, broker_id: BrokerId, message: Message, answered: Answered) -> Forget:
+    def _send(self, broker_id: BrokerId, message: Message, on_answer: OnAnswer) -> Cancel:
         if not self._senders:
             self._make_senders()
         self._has_queued = True
-        return self._senders[type(message)](broker_id, message, answered)
+        return self._senders[type(message)](broker_id, message, on_answer)
 
     def _make_senders(self) -> None:
         from oncelog.node.brokers.requests.batched import MarkerRequests, PartitionRequests, TransactionDescriptions
@@ -61,8 +61,8 @@ class BrokerRequests:
         self._awaited_markers = AwaitedMarkers(links, self._metadata, self._deadlines)
         self._queues = (markers, adding, verifying, descriptions)
 
-        def send_partitions(broker_id: BrokerId, message: AddPartitions, answered: Answered) -> Forget:
-            return (verifying if message.request.verify_only else adding).send(broker_id, message, answered)
+        def send_partitions(broker_id: BrokerId, message: AddPartitions, on_answer: OnAnswer) -> Cancel:
+            return (verifying if message.request.verify_only else adding).send(broker_id, message, on_answer)
 
         self._senders = {
             WriteMarker: markers.send,
@@ -73,15 +73,14 @@ class BrokerRequests:
         }
 
     def send_queued(self) -> None:
-        if self._has_queued:  # asked after every event
+        if self._has_queued:  # called after every event
             waiting = [queue.send_queued() for queue in self._queues]
             self._has_queued = any(waiting)
 
     def is_marker_awaited(self, partition: TopicPartition, producer_id: ProducerId) -> bool:
-        """True if a question to another broker waits for a marker of the producer on the partition."""
+        """True if a query to another broker awaits a marker of this producer on this partition."""
         return self._awaited_markers is not None and self._awaited_markers.is_awaited(partition, producer_id)
 
     def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:
-        """A marker is durable on a partition that this broker leads."""
         if self._awaited_markers is not None:
             self._awaited_markers.marked(partition, producer_id)
