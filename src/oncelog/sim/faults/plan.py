@@ -23,7 +23,7 @@ from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.virtual.world import World
 
 KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}
-"""The kinds that seeds draw, by themselves or by their workloads."""
+"""Kinds that are drawn by seeds or by their workloads."""
 OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **TREE_PATHS,
     **BETWEEN_BROKERS,
@@ -42,7 +42,7 @@ ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **
 ALONE: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **TREE_PATHS}
 """Kinds for a single broker."""
 Families = Sequence[tuple[Sequence[str], int, float]]
-"""Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
+"""(kinds, the most that a seed uses, how often it uses any). Frequent families often overlap."""
 FAMILIES: Final[Families] = (
     (sorted(PROCESS), 2, 0.5),
     (sorted(POWER), 2, 0.6),
@@ -80,7 +80,7 @@ def format_plan(plan: Sequence[Fault]) -> str:
 
 
 PAUSES_MS: Final = (2_000, 5_000, 10_000)
-"""Times between two faults on average, one of which a seed draws."""
+"""Average times between two faults; a seed draws one."""
 SHORT_PAUSES_MS: Final = (1_000, 2_000, 3_000)
 """The same for kinds chosen by the user."""
 

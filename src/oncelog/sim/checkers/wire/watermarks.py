@@ -136,9 +136,9 @@ class ClusterWatermarks(Watermarks):
 
     def replicas_lost(self, names: Iterable[str]) -> None:
         lost = set(names)
-        for known in (self._high, self._stable):
-            for key in [key for key in known if self._topics.show(key) in lost]:
-                del known[key]
+        for values_by_key in (self._high, self._stable):
+            for key in [key for key in values_by_key if self._topics.show(key) in lost]:
+                del values_by_key[key]
 
     def _check_rising(
         self, rule: str, values: Rising, key: PartitionKey, value: int, exchange: Exchange, index: int
