@@ -155,7 +155,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
             client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, b"late"
         )
         if has_several(client) and is_duplicate(answer):
-            # A leader that is cut off from the tree does not know the later epoch: it returns the victim's own first batch.
+            # A leader that is cut off from the tree does not know the later epoch: it returns the victim's first batch.
             return
         code = answer.error_code
         self.context.expect("Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE}))
